@@ -1,0 +1,132 @@
+//! What can go wrong, with the codes that cross into TypeScript.
+
+use std::fmt;
+
+use crate::file::IoError;
+
+/// Everything the engine refuses or fails at. The numeric [`code`](Error::code) is stable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A key of no bytes.
+    EmptyKey,
+    /// A key above 65,535 bytes, or one that no segment of this file could hold.
+    KeyTooLong,
+    /// A value above 16 MiB.
+    ValueTooLong,
+    /// The platform has no room; everything before the refused call stands.
+    Quota,
+    /// The file could not be read or written.
+    Io,
+    /// The file handle is gone.
+    Lost,
+    /// An earlier flush or rollback failed: reads live, writes are refused.
+    Poisoned,
+    /// Flushed data is damaged.
+    Corruption(Damage),
+    /// The file is not a varve database.
+    NotADatabase,
+    /// A newer format, or a feature that this build does not know.
+    UnsupportedFormat {
+        /// Major version found.
+        major: u16,
+        /// Incompatible feature bits that are unknown here.
+        features: u64,
+    },
+    /// A write while a staged record is open.
+    Reentrancy,
+    /// No store is open in this instance.
+    NotOpen,
+    /// The caller's callback failed; every byte was restored.
+    Aborted,
+    /// The store keeps no order, so ranges are not to be had.
+    PointsOnly,
+    /// A call out of sequence.
+    Misuse,
+}
+
+/// Where flushed data is damaged and what lies intact beyond it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// File position of the first bad frame, or 0 when no segment tells.
+    pub position: u64,
+    /// Number of the frame expected there.
+    pub expected_frame: u64,
+    /// Frames below this number are known to have been flushed.
+    pub flushed_frames: u64,
+    /// Valid frames found beyond the damage.
+    pub intact_frames: u64,
+    /// Their bytes.
+    pub intact_bytes: u64,
+}
+
+impl Error {
+    /// The stable number of this error.
+    #[must_use]
+    pub fn code(&self) -> u32 {
+        match self {
+            Error::EmptyKey => 1,
+            Error::KeyTooLong => 2,
+            Error::ValueTooLong => 3,
+            Error::Quota => 4,
+            Error::Io => 5,
+            Error::Lost => 6,
+            Error::Poisoned => 7,
+            Error::Corruption(_) => 8,
+            Error::NotADatabase => 9,
+            Error::UnsupportedFormat { .. } => 10,
+            Error::Reentrancy => 11,
+            Error::NotOpen => 13,
+            Error::Aborted => 14,
+            Error::PointsOnly => 15,
+            Error::Misuse => 17,
+        }
+    }
+}
+
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::Quota => Error::Quota,
+            IoError::Lost => Error::Lost,
+            IoError::Other => Error::Io,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::EmptyKey => f.write_str("a key must have at least one byte"),
+            Error::KeyTooLong => f.write_str("a key may have at most 65,535 bytes"),
+            Error::ValueTooLong => f.write_str("a value may have at most 16,777,216 bytes"),
+            Error::Quota => f.write_str("the storage is full; nothing of this call was written"),
+            Error::Io => f.write_str("the file could not be read or written"),
+            Error::Lost => f.write_str("the file handle is gone; reopen the database"),
+            Error::Poisoned => f.write_str(
+                "an earlier flush or rollback failed; reads live, writes are refused: reopen the database",
+            ),
+            Error::Corruption(d) => write!(
+                f,
+                "flushed data is damaged at byte {}: frame {} is unreadable although frames below {} \
+                 were flushed; {} frames ({} bytes) are intact beyond it; nothing was changed",
+                d.position, d.expected_frame, d.flushed_frames, d.intact_frames, d.intact_bytes
+            ),
+            Error::NotADatabase => f.write_str("the file is not a varve database; it was left as it is"),
+            Error::UnsupportedFormat { major, features } => write!(
+                f,
+                "the file has format {major} with unknown features {features:#x}; update varve to open it"
+            ),
+            Error::Reentrancy => {
+                f.write_str("the database was written to from inside an update; write after it returns")
+            }
+            Error::NotOpen => f.write_str("no database is open in this instance"),
+            Error::Aborted => f.write_str("the update failed; every byte was restored"),
+            Error::PointsOnly => {
+                f.write_str("the database was opened without order; open it with ordered: true")
+            }
+            Error::Misuse => f.write_str("a call came out of sequence"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,149 @@
+//! The whole outside world of the engine: a file of five methods.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+
+/// Why a file operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// No room. Also what a write that took fewer bytes than given means.
+    Quota,
+    /// The handle was taken away.
+    Lost,
+    /// Anything else.
+    Other,
+}
+
+/// One database file. The shape is that of the browser's `FileSystemSyncAccessHandle`.
+///
+/// Short counts are ordinary results: a short read is continued or means the end of the file, a
+/// short write is a full disk.
+pub trait File {
+    /// Reads into `buf` from position `at`, returning how many bytes there were.
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError>;
+    /// Writes `bytes` at position `at`, extending the file with zeros where needed.
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError>;
+    /// Sets the size of the file.
+    fn truncate(&mut self, size: u64) -> Result<(), IoError>;
+    /// The size in bytes.
+    fn size(&mut self) -> Result<u64, IoError>;
+    /// Makes all writes so far survive power loss.
+    fn flush(&mut self) -> Result<(), IoError>;
+}
+
+/// Writes all of `bytes`, or fails: a count that is not the full length is a full disk.
+pub(crate) fn write_all(file: &mut impl File, bytes: &[u8], at: u64) -> Result<(), IoError> {
+    match file.write(bytes, at)? {
+        n if n == bytes.len() => Ok(()),
+        _ => Err(IoError::Quota),
+    }
+}
+
+/// Fills `buf` from `at`, continuing after short counts; returns how many bytes the file had.
+pub(crate) fn read_full(file: &mut impl File, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read(&mut buf[done..], at + done as u64)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Ok(done)
+}
+
+/// A file in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFile {
+    /// The bytes of the file.
+    pub bytes: Vec<u8>,
+}
+
+impl File for MemoryFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        let at = usize::try_from(at).map_err(|_| IoError::Other)?;
+        let from = self.bytes.get(at..).unwrap_or(&[]);
+        let n = from.len().min(buf.len());
+        buf[..n].copy_from_slice(&from[..n]);
+        Ok(n)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        let at = usize::try_from(at).map_err(|_| IoError::Other)?;
+        let end = at.checked_add(bytes.len()).ok_or(IoError::Quota)?;
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.bytes
+            .resize(usize::try_from(size).map_err(|_| IoError::Quota)?, 0);
+        Ok(())
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        Ok(self.bytes.len() as u64)
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// A file of the operating system. It takes no lock.
+#[derive(Debug)]
+pub struct StdFile {
+    file: fs::File,
+}
+
+impl StdFile {
+    /// Opens the file at `path` for reading and writing, creating it when missing.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    pub fn open(path: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        Ok(StdFile { file })
+    }
+}
+
+fn io_error(error: std::io::Error) -> IoError {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            IoError::Quota
+        }
+        _ => IoError::Other,
+    }
+}
+
+impl File for StdFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
+        self.file.read(buf).map_err(io_error)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
+        self.file.write_all(bytes).map_err(io_error)?;
+        Ok(bytes.len())
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.file.set_len(size).map_err(io_error)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.file.metadata().map(|m| m.len()).map_err(io_error)
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.file.sync_data().map_err(io_error)
+    }
+}

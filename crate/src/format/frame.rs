@@ -1,0 +1,65 @@
+//! Frames: the unit that is checked and written. A commit is one frame, or several of which the
+//! last carries the mark that makes all of them visible.
+
+use musli_zerocopy::ZeroCopy;
+
+use super::checksum::{checksum, seed_at};
+
+/// `b"VFRM"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VFRM");
+/// Bytes of a frame header.
+pub const SIZE: usize = 40;
+/// Flag: this frame completes its commit.
+pub const FLAG_COMMIT: u32 = 1;
+
+/// The header of a frame.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FrameHeader {
+    /// XXH3-64 of bytes 8..`length`, seeded with the segment's salt and the frame's position.
+    pub check: u64,
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// Bytes of the whole frame, header included; a multiple of 8.
+    pub length: u32,
+    /// Number of the frame; without gaps over the whole log.
+    pub number: u64,
+    /// Frames below this number had been flushed when this one was sealed.
+    pub watermark: u64,
+    /// How many records follow.
+    pub records: u32,
+    /// [`FLAG_COMMIT`].
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<FrameHeader>() == SIZE);
+
+impl FrameHeader {
+    /// Writes this header over the start of `frame` (the whole frame) and seals it.
+    pub fn seal(mut self, frame: &mut [u8], salt: u64, position: u64) {
+        self.magic = MAGIC;
+        self.check = 0;
+        frame[..SIZE].copy_from_slice(self.to_bytes());
+        let check = checksum(&frame[8..], seed_at(salt, position));
+        frame[..8].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// The header of the frame that starts at `bytes`, which reach to the end of its segment's
+    /// room, if the whole frame is there and its checksum holds.
+    #[must_use]
+    pub fn open(bytes: &[u8], salt: u64, position: u64) -> Option<FrameHeader> {
+        let header = *FrameHeader::from_bytes(bytes.get(..SIZE)?).ok()?;
+        let length = header.length as usize;
+        if header.magic != MAGIC || length < SIZE || !length.is_multiple_of(super::ALIGN) {
+            return None;
+        }
+        let frame = bytes.get(..length)?;
+        (header.check == checksum(&frame[8..], seed_at(salt, position))).then_some(header)
+    }
+
+    /// Whether this frame completes its commit.
+    #[must_use]
+    pub fn commits(&self) -> bool {
+        self.flags & FLAG_COMMIT != 0
+    }
+}

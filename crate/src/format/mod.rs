@@ -1,0 +1,64 @@
+//! The bytes of a database file: encoding, decoding and layout, without I/O.
+//!
+//! `FORMAT.md` beside this crate is the byte-exact twin of this module. Every header is a
+//! musli-zerocopy struct, little-endian, without padding, its size asserted at compile time, so
+//! that the bytes on disk are the bytes in memory.
+
+pub mod checksum;
+pub mod frame;
+pub mod payload;
+pub mod record;
+pub mod segment;
+pub mod superblock;
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("varve reads its file format where it lies, which needs a little-endian target");
+
+/// Format version written by this build; a file of another major version is refused.
+pub const MAJOR: u16 = 1;
+/// Minor version: compatible additions.
+pub const MINOR: u16 = 0;
+
+/// Everything in the file starts at a multiple of this.
+pub const ALIGN: usize = 8;
+/// Where the segments begin, after two superblock slots.
+pub const DATA_START: u64 = 2 * superblock::SLOT_STRIDE;
+
+/// Longest key in bytes.
+pub const MAX_KEY: usize = 65_535;
+/// Longest value in bytes.
+pub const MAX_VALUE: usize = 16 << 20;
+/// Smallest and largest segment, as powers of two.
+pub const SEGMENT_LOG2: std::ops::RangeInclusive<u8> = 12..=24;
+/// The segment size of ordinary databases: 1 MiB.
+pub const DEFAULT_SEGMENT_LOG2: u8 = 20;
+
+/// The keyspace of the raw calls.
+pub const KEYSPACE_RAW: u32 = 0;
+/// The keyspace of the engine's own records.
+pub const KEYSPACE_ENGINE: u32 = 1;
+/// The first keyspace of collections and indexes.
+pub const KEYSPACE_FIRST_COLLECTION: u32 = 2;
+
+/// `n` rounded up to the alignment of the file.
+#[must_use]
+pub const fn align_up(n: usize) -> usize {
+    (n + (ALIGN - 1)) & !(ALIGN - 1)
+}
+
+/// The longest value that is kept inside a segment of the given size; longer ones take an extent.
+#[must_use]
+pub const fn inline_limit(segment_log2: u8) -> usize {
+    1 << (segment_log2 - 2)
+}
+
+/// Group size at which a commit is handed on without waiting for the end of the turn.
+#[must_use]
+pub const fn group_limit(segment_log2: u8) -> usize {
+    let quarter = 1 << (segment_log2 - 2);
+    if quarter < 256 << 10 {
+        quarter
+    } else {
+        256 << 10
+    }
+}

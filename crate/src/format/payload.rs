@@ -1,0 +1,109 @@
+//! What the values of the engine's own records hold.
+
+use musli_zerocopy::ZeroCopy;
+
+/// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: where the bytes are.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ExtentRef {
+    /// First slot of the extent.
+    pub slot: u32,
+    /// How many slots it covers.
+    pub span: u32,
+    /// Bytes of the value.
+    pub length: u64,
+    /// XXH3-64 of the value, seeded with the extent's salt and the value's position.
+    pub check: u64,
+    /// Sequence of the extent's segment header.
+    pub sequence: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The start of a [`KIND_TRANSACTION`](super::record::KIND_TRANSACTION) record's value; the
+/// user's note, UTF-8, fills the rest.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Transaction {
+    /// Number of the transaction, growing.
+    pub number: u64,
+    /// Milliseconds since 1970.
+    pub time_ms: u64,
+    /// The client that asked for it, 0 for none.
+    pub client: u64,
+    /// That client's number for the request.
+    pub request: u64,
+}
+
+/// The start of a client's result record (engine keyspace, key `client/` and 8 bytes of client
+/// number, big-endian); `count` entries of [`ClientResult`] with their bytes follow.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ClientResults {
+    /// Requests up to here were acknowledged by the client and are forgotten.
+    pub acknowledged: u64,
+    /// Milliseconds since 1970 after which the client has expired.
+    pub lease_ms: u64,
+    /// How many results follow.
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// One kept answer; `length` bytes follow, padded with zeros to 8.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ClientResult {
+    /// The request that it answers.
+    pub request: u64,
+    /// 0 for success, else an error code.
+    pub status: u32,
+    /// Bytes of the answer.
+    pub length: u32,
+}
+
+/// The start of a collection's descriptor (engine keyspace, key `collection/` and its name); the
+/// schema as JSON, UTF-8, fills the rest.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CollectionDescriptor {
+    /// FNV-1a-64 of the schema's canonical layout string.
+    pub fingerprint: u64,
+    /// The keyspace of its records.
+    pub keyspace: u32,
+    /// Bit 0: an index; its `parent` is the collection's keyspace.
+    pub flags: u32,
+    /// Keyspace of the indexed collection, 0 for a collection.
+    pub parent: u32,
+    /// Bytes of JSON that follow.
+    pub json_len: u32,
+}
+
+/// The value of an index entry: its key is the encoded index tuple and then the record's key.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct IndexEntry {
+    /// Where the record's key starts within the entry's key.
+    pub key_offset: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<ExtentRef>() == 32);
+const _: () = assert!(size_of::<Transaction>() == 32);
+const _: () = assert!(size_of::<ClientResults>() == 24);
+const _: () = assert!(size_of::<ClientResult>() == 16);
+const _: () = assert!(size_of::<CollectionDescriptor>() == 24);
+const _: () = assert!(size_of::<IndexEntry>() == 8);
+
+impl ExtentRef {
+    /// The descriptor in `value`, at any address.
+    #[must_use]
+    pub fn decode(value: &[u8]) -> Option<ExtentRef> {
+        #[repr(C, align(8))]
+        struct Aligned([u8; 32]);
+        let mut aligned = Aligned([0; 32]);
+        aligned.0.copy_from_slice(value.get(..32)?);
+        ExtentRef::from_bytes(&aligned.0).ok().copied()
+    }
+}

@@ -1,0 +1,122 @@
+//! Records: one key's value, its absence, or something the engine notes in its log.
+
+use musli_zerocopy::ZeroCopy;
+
+use super::checksum::{checksum, seed_at};
+use super::{ALIGN, align_up};
+
+/// Bytes of a record header.
+pub const SIZE: usize = 40;
+
+/// A reader that does not know a kind with this bit may skip it; without it, it must refuse.
+pub const KIND_SKIPPABLE: u8 = 0x80;
+/// A key and its value.
+pub const KIND_SET: u8 = 1;
+/// A key is gone.
+pub const KIND_DELETE: u8 = 2;
+/// A key whose value lies in an extent; the value here is a [`super::payload::ExtentRef`].
+pub const KIND_EXTENT: u8 = 3;
+/// Space that means nothing: what a rolled-back call left.
+pub const KIND_VOID: u8 = 0x81;
+/// Who wrote the records after it, when and why; see [`super::payload::Transaction`].
+pub const KIND_TRANSACTION: u8 = 0x82;
+
+/// The header of a record. The key follows, padded with zeros to 8; then `capacity` bytes, of
+/// which the first `value_len` are the value.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RecordHeader {
+    /// Low half of the XXH3-64 of bytes 4 to the end, seeded with salt and position: one cold
+    /// read can be verified alone.
+    pub check: u32,
+    /// One of the kinds.
+    pub kind: u8,
+    /// Zero.
+    pub flags: u8,
+    /// Bytes of the key.
+    pub key_len: u16,
+    /// Which keyspace the key lives in.
+    pub keyspace: u32,
+    /// Bytes of the value.
+    pub value_len: u32,
+    /// Bytes kept for the value; a multiple of 8.
+    pub capacity: u32,
+    /// Sequence of the oldest segment that may still hold an earlier version of the key.
+    pub oldest: u32,
+    /// Grows with every change of any record; survives relocation.
+    pub version: u64,
+    /// Milliseconds since 1970 after which the record is absent; 0 for never.
+    pub expiry: u64,
+}
+
+const _: () = assert!(size_of::<RecordHeader>() == SIZE);
+
+/// Bytes of a record with this key and capacity.
+#[must_use]
+pub const fn size_of_record(key_len: usize, capacity: usize) -> usize {
+    SIZE + align_up(key_len) + capacity
+}
+
+impl RecordHeader {
+    /// The header at the start of `bytes`, which must be 8-aligned.
+    #[must_use]
+    pub fn at(bytes: &[u8]) -> Option<&RecordHeader> {
+        RecordHeader::from_bytes(bytes.get(..SIZE)?).ok()
+    }
+
+    /// The same, to be changed in place.
+    pub fn at_mut(bytes: &mut [u8]) -> Option<&mut RecordHeader> {
+        RecordHeader::from_bytes_mut(bytes.get_mut(..SIZE)?).ok()
+    }
+
+    /// Bytes of the whole record.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        size_of_record(self.key_len as usize, self.capacity as usize)
+    }
+
+    /// Where the value starts, counted from the record.
+    #[must_use]
+    pub fn value_offset(&self) -> usize {
+        SIZE + align_up(self.key_len as usize)
+    }
+
+    /// Whether lengths fit each other and `room`, the bytes from here to the end of the frame.
+    #[must_use]
+    pub fn fits(&self, room: usize) -> bool {
+        let capacity = self.capacity as usize;
+        capacity.is_multiple_of(ALIGN)
+            && self.value_len <= self.capacity
+            && SIZE
+                .checked_add(align_up(self.key_len as usize))
+                .and_then(|n| n.checked_add(capacity))
+                .is_some_and(|n| n <= room)
+    }
+
+    /// Seals the record in `bytes` (the whole record).
+    pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
+        let check = checksum(&bytes[4..], seed_at(salt, position));
+        bytes[..4].copy_from_slice(&low_half(check).to_le_bytes());
+    }
+
+    /// Whether the record in `bytes` (the whole record) is intact.
+    #[must_use]
+    pub fn verify(bytes: &[u8], salt: u64, position: u64) -> bool {
+        bytes.len() >= SIZE
+            && bytes[..4] == low_half(checksum(&bytes[4..], seed_at(salt, position))).to_le_bytes()
+    }
+}
+
+fn low_half(check: u64) -> u32 {
+    (check & 0xFFFF_FFFF) as u32
+}
+
+/// Key and value of the record at the start of `bytes`.
+#[must_use]
+pub fn parts(bytes: &[u8]) -> Option<(&RecordHeader, &[u8], &[u8])> {
+    let header = RecordHeader::at(bytes)?;
+    let key = bytes.get(SIZE..SIZE + header.key_len as usize)?;
+    let from = header.value_offset();
+    let value = bytes.get(from..from + header.value_len as usize)?;
+    Some((header, key, value))
+}

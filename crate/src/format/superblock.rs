@@ -1,0 +1,183 @@
+//! The two superblock slots: who the file is, and the last witnessed end of its log.
+
+use musli_zerocopy::ZeroCopy;
+
+use super::checksum::{checksum, seed_at};
+
+/// The first eight bytes of every database file.
+pub const MAGIC: [u8; 8] = *b"varve\r\n\x1a";
+/// Distance between the two slots.
+pub const SLOT_STRIDE: u64 = 4096;
+/// Bytes of a superblock; it lies within one 512-byte sector.
+pub const SIZE: usize = 256;
+
+/// Mode bit, fixed at creation: the log is history, nothing is merged or compacted.
+pub const MODE_KEEP_HISTORY: u8 = 1;
+/// Flag: the file was closed in order; the log's end is `end_position`.
+pub const FLAG_CLEAN: u16 = 1;
+/// Incompatible features that this build understands.
+pub const KNOWN_INCOMPATIBLE: u64 = 0;
+
+/// A superblock as it lies in its slot.
+#[derive(ZeroCopy, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// XXH3-64 of bytes 16..256, seeded with the magic and the slot's position.
+    pub check: u64,
+    /// Format version; another major version is refused.
+    pub major: u16,
+    /// Compatible additions.
+    pub minor: u16,
+    /// Size of a segment, as a power of two.
+    pub segment_log2: u8,
+    /// Mode bits, fixed at creation.
+    pub mode: u8,
+    /// [`FLAG_CLEAN`].
+    pub flags: u16,
+    /// Feature bits; an unknown one refuses the file.
+    pub incompatible: u64,
+    /// Feature bits; an unknown one opens.
+    pub compatible: u64,
+    /// Random identity of the database.
+    pub file_id: [u64; 2],
+    /// Random seed of the hash index; secret, so that nobody can flood the table.
+    pub hash_seed: [u64; 2],
+    /// The valid slot with the larger generation counts.
+    pub generation: u64,
+    /// Creation time in milliseconds since 1970, 0 when not known.
+    pub created_ms: u64,
+    /// No version at or above this has been used up to the witnessed end.
+    pub next_version: u64,
+    /// Frames below this number were flushed when this was written: a watermark witness.
+    pub next_frame: u64,
+    /// Sequence of the segment in which the witnessed log ends.
+    pub end_sequence: u64,
+    /// File position of that end.
+    pub end_position: u64,
+    /// The next segment sequence to give out.
+    pub next_sequence: u64,
+    /// The lowest segment sequence that the log still needs.
+    pub first_sequence: u64,
+    /// The number of the first frame that the log still needs.
+    pub first_frame: u64,
+    /// Sequence of the first checkpoint segment, 0 for none.
+    pub checkpoint_sequence: u64,
+    /// The checkpoint holds the index as of just before this frame.
+    pub checkpoint_frame: u64,
+    /// Zero; kept for compatible additions.
+    pub reserved: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Superblock>() == SIZE);
+const _: () = assert!(SIZE <= 512);
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// A superblock whose checksum holds.
+    Valid(Superblock),
+    /// Our magic, and a checksum that fails.
+    Damaged,
+    /// Only zeros.
+    Empty,
+    /// A beginning of our magic and then zeros: a creation that was cut short.
+    Unfinished,
+    /// Something else.
+    Foreign,
+}
+
+fn slot_seed(slot: u64) -> u64 {
+    seed_at(u64::from_le_bytes(MAGIC), slot * SLOT_STRIDE)
+}
+
+impl Superblock {
+    /// The bytes for slot 0 or 1, with their checksum.
+    #[must_use]
+    pub fn encode(mut self, slot: u64) -> [u8; SIZE] {
+        self.magic = MAGIC;
+        self.check = checksum(&self.to_bytes()[16..], slot_seed(slot));
+        let mut out = [0; SIZE];
+        out.copy_from_slice(self.to_bytes());
+        out
+    }
+
+    /// Reads the slot that starts at `bytes`, which may be shorter than a superblock.
+    #[must_use]
+    pub fn decode(bytes: &[u8], slot: u64) -> Slot {
+        let magic = &bytes[..bytes.len().min(8)];
+        if bytes.iter().all(|&b| b == 0) {
+            return Slot::Empty;
+        }
+        if magic != MAGIC {
+            let same = magic
+                .iter()
+                .zip(MAGIC)
+                .take_while(|&(&a, b)| a == b)
+                .count();
+            let torn = same > 0 && magic[same..].iter().all(|&b| b == 0);
+            return if torn {
+                Slot::Unfinished
+            } else {
+                Slot::Foreign
+            };
+        }
+        // A copy on the stack, since the caller's bytes may lie at any address.
+        let mut aligned = Aligned([0; SIZE]);
+        let Some(bytes) = bytes.get(..SIZE) else {
+            return Slot::Damaged;
+        };
+        aligned.0.copy_from_slice(bytes);
+        match Superblock::from_bytes(&aligned.0) {
+            Ok(sb) if sb.check == checksum(&aligned.0[16..], slot_seed(slot)) => Slot::Valid(*sb),
+            _ => Slot::Damaged,
+        }
+    }
+}
+
+#[repr(C, align(8))]
+struct Aligned([u8; SIZE]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        let mut aligned = Aligned([0; SIZE]);
+        aligned.0[72] = 9;
+        *Superblock::from_bytes(&aligned.0).expect("zeros are a superblock's bytes")
+    }
+
+    #[test]
+    fn a_superblock_survives_its_bytes_and_knows_its_slot() {
+        let bytes = sample().encode(1);
+        let Slot::Valid(back) = Superblock::decode(&bytes, 1) else {
+            panic!("not valid")
+        };
+        assert_eq!(back.generation, 9);
+        assert_eq!(Superblock::decode(&bytes, 0), Slot::Damaged);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_superblock_is_detected() {
+        let bytes = sample().encode(0);
+        for bit in 0..SIZE * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                !matches!(Superblock::decode(&flipped, 0), Slot::Valid(_)),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_torn_magic_is_an_unfinished_creation_and_other_bytes_are_foreign() {
+        assert_eq!(Superblock::decode(b"var", 0), Slot::Unfinished);
+        assert_eq!(Superblock::decode(&[0; 300], 0), Slot::Empty);
+        assert_eq!(Superblock::decode(b"", 0), Slot::Empty);
+        assert_eq!(Superblock::decode(b"vacuum cleaner", 0), Slot::Foreign);
+        assert_eq!(Superblock::decode(b"SQLite format 3", 0), Slot::Foreign);
+    }
+}
