@@ -1,0 +1,310 @@
+/**
+ * The errors of varve. There is one class for each thing that a program would do differently, each
+ * with a `code` that never changes, so that `error.code` can be tested across realms, workers and
+ * copies of the package, where `instanceof` cannot. Each message says what to do next; `cause` keeps
+ * what the platform threw.
+ *
+ * A bad argument is no `VarveError` but a plain `TypeError` whose `code` is `VARVE_BAD_ARGUMENT`.
+ */
+
+/** What every error takes beside its message. */
+export interface VarveErrorOptions {
+  /** What the platform threw, kept as it was. */
+  cause?: unknown;
+}
+
+/** The base of every error that varve throws, except for bad arguments, which are `TypeError`s. */
+export class VarveError extends Error {
+  /** Stable: the same in every version and on every platform. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options: VarveErrorOptions = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.code = code;
+  }
+
+  static {
+    // On the prototype, as the platform's own errors have it: no field that shows up in every log.
+    named(VarveError, "VarveError");
+  }
+}
+
+/** The database is open elsewhere: in another process, worker or tab. It was not opened here. */
+export class DatabaseBusyError extends VarveError {
+  /** The process that holds it, where the platform tells. */
+  readonly pid: number | undefined;
+
+  constructor(message: string, options: VarveErrorOptions & { pid?: number } = {}) {
+    super("VARVE_DATABASE_BUSY", message, options);
+    this.pid = options.pid;
+  }
+
+  static {
+    named(DatabaseBusyError, "DatabaseBusyError");
+  }
+}
+
+/** There is no storage of the wanted kind here. The message says what to do instead. */
+export class StorageUnavailableError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_STORAGE_UNAVAILABLE", message, options);
+  }
+
+  static {
+    named(StorageUnavailableError, "StorageUnavailableError");
+  }
+}
+
+/**
+ * The disk, or this origin's share of it, is full. What was to be written was rolled back as a
+ * whole; what was there before is untouched; reads and deletes go on.
+ */
+export class QuotaExceededError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_QUOTA_EXCEEDED", message, options);
+  }
+
+  static {
+    named(QuotaExceededError, "QuotaExceededError");
+  }
+}
+
+/** What is known about damaged data. Positions and lengths are bytes in the file. */
+export interface CorruptionDetails {
+  /** Where the first damaged frame begins. */
+  position: number;
+  /** The number of the frame that was expected there. */
+  expectedFrame: number;
+  /** The last frame number that a flush is known to have made durable. */
+  flushedFrames: number;
+  /** How many intact frames lie beyond the damage. */
+  intactFrames: number;
+  /** How many bytes those intact frames hold. */
+  intactBytes: number;
+}
+
+/**
+ * Data that had been flushed is damaged. Opening writes nothing, so that nothing gets worse: copy
+ * the file away before anything else.
+ */
+export class CorruptionError extends VarveError {
+  /** Where the damage is and what is intact, or `undefined` where no position applies. */
+  readonly details: CorruptionDetails | undefined;
+
+  constructor(message: string, options: VarveErrorOptions & { details?: CorruptionDetails } = {}) {
+    super("VARVE_CORRUPTION", message, options);
+    this.details = options.details;
+  }
+
+  static {
+    named(CorruptionError, "CorruptionError");
+  }
+}
+
+/**
+ * An earlier failure of the platform left it uncertain what is in the file, so that further writes
+ * are refused. After a failed flush or rollback reads still work; after a failure inside the engine
+ * nothing does. Close the database and open it again: what was committed is there.
+ */
+export class DatabasePoisonedError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_DATABASE_POISONED", message, options);
+  }
+
+  static {
+    named(DatabasePoisonedError, "DatabasePoisonedError");
+  }
+}
+
+/** The database was closed by its last handle. Open it again to go on. */
+export class DatabaseClosedError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_DATABASE_CLOSED", message, options);
+  }
+
+  static {
+    named(DatabaseClosedError, "DatabaseClosedError");
+  }
+}
+
+/**
+ * The same database is already open in this realm with other options. Open it with equal options,
+ * or close it first.
+ */
+export class OptionsMismatchError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_OPTIONS_MISMATCH", message, options);
+  }
+
+  static {
+    named(OptionsMismatchError, "OptionsMismatchError");
+  }
+}
+
+/** A view was used after the code that got it had yielded. Get it again, or `slice()` it in time. */
+export class StaleViewError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_STALE_VIEW", message, options);
+  }
+
+  static {
+    named(StaleViewError, "StaleViewError");
+  }
+}
+
+/** The engine was called from inside a callback that it was running, in a way that cannot work. */
+export class ReentrancyError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_REENTRANCY", message, options);
+  }
+
+  static {
+    named(ReentrancyError, "ReentrancyError");
+  }
+}
+
+/** What was read has been changed by someone else since. Read again and repeat. */
+export class ConflictError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_CONFLICT", message, options);
+  }
+
+  static {
+    named(ConflictError, "ConflictError");
+  }
+}
+
+/** The file is no varve database, or one of a version that this build does not know. */
+export class UnsupportedFormatError extends VarveError {
+  /** Whether the file is something else altogether, or a varve file of a newer format. */
+  readonly reason: "not-a-database" | "newer-format";
+
+  constructor(
+    message: string,
+    options: VarveErrorOptions & { reason: "not-a-database" | "newer-format" },
+  ) {
+    super("VARVE_UNSUPPORTED_FORMAT", message, options);
+    this.reason = options.reason;
+  }
+
+  static {
+    named(UnsupportedFormatError, "UnsupportedFormatError");
+  }
+}
+
+/** A database of this name exists and was not to be replaced. */
+export class DatabaseExistsError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_DATABASE_EXISTS", message, options);
+  }
+
+  static {
+    named(DatabaseExistsError, "DatabaseExistsError");
+  }
+}
+
+/** A collection's stored schema is not the one that the program declares. */
+export class SchemaMismatchError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_SCHEMA_MISMATCH", message, options);
+  }
+
+  static {
+    named(SchemaMismatchError, "SchemaMismatchError");
+  }
+}
+
+/** No owner answered in time. `applied` says whether the write may have been done all the same. */
+export class OwnerUnavailableError extends VarveError {
+  /** `false`: certainly not applied. `"unknown"`: the owner vanished before it answered. */
+  readonly applied: false | "unknown";
+
+  constructor(message: string, options: VarveErrorOptions & { applied: false | "unknown" }) {
+    super("VARVE_OWNER_UNAVAILABLE", message, options);
+    this.applied = options.applied;
+  }
+
+  static {
+    named(OwnerUnavailableError, "OwnerUnavailableError");
+  }
+}
+
+/** Another tab runs a newer version of the application and owns the database now. Reload. */
+export class VersionChangedError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_VERSION_CHANGED", message, options);
+  }
+
+  static {
+    named(VersionChangedError, "VersionChangedError");
+  }
+}
+
+/** The engine needs more memory than the platform gives. Nothing was changed by the call. */
+export class OutOfMemoryError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_OUT_OF_MEMORY", message, options);
+  }
+
+  static {
+    named(OutOfMemoryError, "OutOfMemoryError");
+  }
+}
+
+/** The platform failed to read or write, for a reason that has no class of its own. See `cause`. */
+export class StorageError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_STORAGE", message, options);
+  }
+
+  static {
+    named(StorageError, "StorageError");
+  }
+}
+
+/** A `TypeError` that names what was wrong with an argument. Its `code` never changes. */
+export interface BadArgumentError extends TypeError {
+  readonly code: "VARVE_BAD_ARGUMENT";
+}
+
+/**
+ * Makes the error for a bad argument.
+ *
+ * @param expected what the argument has to be, as a sentence: "A key has to be a string or bytes."
+ * @param given what it was; described in the message, never kept.
+ */
+export function badArgument(expected: string, ...given: [] | [unknown]): BadArgumentError {
+  const message = given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`;
+  return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const });
+}
+
+/** A short, safe description of any value for an error message. It calls nothing of the value's. */
+export function describe(value: unknown): string {
+  if (value === null) return "null";
+  switch (typeof value) {
+    case "string":
+      return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
+    case "number":
+    case "boolean":
+    case "undefined":
+      return Object.is(value, -0) ? "-0" : String(value);
+    case "bigint":
+      return `${value}n`;
+    case "symbol":
+      return "a symbol";
+    case "function":
+      return "a function";
+    default: {
+      const tag = Object.prototype.toString.call(value).slice(8, -1);
+      return /^[AEIOU]/.test(tag) ? `an ${tag}` : `a ${tag}`;
+    }
+  }
+}
+
+function named(constructor: { prototype: Error }, name: string): void {
+  Object.defineProperty(constructor.prototype, "name", {
+    value: name,
+    writable: true,
+    configurable: true,
+  });
+}

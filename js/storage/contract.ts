@@ -1,0 +1,65 @@
+/**
+ * What the engine asks of a place to keep a database: one file with six synchronous calls, in the
+ * shape of the browser's `FileSystemSyncAccessHandle`.
+ */
+
+/**
+ * One open file. Offsets and sizes are bytes. Short counts and thrown errors are ordinary results:
+ * a `read` shorter than its buffer has met the end of the file; a `write` shorter than its buffer
+ * has met a full disk. After `close` every call throws.
+ */
+export interface StorageFile {
+  read(buffer: Uint8Array, options: { at: number }): number;
+  write(buffer: Uint8Array, options: { at: number }): number;
+  truncate(size: number): void;
+  getSize(): number;
+  flush(): void;
+  /** Gives the file back, and with it the right to be its only user. Calling it twice is legal. */
+  close(): void;
+}
+
+/** What `Storage.open` hands over. */
+export interface OpenedStorage {
+  file: StorageFile;
+  /**
+   * Where the platform tells that the program is about to end: runs `commit` then, synchronously,
+   * and closes the file after it. Gives a function that takes the hook away again.
+   */
+  onExit?(commit: () => void): () => void;
+}
+
+/** A place for databases, made by `memory()`, `file()` or `opfs()`. It holds nothing by itself. */
+export interface Storage {
+  readonly kind: string;
+  /**
+   * What tells one database from another: equal (as a `Map` key) for two names exactly when both
+   * are the same database. Throws `TypeError` for a name that is none.
+   */
+  identity(name: string): unknown;
+  /**
+   * Opens the file of this database for this program alone, creating it when it is missing.
+   *
+   * @throws DatabaseBusyError when someone else has it open
+   * @throws StorageUnavailableError when there is no such storage here
+   */
+  open(name: string): Promise<OpenedStorage>;
+}
+
+/** The engine's negative result codes for I/O: other failure, no room, handle lost. */
+export type IoCode = -1 | -2 | -3;
+
+const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "QuotaExceededError"]);
+const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError"]);
+
+/**
+ * Sorts what a file call threw: -2 when there is no room, -3 when the file handle is gone, -1 for
+ * everything else. Knows the errors of `node:fs` by their code and those of browsers by their name.
+ */
+export function ioCode(error: unknown): IoCode {
+  if (typeof error !== "object" || error === null) return -1;
+  const { code, name } = error as { code?: unknown; name?: unknown };
+  // A DOMException has a number for its code, so the name decides there.
+  if (FULL.has(code) || FULL.has(name)) return -2;
+  if (LOST.has(code) || LOST.has(name)) return -3;
+  return -1;
+}

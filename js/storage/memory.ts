@@ -1,0 +1,115 @@
+/** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
+
+import { DatabaseBusyError } from "../errors.js";
+import type { OpenedStorage, Storage, StorageFile } from "./contract.js";
+import { fileName } from "./names.js";
+
+/**
+ * A storage whose files live in memory until the storage itself is dropped. Each call makes a new
+ * and empty one; databases with the same name in two of them never meet. A database that is closed
+ * and opened again in the same `memory()` has its data.
+ *
+ * ```ts
+ * const db = await open("scratch", { storage: memory() });
+ * ```
+ */
+export function memory(): Storage {
+  const contents = new Map<string, Content>();
+  const identities = new Map<string, object>();
+  return {
+    kind: "memory",
+    identity(name) {
+      const key = fileName(name);
+      let identity = identities.get(key);
+      if (identity === undefined) {
+        identity = Object.freeze({ memory: key });
+        identities.set(key, identity);
+      }
+      return identity;
+    },
+    async open(name): Promise<OpenedStorage> {
+      const key = fileName(name);
+      let content = contents.get(key);
+      if (content === undefined) {
+        content = { bytes: new Uint8Array(0), size: 0, open: false };
+        contents.set(key, content);
+      }
+      if (content.open) throw busy(name);
+      return { file: new MemoryFile(content, name) };
+    },
+  };
+}
+
+interface Content {
+  /** Longer than `size`, by up to a factor of two, so that appending is cheap. Zero beyond `size`. */
+  bytes: Uint8Array;
+  size: number;
+  open: boolean;
+}
+
+class MemoryFile implements StorageFile {
+  readonly #name: string;
+  #content: Content | undefined;
+
+  constructor(content: Content, name: string) {
+    this.#name = name;
+    content.open = true;
+    this.#content = content;
+  }
+
+  #living(): Content {
+    if (this.#content !== undefined) return this.#content;
+    throw Object.assign(new Error(`The memory file of "${this.#name}" is closed.`), {
+      code: "EBADF",
+    });
+  }
+
+  read(buffer: Uint8Array, options: { at: number }): number {
+    const { bytes, size } = this.#living();
+    const count = Math.max(0, Math.min(buffer.length, size - options.at));
+    buffer.set(bytes.subarray(options.at, options.at + count));
+    return count;
+  }
+
+  write(buffer: Uint8Array, options: { at: number }): number {
+    const content = this.#living();
+    const end = options.at + buffer.length;
+    reserve(content, end);
+    content.bytes.set(buffer, options.at);
+    content.size = Math.max(content.size, end);
+    return buffer.length;
+  }
+
+  truncate(size: number): void {
+    const content = this.#living();
+    reserve(content, size);
+    if (size < content.size) content.bytes.fill(0, size, content.size);
+    content.size = size;
+  }
+
+  getSize(): number {
+    return this.#living().size;
+  }
+
+  flush(): void {
+    this.#living();
+  }
+
+  close(): void {
+    if (this.#content !== undefined) this.#content.open = false;
+    this.#content = undefined;
+  }
+}
+
+function reserve(content: Content, size: number): void {
+  if (size <= content.bytes.length) return;
+  const grown = new Uint8Array(Math.max(size, content.bytes.length * 2, 65_536));
+  grown.set(content.bytes.subarray(0, content.size));
+  content.bytes = grown;
+}
+
+function busy(name: string): Error {
+  return new DatabaseBusyError(
+    `The database "${name}" is already open in this memory(). Close it first.`,
+  );
+}

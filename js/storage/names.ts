@@ -1,0 +1,54 @@
+/** Database names, and how they become file names. A name is never a path. */
+
+import { badArgument } from "../errors.js";
+
+/** The longest file name, without its suffix, that every file system takes with a lock beside it. */
+const LONGEST = 200;
+
+/** What every database file ends with. */
+export const SUFFIX = ".varve";
+
+/**
+ * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" stand for themselves,
+ * and "." does anywhere but in front; every other byte of the name's UTF-8 becomes %XX. So two names
+ * never share a file, not even where the file system ignores case or normalizes Unicode, and none
+ * leaves its folder.
+ *
+ * @throws TypeError when the name is no string, is empty, holds half of a surrogate pair, or is
+ * longer than 200 bytes in this form
+ */
+export function fileName(name: string): string {
+  return escapeName(name, "database name") + SUFFIX;
+}
+
+/** Escapes one name or folder; `what` is how the messages call it. */
+export function escapeName(name: string, what: string): string {
+  if (typeof name !== "string") throw badArgument(`A ${what} has to be a string.`, name);
+  if (name === "") throw badArgument(`A ${what} must not be empty.`);
+  let escaped = "";
+  for (const character of name) {
+    if (/^[a-z0-9_-]$/.test(character) || (character === "." && escaped !== "")) {
+      escaped += character;
+    } else {
+      escaped += percent(character, name, what);
+    }
+  }
+  if (escaped.length > LONGEST) {
+    throw badArgument(
+      `A ${what} may take at most ${LONGEST} bytes; this one takes ${escaped.length}. ` +
+        "(Every character but a-z, 0-9, dash, underscore and dot counts three for each byte.)",
+      name,
+    );
+  }
+  return escaped;
+}
+
+function percent(character: string, name: string, what: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  if (code >= 0xd800 && code <= 0xdfff) {
+    throw badArgument(`A ${what} must not hold half of a surrogate pair.`, name);
+  }
+  // encodeURIComponent leaves A-Z and some punctuation as they are, which must not stay.
+  if (code < 0x80) return `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
+  return encodeURIComponent(character);
+}

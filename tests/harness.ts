@@ -1,0 +1,355 @@
+/**
+ * The test harness: the same in Node, Deno, Bun, a browser's page and its workers. It imports
+ * nothing and knows nothing of varve.
+ *
+ * A test file is `tests/<room>/<name>.test.ts` and registers its tests when it is imported:
+ *
+ * ```ts
+ * import { context, deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
+ * import { memory, open } from "varve";
+ *
+ * suite("get", () => {
+ *   test("a missing key is undefined", async () => {
+ *     const db = await open("shop", { storage: memory(), ...wasmOption() });
+ *     equal(db.get("nothing"), undefined);
+ *     throws(() => db.get(""), { name: "TypeError", code: "VARVE_BAD_ARGUMENT", message: /empty/ });
+ *     await rejects(open("shop", { storage: broken }), { code: "VARVE_CORRUPTION" });
+ *   });
+ * });
+ * ```
+ *
+ * Suites nest; their names are joined. Tests run one after the other in the order of registration;
+ * each has 30 seconds, or what its options say. `cleanup(fn)` inside a test runs `fn` after it, also
+ * when it failed, last registered first. There is no way to skip a test.
+ *
+ * Where tests run: `tests/contract/` in Node and in a Chromium worker, on the release wasm and again
+ * on the debug wasm; `tests/node/` in Node; `tests/browser/*.test.ts` in a Chromium worker;
+ * `tests/browser/*.page.test.ts` on a Chromium page's main thread. `context()` tells which it is.
+ */
+
+/** What the runner tells the tests about where they run. */
+export interface Context {
+  runtime: "node" | "deno" | "bun" | "worker" | "page";
+  /** Which build of the wasm this run is about. */
+  build: "release" | "debug";
+  /**
+   * The wasm of that build. Hand it to `open(name, { wasm })` when it is there; `undefined` means
+   * the package's own, which is the release build.
+   */
+  wasm: WebAssembly.Module | undefined;
+  /** A fresh folder for files, in runtimes that have some; emptied by the runner. */
+  directory: string | undefined;
+  /** The repository's root as a path, or in browsers the URL that serves it (ends without "/"). */
+  root: string;
+}
+
+/** What one run comes to. */
+export interface Report {
+  passed: number;
+  failed: number;
+  skipped: number;
+  failures: { name: string; message: string }[];
+  ms: number;
+}
+
+interface Registered {
+  name: string;
+  body: () => unknown;
+  timeout: number;
+}
+
+const registered: Registered[] = [];
+const path: string[] = [];
+let cleanups: (() => unknown)[] = [];
+let current: Context | undefined;
+
+/** Where this run takes place. Only inside tests, suites included. */
+export function context(): Context {
+  current ??= (globalThis as { varveTests?: Context }).varveTests;
+  if (current === undefined) throw new Error("The runner has set no context.");
+  return current;
+}
+
+/** `{ wasm }` for `open`'s options when the run is about another build than the package's own. */
+export function wasmOption(): { wasm?: WebAssembly.Module } {
+  const { wasm } = context();
+  return wasm === undefined ? {} : { wasm };
+}
+
+/** Groups tests under a name. */
+export function suite(name: string, define: () => void): void {
+  path.push(name);
+  try {
+    define();
+  } finally {
+    path.pop();
+  }
+}
+
+/** Registers a test. Its name is a sentence that says what holds. */
+export function test(name: string, body: () => unknown, options: { timeout?: number } = {}): void {
+  const full = [...path, name].join(": ");
+  if (registered.some((other) => other.name === full)) {
+    throw new Error(`Two tests have the same name: ${full}`);
+  }
+  registered.push({ name: full, body, timeout: options.timeout ?? 30_000 });
+}
+
+/** Runs `fn` when the running test has ended, whatever its end. */
+export function cleanup(fn: () => unknown): void {
+  cleanups.push(fn);
+}
+
+/** Fails unless `value` is true. */
+export function ok(value: unknown, message?: string): asserts value {
+  if (!value) throw new AssertionError(message ?? `expected a true value, got ${show(value)}`);
+}
+
+/** Fails unless both are the same value, by `Object.is`. */
+export function equal<T>(actual: unknown, expected: T, message?: string): asserts actual is T {
+  if (Object.is(actual, expected)) return;
+  throw new AssertionError(`${prefix(message)}expected ${show(expected)}, got ${show(actual)}`);
+}
+
+/** Fails if both are the same value. */
+export function notEqual(actual: unknown, unexpected: unknown, message?: string): void {
+  if (!Object.is(actual, unexpected)) return;
+  throw new AssertionError(`${prefix(message)}expected anything but ${show(unexpected)}`);
+}
+
+/**
+ * Fails unless both have the same contents: primitives, arrays, plain objects, maps, sets, typed
+ * arrays and buffers (by type and bytes).
+ */
+export function deepEqual(actual: unknown, expected: unknown, message?: string): void {
+  const where = difference(actual, expected, "");
+  if (where === undefined) return;
+  throw new AssertionError(
+    `${prefix(message)}expected ${show(expected)}, got ${show(actual)}${where && ` (at ${where})`}`,
+  );
+}
+
+/** What a thrown error has to look like. Each part that is given must match. */
+export interface ErrorPattern {
+  name?: string;
+  code?: string;
+  message?: RegExp | string;
+  /** Whether it must have a `cause`, or must have none. */
+  cause?: boolean;
+}
+
+/** Fails unless `fn` throws an error like `pattern`; gives that error. */
+export function throws(fn: () => unknown, pattern: ErrorPattern = {}): Error {
+  let result: unknown;
+  try {
+    result = fn();
+  } catch (error) {
+    return matchError(error, pattern);
+  }
+  throw new AssertionError(`expected ${show(pattern)} to be thrown; it returned ${show(result)}`);
+}
+
+/** Fails unless the promise, or the one that `fn` returns, rejects like `pattern`; gives the error. */
+export async function rejects(
+  promise: PromiseLike<unknown> | (() => PromiseLike<unknown>),
+  pattern: ErrorPattern = {},
+): Promise<Error> {
+  let result: unknown;
+  try {
+    result = await (typeof promise === "function" ? promise() : promise);
+  } catch (error) {
+    return matchError(error, pattern);
+  }
+  throw new AssertionError(`expected a rejection ${show(pattern)}; it gave ${show(result)}`);
+}
+
+/** The UTF-8 bytes of a text. */
+export function bytes(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}
+
+/** The text of UTF-8 bytes; `undefined` stays `undefined`. Works for views of any buffer. */
+export function text(value: Uint8Array | undefined): string | undefined {
+  return value === undefined ? undefined : new TextDecoder().decode(value.slice());
+}
+
+/** Gives the event loop a turn: all microtasks, and one task. */
+export function turn(ms = 0): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** A seeded source of numbers: `next(n)` is an integer from 0 to n - 1. The same seed, the same run. */
+export function random(seed: number): (below: number) => number {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = state;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 0x1_0000_0000) * below);
+  };
+}
+
+/** Runs what was registered and is still waiting; for runners only. */
+export async function run(
+  where: Context,
+  options: { filter?: string; log?: (line: string) => void } = {},
+): Promise<Report> {
+  current = where;
+  const report: Report = { passed: 0, failed: 0, skipped: 0, failures: [], ms: 0 };
+  const start = performance.now();
+  for (const one of registered.splice(0)) {
+    if (options.filter !== undefined && !one.name.includes(options.filter)) continue;
+    const message = await runOne(one);
+    if (message === undefined) {
+      report.passed += 1;
+    } else {
+      report.failed += 1;
+      report.failures.push({ name: one.name, message });
+      options.log?.(`FAILED ${one.name}\n${message}`);
+    }
+  }
+  report.ms = Math.round(performance.now() - start);
+  return report;
+}
+
+async function runOne({ body, timeout }: Registered): Promise<string | undefined> {
+  cleanups = [];
+  let message: string | undefined;
+  try {
+    await limited(Promise.resolve().then(body), timeout);
+  } catch (error) {
+    message = explain(error);
+  }
+  for (const fn of cleanups.splice(0).reverse()) {
+    try {
+      await limited(Promise.resolve().then(fn), timeout);
+    } catch (error) {
+      message ??= `in cleanup: ${explain(error)}`;
+    }
+  }
+  return message;
+}
+
+function limited(work: Promise<unknown>, timeout: number): Promise<unknown> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no end within ${timeout} ms`)), timeout);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+class AssertionError extends Error {
+  override readonly name = "AssertionError";
+}
+
+function prefix(message: string | undefined): string {
+  return message === undefined ? "" : `${message}: `;
+}
+
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return `threw ${show(error)}`;
+  const cause = error.cause === undefined ? "" : `\n  caused by ${explain(error.cause)}`;
+  return `${error.stack?.includes(error.message) ? error.stack : `${error.name}: ${error.message}\n${error.stack}`}${cause}`;
+}
+
+function matchError(error: unknown, pattern: ErrorPattern): Error {
+  if (error instanceof AssertionError) throw error;
+  // A DOMException is an Error, and errors of another realm are none: the shape decides.
+  const given = error as { name?: unknown; code?: unknown; message?: unknown; cause?: unknown };
+  const wrong = (what: string, expected: unknown, actual: unknown): never => {
+    throw new AssertionError(
+      `expected an error with ${what} ${show(expected)}, got ${show(actual)} in:\n${explain(error)}`,
+    );
+  };
+  if (typeof error !== "object" || error === null) wrong("name", pattern.name ?? "any", error);
+  if (pattern.name !== undefined && given.name !== pattern.name) {
+    wrong("name", pattern.name, given.name);
+  }
+  if (pattern.code !== undefined && given.code !== pattern.code) {
+    wrong("code", pattern.code, given.code);
+  }
+  const message = String(given.message);
+  if (typeof pattern.message === "string" && !message.includes(pattern.message)) {
+    wrong("message", pattern.message, message);
+  }
+  if (pattern.message instanceof RegExp && !pattern.message.test(message)) {
+    wrong("message", String(pattern.message), message);
+  }
+  if (pattern.cause !== undefined && (given.cause !== undefined) !== pattern.cause) {
+    wrong("cause", pattern.cause ? "present" : "absent", given.cause);
+  }
+  return error as Error;
+}
+
+/** Where two values differ, as a path; `undefined` when they do not. */
+function difference(actual: unknown, expected: unknown, at: string): string | undefined {
+  if (Object.is(actual, expected)) return undefined;
+  if (!isObject(actual) || !isObject(expected)) return at;
+  if (Object.getPrototypeOf(actual) !== Object.getPrototypeOf(expected)) return at;
+  if (ArrayBuffer.isView(actual) || actual instanceof ArrayBuffer) {
+    return sameBytes(actual, expected as ArrayBufferView | ArrayBuffer) ? undefined : at;
+  }
+  if (actual instanceof Map || actual instanceof Set) {
+    return difference([...actual], [...(expected as Iterable<unknown>)], at);
+  }
+  const left = actual as Record<string, unknown>;
+  const right = expected as Record<string, unknown>;
+  const keys = Object.keys(left);
+  const missing = Object.keys(right).find((key) => !(key in left));
+  if (missing !== undefined) return `${at}.${missing}`;
+  for (const key of keys) {
+    if (!(key in right)) return `${at}.${key}`;
+    const found = difference(left[key], right[key], `${at}.${key}`);
+    if (found !== undefined) return found;
+  }
+  return keys.length === 0 && actual instanceof Date && +actual !== +(expected as Date)
+    ? at
+    : undefined;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+function sameBytes(a: ArrayBufferView | ArrayBuffer, b: ArrayBufferView | ArrayBuffer): boolean {
+  const left = raw(a);
+  const right = raw(b);
+  return left.length === right.length && left.every((byte, index) => byte === right[index]);
+}
+
+function raw(value: ArrayBufferView | ArrayBuffer): Uint8Array {
+  return ArrayBuffer.isView(value)
+    ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+    : new Uint8Array(value);
+}
+
+function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(shorten(value));
+  if (typeof value === "bigint") return `${value}n`;
+  if (value instanceof RegExp) return String(value);
+  if (value instanceof Error) return `${value.name}: ${value.message}`;
+  if (ArrayBuffer.isView(value)) {
+    const listed = [...raw(value).subarray(0, 32)].join(" ");
+    return `${value.constructor.name}(${value.byteLength}) [${listed}${value.byteLength > 32 ? " …" : ""}]`;
+  }
+  if (value instanceof Map || value instanceof Set) {
+    return `${value.constructor.name} ${show([...value])}`;
+  }
+  try {
+    return shorten(JSON.stringify(value, replacer) ?? String(value));
+  } catch {
+    return Object.prototype.toString.call(value);
+  }
+}
+
+function replacer(_key: string, value: unknown): unknown {
+  if (typeof value === "bigint") return `${value}n`;
+  if (value instanceof RegExp) return String(value);
+  if (value === undefined) return "(undefined)";
+  return ArrayBuffer.isView(value) ? show(value) : value;
+}
+
+function shorten(value: string): string {
+  return value.length > 400 ? `${value.slice(0, 400)}…` : value;
+}
