@@ -301,8 +301,8 @@ export function describe(value: unknown): string {
   }
 }
 
-function named(constructor: { prototype: Error }, name: string): void {
-  Object.defineProperty(constructor.prototype, "name", {
+function named(type: { prototype: Error }, name: string): void {
+  Object.defineProperty(type.prototype, "name", {
     value: name,
     writable: true,
     configurable: true,

@@ -1,0 +1,237 @@
+/** Storage in files, for Node, Deno and Bun alike: one adapter over `node:fs`. */
+
+import { badArgument, QuotaExceededError, StorageUnavailableError, VarveError } from "../errors.js";
+import { type Builtins, builtins } from "./builtin.js";
+import { ioCode, type OpenedStorage, type Storage, type StorageFile } from "./contract.js";
+import { acquireLock, type Lock } from "./lock.js";
+import { fileName } from "./names.js";
+
+/**
+ * A storage that keeps each database in one file of a folder, which is made when it is missing.
+ * While a database is open, a lock lies beside its file: another process that opens it gets
+ * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
+ *
+ * ```ts
+ * const db = await open("shop", { storage: file("./data") }); // ./data/shop.varve
+ * ```
+ *
+ * @param directory a path, or a URL with the scheme "file:"; the current folder when left out
+ * @throws TypeError for anything else. What the file system refuses comes from `open`.
+ */
+export function file(directory: string | URL = "."): Storage {
+  if (typeof directory !== "string" && !(directory instanceof URL)) {
+    throw badArgument("A folder has to be a path or a URL.", directory);
+  }
+  if (directory === "") throw badArgument('A folder must not be empty; "." is the current one.');
+  // Resolved once, so that a later change of the current folder moves no database.
+  let resolved: string | undefined;
+  const folder = (): string => (resolved ??= resolve(builtins(), directory));
+  return {
+    kind: "file",
+    identity(name) {
+      const node = builtins();
+      return node.path.join(realPath(node, folder()), fileName(name));
+    },
+    async open(name) {
+      const node = builtins();
+      return openFile(node, node.path.join(folder(), fileName(name)));
+    },
+  };
+}
+
+async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
+  let lock: Lock | undefined;
+  try {
+    node.fs.mkdirSync(node.path.dirname(path), { recursive: true });
+    lock = await acquireLock(`${path}.lock`, path);
+    const opened = new NodeFile(node, path, lock);
+    return { file: opened, onExit: (commit) => opened.onExit(commit) };
+  } catch (error) {
+    lock?.release();
+    throw error instanceof VarveError ? error : unavailable(path, error);
+  }
+}
+
+class NodeFile implements StorageFile {
+  readonly #node: Builtins;
+  readonly #path: string;
+  readonly #lock: Lock;
+  readonly #atExit = new Set<() => void>();
+  #fd: number | undefined;
+  /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
+  #size: number;
+
+  constructor(node: Builtins, path: string, lock: Lock) {
+    const { fs } = node;
+    const isNew = !fs.existsSync(path);
+    const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o666);
+    const stat = fs.fstatSync(fd);
+    if (!stat.isFile()) {
+      fs.closeSync(fd);
+      throw new StorageUnavailableError(
+        `${path} is no ordinary file. Move it away, or choose another name.`,
+      );
+    }
+    if (isNew) flushFolder(node, path);
+    this.#node = node;
+    this.#path = path;
+    this.#lock = lock;
+    this.#fd = fd;
+    this.#size = stat.size;
+    watchExit(node, this);
+  }
+
+  #living(): number {
+    if (this.#fd !== undefined) return this.#fd;
+    throw Object.assign(new Error(`The file ${this.#path} is closed.`), { code: "EBADF" });
+  }
+
+  read(buffer: Uint8Array, { at }: { at: number }): number {
+    const fd = this.#living();
+    const wanted = Math.max(0, Math.min(buffer.length, this.#size - at));
+    let done = 0;
+    while (done < wanted) {
+      const count = this.#node.fs.readSync(fd, buffer, done, wanted - done, at + done);
+      if (count === 0) break;
+      done += count;
+    }
+    return done;
+  }
+
+  write(buffer: Uint8Array, { at }: { at: number }): number {
+    const fd = this.#living();
+    let done = 0;
+    try {
+      while (done < buffer.length) {
+        const count = this.#node.fs.writeSync(fd, buffer, done, buffer.length - done, at + done);
+        if (count === 0) break;
+        done += count;
+      }
+    } finally {
+      // Also after an error half way: what was written before it has made the file longer.
+      if (done > 0) this.#size = Math.max(this.#size, at + done);
+    }
+    return done;
+  }
+
+  truncate(size: number): void {
+    this.#node.fs.ftruncateSync(this.#living(), size);
+    this.#size = size;
+  }
+
+  getSize(): number {
+    this.#living();
+    return this.#size;
+  }
+
+  flush(): void {
+    // The size is part of what fdatasync makes durable; access times, which it omits, do not matter.
+    this.#node.fs.fdatasyncSync(this.#living());
+  }
+
+  close(): void {
+    const fd = this.#fd;
+    if (fd === undefined) return;
+    this.#fd = undefined;
+    this.#atExit.clear();
+    unwatchExit(this.#node, this);
+    try {
+      this.#node.fs.closeSync(fd);
+    } finally {
+      this.#lock.release();
+    }
+  }
+
+  onExit(commit: () => void): () => void {
+    this.#atExit.add(commit);
+    return () => {
+      this.#atExit.delete(commit);
+    };
+  }
+
+  /** The program ends: last chance to commit, then the lock is given back. */
+  exit(): void {
+    try {
+      for (const commit of this.#atExit) commit();
+    } finally {
+      this.close();
+    }
+  }
+}
+
+/** The files open in this thread. One listener serves all; Node warns of more than ten. */
+const openFiles = new Set<NodeFile>();
+
+function watchExit({ process }: Builtins, opened: NodeFile): void {
+  if (openFiles.size === 0) process.on("exit", exitAll);
+  openFiles.add(opened);
+}
+
+function unwatchExit({ process }: Builtins, opened: NodeFile): void {
+  openFiles.delete(opened);
+  if (openFiles.size === 0) process.off("exit", exitAll);
+}
+
+function exitAll(): void {
+  const errors: unknown[] = [];
+  for (const opened of [...openFiles]) {
+    try {
+      opened.exit();
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  // What could not be committed is lost, and must not be so in silence: Node prints it and fails.
+  if (errors.length > 0) throw errors[0];
+}
+
+function resolve(node: Builtins, directory: string | URL): string {
+  if (typeof directory === "string") return node.path.resolve(directory);
+  if (directory.protocol !== "file:") {
+    throw badArgument('The URL of a folder has to have the scheme "file:".', directory.href);
+  }
+  return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
+}
+
+/** The folder with every link followed, as far as it exists already. */
+function realPath(node: Builtins, folder: string): string {
+  try {
+    return node.fs.realpathSync.native(folder);
+  } catch {
+    const parent = node.path.dirname(folder);
+    return parent === folder
+      ? folder
+      : node.path.join(realPath(node, parent), node.path.basename(folder));
+  }
+}
+
+/** A new file is durable only when its folder is. Where folders cannot be opened, it needs nothing. */
+function flushFolder({ fs, path: paths }: Builtins, path: string): void {
+  try {
+    const fd = fs.openSync(paths.dirname(path), "r");
+    try {
+      fs.fsyncSync(fd);
+    } finally {
+      fs.closeSync(fd);
+    }
+  } catch {
+    // Windows refuses both calls, and keeps folder entries in a journal of its own.
+  }
+}
+
+function unavailable(path: string, cause: unknown): VarveError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  if (ioCode(cause) === -2) {
+    return new QuotaExceededError(
+      `There is no room on the disk to open ${path}. Free some first.`,
+      {
+        cause,
+      },
+    );
+  }
+  return new StorageUnavailableError(
+    `The database file ${path} cannot be opened: ${reason}. ` +
+      "See that the folder can be made and that its files can be read and written, or name another with file(directory).",
+    { cause },
+  );
+}

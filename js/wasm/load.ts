@@ -1,0 +1,89 @@
+/** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
+
+import { badArgument, VarveError } from "../errors.js";
+
+/** What can be given in place of the package's own wasm, or a promise of it. */
+export type WasmSource = WebAssembly.Module | BufferSource | Response;
+
+let compiled: Promise<WebAssembly.Module> | undefined;
+
+/**
+ * The engine's compiled module. Without a source it is the package's own, which is inlined, so that
+ * there is no second file to serve, fetch or bundle.
+ *
+ * @throws TypeError when the source is none of the listed kinds
+ * @throws VarveError `VARVE_WASM` when it does not compile: no wasm, or none allowed here
+ */
+export async function loadModule(
+  source?: WasmSource | PromiseLike<WasmSource>,
+): Promise<WebAssembly.Module> {
+  if (source !== undefined) return fromSource(await source);
+  compiled ??= inlined();
+  try {
+    return await compiled;
+  } catch (error) {
+    // The next open may try again: a lazily loaded chunk can fail for a moment only.
+    compiled = undefined;
+    throw error;
+  }
+}
+
+async function inlined(): Promise<WebAssembly.Module> {
+  const { wasmBase64 } = await import("../wasm-inline.js");
+  return compile(fromBase64(wasmBase64));
+}
+
+async function fromSource(source: WasmSource): Promise<WebAssembly.Module> {
+  // By tag, so that what another realm made is recognized too.
+  const tag = Object.prototype.toString.call(source).slice(8, -1);
+  if (tag === "WebAssembly.Module") return source as WebAssembly.Module;
+  if (ArrayBuffer.isView(source) || tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
+    return compile(source as BufferSource);
+  }
+  if (tag === "Response") return fromResponse(source as Response);
+  throw badArgument(
+    "The option wasm has to be a WebAssembly.Module, its bytes, a Response, or a promise of one.",
+    source,
+  );
+}
+
+async function fromResponse(response: Response): Promise<WebAssembly.Module> {
+  if (!response.ok) {
+    throw new VarveError(
+      "VARVE_WASM",
+      `The wasm of varve could not be fetched from ${response.url}: status ${response.status}.`,
+    );
+  }
+  // Not compileStreaming: that refuses servers that do not know the media type of wasm.
+  return compile(await response.arrayBuffer());
+}
+
+async function compile(bytes: BufferSource): Promise<WebAssembly.Module> {
+  if (typeof WebAssembly === "undefined") {
+    throw new VarveError(
+      "VARVE_WASM",
+      "This runtime has no WebAssembly (some browsers switch it off in their strictest mode). " +
+        "varve cannot run here.",
+    );
+  }
+  try {
+    return await WebAssembly.compile(bytes);
+  } catch (cause) {
+    throw new VarveError(
+      "VARVE_WASM",
+      "The wasm of varve does not compile here. With a content security policy, script-src needs " +
+        "'wasm-unsafe-eval'; a runtime older than Chrome 91, Firefox 89, Safari 16.4 or Node 20 " +
+        "lacks SIMD; where code may not be compiled at run time, give open() a compiled module " +
+        "as its option wasm.",
+      { cause },
+    );
+  }
+}
+
+/** Node 20 and browsers of the same age have no `Uint8Array.fromBase64`; `atob` is everywhere. */
+function fromBase64(base64: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(base64);
+  const bytes = new Uint8Array(binary.length);
+  for (let index = 0; index < binary.length; index += 1) bytes[index] = binary.charCodeAt(index);
+  return bytes;
+}
