@@ -1,0 +1,18 @@
+// The benchmarks: everything they need, the release build, and then benches/run.mjs with all options.
+
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { build } from "./build.mjs";
+import { entry, root } from "./lib.mjs";
+import { setup } from "./setup.mjs";
+
+entry(async () => {
+  const { chromium } = await setup({ chromium: true });
+  await build();
+  const { status } = spawnSync(
+    process.execPath,
+    [join(root, "benches/run.mjs"), ...process.argv.slice(2)],
+    { cwd: root, stdio: "inherit", env: { ...process.env, CHROME_BIN: chromium } },
+  );
+  process.exitCode = status ?? 1;
+});

@@ -1,0 +1,148 @@
+// Builds the package into dist/: wasm, its inlined twin, JavaScript and types.
+
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+import {
+  entry,
+  filesBelow,
+  fresh,
+  hashOf,
+  isMain,
+  must,
+  Problem,
+  parseArguments,
+  root,
+  say,
+  stamp,
+  tool,
+  writeIfChanged,
+} from "./lib.mjs";
+import { setup } from "./setup.mjs";
+
+const USAGE = `npm run build [-- --debug]
+  --debug   build dist/varve.debug.wasm as well, which the tests use`;
+
+const TARGET = "wasm32-unknown-unknown";
+const BROTLI_LIMIT = 60 * 1024;
+/** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
+const FEATURES = [
+  "--enable-simd",
+  "--enable-bulk-memory",
+  "--enable-bulk-memory-opt",
+  "--enable-mutable-globals",
+  "--enable-nontrapping-float-to-int",
+  "--enable-sign-ext",
+  "--enable-reference-types",
+  "--enable-multivalue",
+  "--enable-call-indirect-overlong",
+];
+
+/** Generated next to what tsc emits; all else in dist/ has its source in js/. */
+const GENERATED = new Set([
+  "dist/varve.wasm",
+  "dist/varve.debug.wasm",
+  "dist/varve.d.wasm.ts",
+  "dist/wasm-inline.js",
+  "dist/wasm-inline.d.ts",
+]);
+
+export async function build({ debug = false } = {}) {
+  await buildWasm();
+  if (debug) await buildDebugWasm();
+  await buildTypeScript();
+}
+
+/** Wasm only: native builds must not be thrown away because of a flag that they do not have. */
+const WASM_ENV = { CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: "-C target-feature=+simd128" };
+
+async function cargo(profile) {
+  const args = ["build", "--package", "varve", "--lib", "--target", TARGET];
+  await must("cargo", [...args, ...(profile === "release" ? ["--release"] : [])], {
+    env: WASM_ENV,
+  });
+  const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
+  const built = join(target, TARGET, profile, "varve.wasm");
+  if (!existsSync(built)) {
+    throw new Problem(`cargo made no ${built}: the crate has to have the crate-type "cdylib".`);
+  }
+  return built;
+}
+
+async function buildWasm() {
+  say("· cargo build --release (wasm)");
+  const built = await cargo("release");
+  const key = hashOf(readFileSync(built), FEATURES.join(" "), "-O3");
+  const out = join(root, "dist/varve.wasm");
+  if (!existsSync(out) || !fresh("wasm-opt", key)) {
+    say("· wasm-opt -O3");
+    writeIfChanged("dist/varve.d.wasm.ts", WASM_TYPES);
+    await must(process.execPath, [
+      tool("binaryen/bin/wasm-opt"),
+      built,
+      "-O3",
+      ...FEATURES,
+      "--strip-producers",
+      "--strip-target-features",
+      "-o",
+      out,
+    ]);
+    stamp("wasm-opt", key);
+  }
+  const bytes = readFileSync(out);
+  writeIfChanged("dist/varve.d.wasm.ts", WASM_TYPES);
+  writeIfChanged("dist/wasm-inline.js", inlineModule(bytes));
+  writeIfChanged("dist/wasm-inline.d.ts", readFileSync(join(root, "js/wasm-inline.d.ts")));
+  checkSize(bytes);
+}
+
+const WASM_TYPES = `/** A bundler that loads wasm gives the compiled module; others give a URL. See its manual. */
+declare const wasm: WebAssembly.Module;
+export default wasm;
+`;
+
+function inlineModule(bytes) {
+  return (
+    "// Made by the build from varve.wasm. Imported only by an open() that is given no wasm.\n" +
+    `export const wasmBase64 = "${bytes.toString("base64")}";\n`
+  );
+}
+
+function checkSize(bytes) {
+  const brotli = brotliCompressSync(bytes, {
+    params: {
+      [constants.BROTLI_PARAM_QUALITY]: 11,
+      [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length,
+    },
+  }).length;
+  const gzip = gzipSync(bytes, { level: 9 }).length;
+  say(
+    `  varve.wasm: ${bytes.length} bytes, gzip ${gzip}, brotli ${brotli} (limit ${BROTLI_LIMIT})`,
+  );
+  if (brotli > BROTLI_LIMIT) {
+    throw new Problem(`the wasm is ${brotli} bytes in brotli, above the limit of ${BROTLI_LIMIT}.`);
+  }
+}
+
+/** Unoptimized and full of checks: it panics where the release build would go on. */
+async function buildDebugWasm() {
+  say("· cargo build (debug wasm)");
+  writeIfChanged("dist/varve.debug.wasm", readFileSync(await cargo("debug")));
+}
+
+async function buildTypeScript() {
+  say("· tsc");
+  await must(process.execPath, [tool("typescript/bin/tsc"), "-p", "tsconfig.build.json"]);
+  for (const path of filesBelow("dist", (file) => !GENERATED.has(file))) {
+    const source = path.replace(/^dist\//, "js/").replace(/(\.d)?\.[jt]s$/, ".ts");
+    if (!existsSync(join(root, source))) rmSync(join(root, path));
+  }
+}
+
+if (isMain(import.meta.url)) {
+  entry(async () => {
+    const { values } = parseArguments(process.argv.slice(2), { "--debug": "flag" }, USAGE);
+    await setup();
+    await build({ debug: values["--debug"] === true });
+  });
+}

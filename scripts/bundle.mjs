@@ -1,0 +1,67 @@
+// Bundles TypeScript for running it: for Node with varve left outside, for browsers with everything.
+
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { root, tool } from "./lib.mjs";
+
+/** Everything is built from dist/, through the package's own name, as users get it. */
+const TSCONFIG = { compilerOptions: { target: "ES2022", useDefineForClassFields: true } };
+
+async function esbuild() {
+  return import(pathToFileURL(tool("esbuild/lib/main.js")).href);
+}
+
+/** Bundles modules for Node into a folder inside the repository, so that "varve" finds itself. */
+export async function bundleForNode(entryPoints, outdir) {
+  const { build } = await esbuild();
+  rmSync(join(root, outdir), { recursive: true, force: true });
+  await build({
+    absWorkingDir: root,
+    entryPoints,
+    outdir,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: "node20",
+    packages: "external",
+    sourcemap: "inline",
+    outExtension: { ".js": ".mjs" },
+    logLevel: "warning",
+    tsconfigRaw: TSCONFIG,
+  });
+}
+
+/**
+ * Bundles modules for browsers. `virtual` maps names to source text for entry points without a
+ * file, resolved as if they lay in the repository's root.
+ */
+export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...more } = {}) {
+  const { build } = await esbuild();
+  const fromText = {
+    name: "virtual",
+    setup(plugin) {
+      plugin.onResolve({ filter: /^virtual:/ }, ({ path }) => ({ path, namespace: "virtual" }));
+      plugin.onLoad({ filter: /.*/, namespace: "virtual" }, ({ path }) => ({
+        contents: virtual[path],
+        resolveDir: root,
+        loader: "ts",
+      }));
+    },
+  };
+  return build({
+    absWorkingDir: root,
+    entryPoints,
+    outdir,
+    bundle: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    sourcemap: "inline",
+    logLevel: "warning",
+    tsconfigRaw: TSCONFIG,
+    plugins: [fromText],
+    ...more,
+  });
+}

@@ -1,0 +1,157 @@
+// What all scripts share. Needs nothing but Node: it runs before anything is installed.
+
+import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+export const isMain = (url) => resolve(process.argv[1] ?? "") === fileURLToPath(url);
+
+/** A problem that the user can solve: printed without a stack. */
+export class Problem extends Error {}
+
+/** Progress goes to stderr, so that what a script prints for machines stays alone on stdout. */
+export function say(line) {
+  process.stderr.write(`${line}\n`);
+}
+
+/** Runs `main` and turns its failure into an exit code. */
+export function entry(main) {
+  Promise.resolve()
+    .then(main)
+    .catch((error) => {
+      say(error instanceof Problem ? `\nvarve: ${error.message}` : String(error?.stack ?? error));
+      process.exitCode = 1;
+    });
+}
+
+/**
+ * Runs a program in the repository, its output passed on as it comes.
+ * With `capture` the output is also collected and given back.
+ */
+export function execute(command, args, { env = {}, cwd = root, capture = false, timeout } = {}) {
+  return new Promise((done, fail) => {
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...process.env, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+      timeout,
+      killSignal: "SIGKILL",
+    });
+    let output = "";
+    const pass = (chunk) => {
+      process.stderr.write(chunk);
+      if (capture) output += chunk;
+    };
+    child.stdout.setEncoding("utf8").on("data", pass);
+    child.stderr.setEncoding("utf8").on("data", pass);
+    child.on("error", (error) =>
+      fail(error.code === "ENOENT" ? new Problem(`${command} is not installed.`) : error),
+    );
+    child.on("close", (code, signal) => done({ code: code ?? 1, signal, output }));
+  });
+}
+
+/** Like `execute`, and a failure of the program is one of ours. */
+export async function must(command, args, options) {
+  const { code, signal, output } = await execute(command, args, options);
+  if (code === 0) return output;
+  throw new Problem(`${[command, ...args].join(" ")} failed (${signal ?? `exit code ${code}`}).`);
+}
+
+/** What a program prints, or `undefined` when it is missing or fails. */
+export function ask(command, args, options = {}) {
+  const { status, stdout } = spawnSync(command, args, { cwd: root, encoding: "utf8", ...options });
+  return status === 0 ? stdout.trim() : undefined;
+}
+
+/** Path of a JavaScript program in node_modules, to be run with `process.execPath`. */
+export function tool(path) {
+  const found = join(root, "node_modules", path);
+  if (!existsSync(found)) throw new Problem(`${path} is missing. Run: npm ci`);
+  return found;
+}
+
+/** All files below a folder, as paths with "/" relative to the repository, sorted. */
+export function filesBelow(folder, matches = () => true) {
+  const start = join(root, folder);
+  if (!existsSync(start)) return [];
+  return readdirSync(start, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name).slice(root.length + 1))
+    .map((path) => path.replaceAll("\\", "/"))
+    .filter(matches)
+    .sort();
+}
+
+export function hashOf(...parts) {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part).update("\0");
+  return hash.digest("hex");
+}
+
+/** Remembers by content what was done already: `fresh(name, key)` asks, `stamp(name, key)` notes. */
+const stampPath = (name) => join(root, ".build", "stamps", name);
+
+export function fresh(name, key) {
+  return existsSync(stampPath(name)) && readFileSync(stampPath(name), "utf8") === key;
+}
+
+export function stamp(name, key) {
+  mkdirSync(dirname(stampPath(name)), { recursive: true });
+  writeFileSync(stampPath(name), key);
+}
+
+/** Writes a file only when its content changes, so that whoever goes by dates is left in peace. */
+export function writeIfChanged(path, content) {
+  const target = join(root, path);
+  if (existsSync(target) && Buffer.from(content).equals(readFileSync(target))) return;
+  mkdirSync(dirname(target), { recursive: true });
+  writeFileSync(target, content);
+}
+
+/**
+ * Parses the arguments of a script. `known` maps each flag to "flag", "text" or "count"; anything
+ * else is refused by name. Gives the flags' values and the words that are no flags.
+ */
+export function parseArguments(args, known, usage) {
+  const values = {};
+  const words = [];
+  for (let index = 0; index < args.length; index += 1) {
+    const [flag, inline] = splitFlag(args[index]);
+    if (!flag.startsWith("-")) {
+      words.push(flag);
+    } else if (flag === "--help" || flag === "-h") {
+      process.stdout.write(`${usage}\n`);
+      process.exit(0);
+    } else if (!Object.hasOwn(known, flag)) {
+      throw new Problem(`there is no option ${flag}.\n\n${usage}`);
+    } else if (known[flag] === "flag") {
+      if (inline !== undefined) throw new Problem(`${flag} takes no value.\n\n${usage}`);
+      values[flag] = true;
+    } else {
+      if (inline === undefined) index += 1;
+      const value = inline ?? args[index];
+      if (value === undefined) throw new Problem(`${flag} needs a value.\n\n${usage}`);
+      values[flag] = known[flag] === "count" ? toCount(flag, value, usage) : value;
+    }
+  }
+  return { values, words };
+}
+
+function splitFlag(argument) {
+  const at = argument.startsWith("--") ? argument.indexOf("=") : -1;
+  return at < 0 ? [argument, undefined] : [argument.slice(0, at), argument.slice(at + 1)];
+}
+
+function toCount(flag, value, usage) {
+  if (/^\d{1,15}$/.test(value)) return Number(value);
+  throw new Problem(`${flag} needs a whole number, not ${JSON.stringify(value)}.\n\n${usage}`);
+}
+
+export function isOlder(path, than) {
+  const [a, b] = [join(root, path), join(root, than)];
+  return !existsSync(a) || statSync(a).mtimeMs < statSync(b).mtimeMs;
+}

@@ -1,0 +1,92 @@
+// The product drop in Node, on a file, and then the page that runs it in the browser beside others.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "./build.mjs";
+import { bundleForNode } from "./bundle.mjs";
+import { entry, Problem, parseArguments, root, say } from "./lib.mjs";
+import { serve } from "./serve.mjs";
+import { setup } from "./setup.mjs";
+
+const USAGE = `npm start [-- options]
+  --once        end after the drop; serve no page
+  --json        the last line of the drop is one JSON object
+  --cycles N    how many buyers come, 1 to 65534 (20000)
+  --port N      where to serve the page (8080, or a free one when that is taken)
+  --help        this text`;
+
+const FLAGS = { "--once": "flag", "--json": "flag", "--cycles": "count", "--port": "count" };
+const CYCLES = 20_000;
+const PORT = 8080;
+
+entry(async () => {
+  const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
+  if (words.length > 0) throw new Problem(`what is meant by ${words.join(" ")}?\n\n${USAGE}`);
+  const cycles = values["--cycles"] ?? CYCLES;
+  if (cycles < 1 || cycles > 65_534)
+    throw new Problem(`--cycles goes from 1 to 65534.\n\n${USAGE}`);
+  const port = values["--port"];
+  if (port !== undefined && port > 65_535) throw new Problem(`--port goes to 65535.\n\n${USAGE}`);
+
+  await setup();
+  await build();
+  report(await runDrop(cycles), values["--json"] === true);
+  if (values["--once"]) return;
+
+  say("· the page");
+  const { buildPage } = await import("../demo/build.mjs");
+  await buildPage(join(root, "dist-demo"));
+  const server = await servePage(port);
+  process.stdout.write(`\nThe page is at ${server.url}/ (end with Ctrl+C)\n`);
+});
+
+/** One drop on a file of its own; then the file is opened again, to see that it was all kept. */
+async function runDrop(cycles) {
+  await bundleForNode(["demo/drop.ts"], ".build/start");
+  const drop = await import(pathToFileURL(join(root, ".build/start/drop.mjs")).href);
+  const { file, open } = await import("varve");
+  const directory = mkdtempSync(join(tmpdir(), "varve-drop-"));
+  try {
+    const storage = file(directory);
+    const db = await open("drop", { storage });
+    const { durability } = db;
+    const result = drop.productDrop(db, { cycles });
+    await db.close();
+    const again = await open("drop", { storage });
+    const kept = drop.readProduct(again);
+    await again.close();
+    check(result, "at the end of the drop");
+    check(kept, "after closing and opening again");
+    return { ...result, storage: storage.kind, durability, reopened: kept };
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+function check({ stock, name }, when) {
+  if (stock !== 1 || name !== "Yeezy Boost 350 V2") {
+    throw new Error(`${when} the stock is ${stock} of "${name}", and ought to be 1`);
+  }
+}
+
+function report(result, json) {
+  const ms = Math.round(result.ms * 1000) / 1000;
+  process.stdout.write(
+    `${result.name}: ${result.cycles} sold in ${ms.toFixed(2)} ms ` +
+      `(${result.opsPerSecond.toLocaleString("en")} a second), ${result.stock} left, ` +
+      `and ${result.reopened.stock} left after closing and opening again\n` +
+      `  storage "${result.storage}", durability "${result.durability}"\n`,
+  );
+  if (json) process.stdout.write(`${JSON.stringify({ ...result, ms })}\n`);
+}
+
+async function servePage(port) {
+  const folder = join(root, "dist-demo");
+  if (port !== undefined) return serve([folder], { port });
+  return serve([folder], { port: PORT }).catch((error) => {
+    if (error instanceof Problem) return serve([folder]);
+    throw error;
+  });
+}
