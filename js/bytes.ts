@@ -1,0 +1,105 @@
+/** What may be a key or a value, and which memory it may lie in. */
+
+import { badArgument, StaleViewError } from "./errors.js";
+
+/** Bytes as a program may hand them over: an `ArrayBuffer` or any view of one. */
+export type Bytes = ArrayBuffer | ArrayBufferView;
+
+/** A key: a string (stored as UTF-8) or bytes, 1 to 65,535 of them. Keys are ordered as bytes. */
+export type Key = string | Bytes;
+
+/** A value: a string (stored as UTF-8) or bytes, up to 16,777,216 of them, none included. */
+export type Value = string | Bytes;
+
+/** The most bytes that a key may have. */
+export const MAX_KEY = 65_535;
+
+/** The most bytes that a value may have. */
+export const MAX_VALUE = 16_777_216;
+
+/** Arrays up to this length may lie in the JavaScript heap, with no buffer yet. */
+export const SMALL_ARRAY = 64;
+
+type Role = "key" | "value";
+
+/** The buffers that wasm memories of this realm had before they grew or detached their views. */
+const buried = new WeakSet<ArrayBufferLike>();
+
+/** Remembers a buffer of wasm memory that is detached now: its views are stale, not foreign. */
+export function bury(buffer: ArrayBuffer): void {
+  buried.add(buffer);
+}
+
+/** A key or value that is no `Uint8Array`, as one, without a copy. */
+export function asBytes(role: Role, given: unknown): Uint8Array {
+  if (ArrayBuffer.isView(given)) {
+    refuseBuffer(role, given.buffer);
+    return new Uint8Array(given.buffer, given.byteOffset, given.byteLength);
+  }
+  const tag = Object.prototype.toString.call(given);
+  if (tag === "[object ArrayBuffer]" || tag === "[object SharedArrayBuffer]") {
+    refuseBuffer(role, given as ArrayBufferLike);
+    return new Uint8Array(given as ArrayBuffer);
+  }
+  throw badArgument(
+    `A ${role} has to be a string, an ArrayBuffer or a view such as Uint8Array.`,
+    given,
+  );
+}
+
+/** Refuses arrays whose memory is not theirs alone or is gone. The cheap tests come first. */
+export function refuseArray(role: Role, bytes: Uint8Array): void {
+  const { buffer } = bytes;
+  const ordinary = buffer instanceof ArrayBuffer && bytes.length !== 0;
+  if (!ordinary || (buffer as { resizable?: boolean }).resizable === true) {
+    refuseBuffer(role, buffer);
+  }
+}
+
+function refuseBuffer(role: Role, buffer: ArrayBufferLike): void {
+  if (Object.prototype.toString.call(buffer) === "[object SharedArrayBuffer]") {
+    throw badArgument(
+      `A ${role} must not lie in a SharedArrayBuffer, where it could change while it is stored. ` +
+        "Pass a copy: .slice().",
+    );
+  }
+  if ((buffer as { resizable?: boolean }).resizable === true) {
+    throw badArgument(
+      `A ${role} must not lie in a resizable ArrayBuffer, which could shrink while it is stored. ` +
+        "Pass a copy: .slice().",
+    );
+  }
+  if (!isDetached(buffer as ArrayBuffer)) return;
+  if (buried.has(buffer)) {
+    throw new StaleViewError(
+      `This ${role} is a view of the database that has died: its code yielded after it got the view. ` +
+        "Get it again, or keep a copy made in time with .slice().",
+    );
+  }
+  throw badArgument(
+    `The ArrayBuffer of this ${role} is detached: it was transferred to someone else, with its bytes.`,
+  );
+}
+
+function isDetached(buffer: ArrayBuffer): boolean {
+  const { detached } = buffer as { detached?: boolean };
+  if (detached !== undefined) return detached;
+  if (buffer.byteLength !== 0) return false;
+  try {
+    // Before `detached` existed, only a refusal told a detached buffer from an empty one.
+    new Uint8Array(buffer);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** Refuses a string that has no UTF-8: half of a surrogate pair would be replaced in silence. */
+export function refuseLoneSurrogates(role: Role, text: string): void {
+  const { isWellFormed } = text as { isWellFormed?: () => boolean };
+  const wellFormed =
+    isWellFormed !== undefined ? isWellFormed.call(text) : !/\p{Surrogate}/u.test(text);
+  if (!wellFormed) {
+    throw badArgument(`A ${role} must not hold half of a surrogate pair: it has no UTF-8.`, text);
+  }
+}

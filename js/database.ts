@@ -1,0 +1,448 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+/** `open`, and the calls on an open database. */
+
+import type { Key, Value } from "./bytes.js";
+import { Engine, type EngineStats, type Recovery } from "./engine.js";
+import { badArgument, OptionsMismatchError } from "./errors.js";
+import {
+  checkOptions,
+  type Durability,
+  differences,
+  type OpenOptions,
+  type Settings,
+} from "./options.js";
+import { type Change, closedSession, Session, type UpdateOptions } from "./session.js";
+import { hasBuiltins } from "./storage/builtin.js";
+import type { OpenedStorage, Storage } from "./storage/contract.js";
+import { file } from "./storage/node.js";
+import { hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
+import { loadModule } from "./wasm/load.js";
+
+/** One step of a batch. */
+export type BatchOperation =
+  | { readonly type: "set"; readonly key: Key; readonly value: Value }
+  | { readonly type: "delete"; readonly key: Key };
+
+/** A result that is no promise. What a transaction's function returns has to be one. */
+export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
+
+/** What a database counts about itself. */
+export interface DatabaseStats extends EngineStats {
+  /** Whether something was written to the file and not flushed. */
+  unflushed: boolean;
+}
+
+interface Entry {
+  settings: Settings;
+  session: Promise<Session>;
+  handles: number;
+}
+
+/** The databases that are open or being opened in this realm, by identity. */
+const entries = new Map<unknown, Entry>();
+
+/**
+ * Opens a database, creating it when it is missing. Everything after that is synchronous.
+ *
+ * ```ts
+ * const db = await open("shop");
+ * db.set("yeezy", "Boost 350");
+ * ```
+ *
+ * Opening a database that is open already in this realm joins it: every handle sees the same data,
+ * and the last `close` closes it. `onError` belongs to the handle; `wasm` counts for the first.
+ *
+ * @param name a name, never a path: 1 to 200 bytes, escaped where a file name needs it
+ * @throws TypeError for a bad name, an unknown option or a wrong value of one
+ * @throws DatabaseBusyError when another process, worker or tab has it open
+ * @throws StorageUnavailableError when there is no such storage here; the message says what to do
+ * @throws OptionsMismatchError when it is open in this realm with other options
+ * @throws CorruptionError when flushed data is damaged; nothing was changed
+ * @throws UnsupportedFormatError when the file is no database, or one of a newer format
+ * @throws QuotaExceededError when there is no room to create it
+ */
+export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
+  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  const settings = checkOptions(options);
+  const storage = options.storage ?? defaultStorage();
+  const identity = storage.identity(name);
+  let entry = entries.get(identity);
+  if (entry === undefined) {
+    entry = { settings, session: start(name, storage, settings, options), handles: 0 };
+    entries.set(identity, entry);
+  } else {
+    refuseOther(name, entry.settings, settings);
+  }
+  entry.handles += 1;
+  const joined = entry;
+  const forget = () => {
+    if (entries.get(identity) === joined) entries.delete(identity);
+  };
+  const leave = () => {
+    joined.handles -= 1;
+    if (joined.handles === 0) forget();
+    return joined.handles === 0;
+  };
+  try {
+    return new Database(await joined.session, leave, options.onError);
+  } catch (error) {
+    // At once, and not with the last of those who waited: the next open is to try anew.
+    forget();
+    throw error;
+  }
+}
+
+function refuseOther(name: string, given: Settings, wanted: Settings): void {
+  const different = differences(given, wanted);
+  if (different.length === 0) return;
+  const list = different.map((option) => {
+    const [a, b] = [given[option], wanted[option]];
+    return `${option} is ${JSON.stringify(a)} there and ${JSON.stringify(b)} here`;
+  });
+  throw new OptionsMismatchError(
+    `The database "${name}" is open already with other options: ${list.join("; ")}. ` +
+      "Open it with the same options, or close it first.",
+  );
+}
+
+async function start(
+  name: string,
+  storage: Storage,
+  settings: Settings,
+  options: OpenOptions,
+): Promise<Session> {
+  // The code first: a file that is open while its engine loads would only be in others' way.
+  const module = await loadModule(options.wasm);
+  const opened = await storage.open(name);
+  try {
+    const engine = await Engine.open(name, module, opened.file, settings);
+    return new Session(name, engine, opened, settings);
+  } catch (error) {
+    closeQuietly(opened);
+    throw error;
+  }
+}
+
+/** The failure that led here says more than a second one of the same file would. */
+function closeQuietly(opened: OpenedStorage): void {
+  try {
+    opened.file.close();
+  } catch {
+    // Nothing was written, and nothing more can be done with this file.
+  }
+}
+
+function defaultStorage(): Storage {
+  if (hasOpfs()) return opfs();
+  if (hasBuiltins()) return file();
+  requireSyncAccess();
+  return opfs();
+}
+
+/** Where it is missing, `close` is still there; with it, `await using` closes a database. */
+const asyncDispose: typeof Symbol.asyncDispose =
+  Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
+
+/**
+ * An open database. Made by `open`.
+ *
+ * **Views.** `get` and the callbacks of `updateIf` give a `Uint8Array` that is a view of the
+ * database's own memory: no copy is made. It is good until your code yields (the next `await`, the
+ * end of the callback that the runtime called). Kept longer it shows its own record or has length 0,
+ * never another's. To keep bytes, copy them: `view.slice()`. Never write through a view of `get`,
+ * store it or post it.
+ *
+ * **Errors.** Every call may throw, beside what is listed there:
+ * - `DatabaseClosedError` after `close`
+ * - once, the error of writes that failed since the last call (see `OpenOptions.onError`)
+ * - `DatabasePoisonedError` after a failure inside the engine
+ */
+export class Database {
+  private session: Session;
+  private readonly leave: () => boolean;
+  private readonly onError: ((error: Error) => void) | undefined;
+  private closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(
+    session: Session,
+    leave: () => boolean,
+    onError: ((error: Error) => void) | undefined,
+  ) {
+    this.session = session;
+    this.leave = leave;
+    // A function of its own, so that one listener given to two handles is heard for each.
+    this.onError = onError === undefined ? undefined : (error) => onError(error);
+    this.closing = undefined;
+    session.addListener(this.onError);
+  }
+
+  /**
+   * The value of a key as a view of the database's memory, or `undefined` when there is none.
+   *
+   * The view is good until your code yields; then copy it with `.slice()`. After a write to its key
+   * it may show the old bytes or the new. It is for reading only.
+   *
+   * @throws TypeError for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   */
+  get(key: Key): Uint8Array<ArrayBuffer> | undefined {
+    const { session } = this;
+    if (session.gate !== 0) return session.carefulGet(key);
+    return session.engine.get(key);
+  }
+
+  /**
+   * The value of a key as a string, or `undefined` when there is none. It is a copy and lives on.
+   *
+   * @throws TypeError for a key that is none, and for a value that is not UTF-8
+   * @throws StaleViewError for a key that is a dead view
+   */
+  getText(key: Key): string | undefined {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    const view = session.engine.get(key);
+    return view === undefined ? undefined : decode(view);
+  }
+
+  /**
+   * Whether there is a value for this key.
+   *
+   * @throws TypeError for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   */
+  has(key: Key): boolean {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    return session.engine.has(key);
+  }
+
+  /** How many keys there are. */
+  count(): number {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    return session.engine.count();
+  }
+
+  /**
+   * Stores a value under a key, replacing what was there. The bytes are copied; what you passed is
+   * yours again when the call returns. A view of this database is a legal key and value.
+   *
+   * It is acknowledged when its group is handed on: at the end of this turn, or by `commit` or
+   * `flush`, or when `committed` or `flushed` resolve.
+   *
+   * @throws TypeError for a key or value that is none, too long, or in shared, resizable or detached memory
+   * @throws StaleViewError for a key or value that is a dead view
+   * @throws QuotaExceededError when there is no room; nothing of this call was done
+   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReentrancyError inside a callback of `updateIf`
+   */
+  set(key: Key, value: Value): void {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("set()");
+    session.engine.set(key, value);
+    if (!session.queued) session.queue();
+  }
+
+  /**
+   * Removes a key. Says whether it was there.
+   *
+   * @throws TypeError for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   * @throws QuotaExceededError when there is no room to note it; nothing was done
+   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReentrancyError inside a callback of `updateIf`
+   */
+  delete(key: Key): boolean {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("delete()");
+    const removed = session.engine.remove(key);
+    if (removed && !session.queued) session.queue();
+    return removed;
+  }
+
+  /**
+   * Changes a value where it lies. The callback gets a view of the live bytes and writes into it, or
+   * returns new bytes if the size is to change. Says whether it was changed.
+   *
+   * ```ts
+   * db.updateIf("stock", (view) => { view[0]! -= 1 }, { predicate: (view) => view[0]! > 0 });
+   * ```
+   *
+   * `false`: the predicate refused, or the key is missing and there is no `valueIfMissing`; nothing
+   * was changed. If the callback or the predicate throws, or returns a promise, every byte is as it
+   * was. Both may read the database; they must not write to it. The view is theirs until they return.
+   *
+   * @throws whatever the callback or the predicate throws
+   * @throws TypeError for a bad key, option, predicate's answer or result, promises included
+   * @throws StaleViewError for a key or value that is a dead view
+   * @throws QuotaExceededError when there is no room; nothing was changed
+   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReentrancyError inside another callback of `updateIf`
+   */
+  updateIf(key: Key, change: Change, options?: UpdateOptions): boolean {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("updateIf()");
+    return session.updateIf(key, change, options);
+  }
+
+  /**
+   * Does several writes, all or none of them, in the order given.
+   *
+   * @throws TypeError for an operation that is none, with its number; nothing was done
+   * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReentrancyError as `set`; nothing was done
+   */
+  batch(operations: readonly BatchOperation[]): void {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("batch()");
+    if (!Array.isArray(operations)) {
+      throw badArgument("batch() needs an array of operations.", operations);
+    }
+    session.transaction(() => {
+      for (let index = 0; index < operations.length; index += 1) {
+        this.perform(operations[index], index);
+      }
+    });
+  }
+
+  private perform(operation: BatchOperation | undefined, index: number): void {
+    // The types promise more than a program in JavaScript keeps.
+    if (typeof operation !== "object" || operation === null) {
+      throw badArgument(`Operation ${index} of the batch has to be an object.`, operation);
+    }
+    if (operation.type === "set") this.set(operation.key, operation.value);
+    else if (operation.type === "delete") this.delete(operation.key);
+    else {
+      const { type } = operation as { type?: unknown };
+      throw badArgument(
+        `Operation ${index} of the batch has to be of type "set" or "delete".`,
+        type,
+      );
+    }
+  }
+
+  /**
+   * Runs a function whose writes are kept all together or not at all, and gives its result. It is
+   * synchronous, `tx` is this database, and every call on it inside takes part. A transaction inside
+   * another is a part that can fail on its own. If the function throws, or returns a promise,
+   * everything that it wrote is undone and the error goes on.
+   *
+   * @throws whatever the function throws
+   * @throws TypeError when it is no function, or returned a promise
+   * @throws ReentrancyError inside a callback of `updateIf`
+   * @throws QuotaExceededError, StorageError when its writes could not be handed on; they are undone
+   */
+  transaction<T>(body: (tx: Database) => Synchronous<T>): T {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("transaction()");
+    if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
+    return session.transaction(() => body(this));
+  }
+
+  /**
+   * Hands everything written so far to the file, now. After that a crash of the tab, the browser or
+   * the process loses nothing of it.
+   *
+   * @throws QuotaExceededError, StorageError when that fails; all writes since the last commit are undone
+   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReentrancyError inside a transaction or a callback
+   */
+  commit(): void {
+    this.session.commit();
+  }
+
+  /**
+   * Hands everything written so far to the file and has the platform make it durable, now. After
+   * that a loss of power loses nothing of it, as far as the platform's flush holds.
+   *
+   * @throws QuotaExceededError, StorageError when that fails. After a failed flush the database reads
+   * and refuses writes.
+   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReentrancyError inside a transaction or a callback
+   */
+  flush(): void {
+    this.session.flush();
+  }
+
+  /**
+   * Resolves when all that was written so far has been handed to the file, and rejects with the
+   * reason if it was undone instead. Nothing is rejected that nobody asked for.
+   */
+  get committed(): Promise<void> {
+    return this.session.committed;
+  }
+
+  /**
+   * Resolves when all that was written so far has been flushed, which asking for it brings about at
+   * the end of this turn. Rejects with the reason if that failed.
+   */
+  get flushed(): Promise<void> {
+    return this.session.flushed;
+  }
+
+  /** Counts and sizes, as of now. */
+  stats(): DatabaseStats {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    return { ...session.engine.stats(), unflushed: session.engine.unflushed() };
+  }
+
+  /** What opening found at the end of the file, and what it dropped there. */
+  get recovery(): Recovery {
+    return this.session.recovery;
+  }
+
+  /** When groups of writes are handed on. */
+  get durability(): Durability {
+    return this.session.durability;
+  }
+
+  /**
+   * Closes this handle: what was written is committed and flushed first. With the last handle the
+   * file is closed, all views die and the memory is given back. Closing twice is the same as once.
+   *
+   * The file is closed and free for others even if the promise rejects.
+   *
+   * @throws (rejects) QuotaExceededError, StorageError when the last writes failed
+   * @throws (rejects) ReentrancyError inside a transaction or a callback; the handle stays open
+   */
+  close(): Promise<void> {
+    this.closing ??= this.closeOnce();
+    return this.closing;
+  }
+
+  private async closeOnce(): Promise<void> {
+    const { session } = this;
+    try {
+      session.admitClose();
+    } catch (error) {
+      this.closing = undefined;
+      throw error;
+    }
+    this.session = closedSession(session);
+    try {
+      if (this.leave()) session.end();
+      else session.leave();
+    } finally {
+      session.removeListener(this.onError);
+    }
+  }
+
+  /** Closes this handle at the end of an `await using` block. */
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function decode(view: Uint8Array<ArrayBuffer>): string {
+  try {
+    return utf8.decode(view);
+  } catch (cause) {
+    throw Object.assign(
+      badArgument("The value is not UTF-8, so that it has no text. Use get() for its bytes."),
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,839 @@
+/**
+ * The boundary to the wasm module: the only file that names one of its exports. Integers cross; the
+ * bytes of keys and values are written into and read from its memory.
+ *
+ * One `Engine` is one wasm instance with one database. What is hot here is written for speed: views
+ * of the memory are plain fields, rebuilt when the memory has grown, which shows in `u8.length === 0`.
+ */
+
+import {
+  asBytes,
+  bury,
+  type Key,
+  MAX_KEY,
+  MAX_VALUE,
+  refuseArray,
+  refuseLoneSurrogates,
+  SMALL_ARRAY,
+  type Value,
+} from "./bytes.js";
+import {
+  badArgument,
+  ConflictError,
+  CorruptionError,
+  DatabaseClosedError,
+  DatabasePoisonedError,
+  OutOfMemoryError,
+  QuotaExceededError,
+  ReentrancyError,
+  StorageError,
+  UnsupportedFormatError,
+  VarveError,
+} from "./errors.js";
+import { ioCode, type StorageFile } from "./storage/contract.js";
+
+interface Exports {
+  readonly memory: WebAssembly.Memory;
+  scratch(): number;
+  result(): number;
+  open(segmentLog2: number, flags: number, ...entropy: number[]): number;
+  reserve(bytes: number): void;
+  find(keyspace: number, keyLength: number): number;
+  set_begin(keyspace: number, keyLength: number, capacity: number): number;
+  set_commit(length: number): number;
+  set_abort(): void;
+  remove(keyspace: number, keyLength: number): number;
+  count(keyspace: number): number;
+  update_begin(keyspace: number, keyLength: number): number;
+  update_resize(capacity: number): number;
+  update_commit(length: number): number;
+  update_abort(): void;
+  savepoint(): number;
+  release(): number;
+  rollback(): void;
+  commit(): number;
+  flush(): number;
+  witness(): number;
+  close(): number;
+  end_turn(): number;
+  pending(): number;
+  unflushed(): number;
+  unwitnessed(): number;
+  stats(): void;
+  recovery(): void;
+  error_report(): void;
+  error_text(): number;
+}
+
+enum Code {
+  Ok = 0,
+  EmptyKey = 1,
+  KeyTooLong = 2,
+  ValueTooLong = 3,
+  Quota = 4,
+  Io = 5,
+  Lost = 6,
+  Poisoned = 7,
+  Corruption = 8,
+  NotADatabase = 9,
+  UnsupportedFormat = 10,
+  Reentrancy = 11,
+  OutOfMemory = 12,
+  NotOpen = 13,
+  PointsOnly = 15,
+  Conflict = 16,
+}
+
+/** The keyspace of the raw calls. */
+const RAW = 0;
+
+const SEGMENT_LOG2 = 20;
+
+const POINTS_ONLY = 1;
+
+/** Where the slots of a report begin in the result block, in units of 8 bytes. */
+const REPORT = 2;
+
+/** Up to this length a loop over the characters beats `encodeInto`. */
+const SHORT_TEXT = 64;
+
+/** Up to this length a loop over the bytes beats `set`. */
+const SHORT_BYTES = 12;
+
+/** Texts above this length are encoded apart first, so that not three times their length is staged. */
+const LONG_TEXT = 8_192;
+
+/** What the engine counts about itself. */
+export interface EngineStats {
+  /** Keys present. */
+  count: number;
+  /** Bytes of the records that are current. */
+  liveBytes: number;
+  /** Length of the file. */
+  fileBytes: number;
+  /** Bytes that the engine has taken of its memory. */
+  memoryBytes: number;
+  /** Segments in use. */
+  segments: number;
+  /** Number of the last frame. */
+  frame: number;
+  /** The version that was given out last. */
+  version: number;
+  /** Whether an earlier failure made the database read-only. */
+  poisoned: boolean;
+  /** Bytes written to the database and not yet handed to the file. */
+  pendingBytes: number;
+  /** Bytes of the index. */
+  indexBytes: number;
+}
+
+/** What opening found at the end of the file. */
+export interface Recovery {
+  /** Bytes of unflushed writes that a crash left incomplete, and that were dropped. */
+  readonly tornBytes: number;
+  /** Complete frames that were dropped behind such bytes. */
+  readonly droppedFrames: number;
+  /** Number of the last frame that stands. */
+  readonly lastSequence: number;
+  /** Frames that were read to open. */
+  readonly replayedFrames: number;
+  /** Whether the database had been closed in order. */
+  readonly wasClean: boolean;
+  /** Whether the database is new. */
+  readonly created: boolean;
+}
+
+/** Who hears of what goes wrong below, so that it is decided in one place what that means. */
+export interface EngineListener {
+  /** A call failed while a record of it was staged; the group may be gone with it. */
+  writeFailed(error: Error): void;
+  /** The wasm instance is dead and refuses everything. */
+  died(error: DatabasePoisonedError): void;
+}
+
+const encoder = new TextEncoder();
+
+/** One wasm instance with one open database. */
+export class Engine {
+  /** All of the wasm memory. Length 0 when the memory has grown since. */
+  u8: Uint8Array<ArrayBuffer>;
+  private u32: Uint32Array<ArrayBuffer>;
+  private f64: Float64Array<ArrayBuffer>;
+  private buffer: ArrayBuffer;
+  /** Where keys are written for the next call. */
+  private scratch: Uint8Array<ArrayBuffer>;
+  private readonly scratchAt: number;
+  private readonly codeAt: number;
+  private readonly lengthAt: number;
+  private readonly reportAt: number;
+  /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
+  private lastKey: string;
+  private lastKeyLength: number;
+  /** The small array that was inspected last: asking for the buffer of a fresh one costs 250 ns. */
+  private lastSmall: Uint8Array;
+  private wasm: Exports;
+  private readonly host: Host;
+  private readonly name: string;
+  private death: DatabasePoisonedError | undefined;
+  private poison: Error | undefined;
+  listener: EngineListener | undefined;
+
+  private constructor(name: string, wasm: Exports, host: Host) {
+    this.name = name;
+    this.wasm = wasm;
+    this.host = host;
+    this.scratchAt = wasm.scratch() >>> 0;
+    const result = wasm.result() >>> 0;
+    this.codeAt = result >>> 2;
+    this.lengthAt = this.codeAt + 1;
+    this.reportAt = (result >>> 3) + REPORT;
+    this.buffer = wasm.memory.buffer as ArrayBuffer;
+    this.u8 = new Uint8Array(this.buffer);
+    this.u32 = new Uint32Array(this.buffer);
+    this.f64 = new Float64Array(this.buffer);
+    this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
+    this.lastKey = "";
+    this.lastKeyLength = 0;
+    this.lastSmall = this.u8;
+    this.death = undefined;
+    this.poison = undefined;
+    this.listener = undefined;
+  }
+
+  /**
+   * A new instance with the database of this file open in it.
+   *
+   * @throws CorruptionError, UnsupportedFormatError, QuotaExceededError, StorageError; the file is
+   * left open and as it was
+   */
+  static async open(
+    name: string,
+    module: WebAssembly.Module,
+    file: StorageFile,
+    options: { memory: number; ordered: boolean },
+  ): Promise<Engine> {
+    const host = new Host(file);
+    const instance = await WebAssembly.instantiate(module, { host: host.imports() });
+    const wasm = instance.exports as unknown as Exports;
+    host.memory = wasm.memory;
+    const engine = new Engine(name, wasm, host);
+    engine.reserve(options.memory);
+    const entropy = crypto.getRandomValues(new Uint32Array(8));
+    const flags = options.ordered ? 0 : POINTS_ONLY;
+    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, ...entropy)));
+    return engine;
+  }
+
+  // ---------------------------------------------------------------- reading
+
+  /** A view of the value, or `undefined`. */
+  get(key: Key): Uint8Array<ArrayBuffer> | undefined {
+    const at = this.find(this.encodeKey(key));
+    if (at === 0) return undefined;
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
+  has(key: Key): boolean {
+    return this.find(this.encodeKey(key)) !== 0;
+  }
+
+  count(): number {
+    return this.call(() => this.wasm.count(RAW));
+  }
+
+  /** A view of memory of which the engine has said where it lies. */
+  view(at: number, length: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.buffer, at, length);
+  }
+
+  private find(keyLength: number): number {
+    try {
+      return this.wasm.find(RAW, keyLength) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+  }
+
+  // ---------------------------------------------------------------- writing
+
+  set(key: Key, value: Value): void {
+    if (typeof value === "string") {
+      this.setText(key, value);
+      return;
+    }
+    let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
+    const { length } = bytes;
+    if (bytes !== this.lastSmall || length === 0) this.inspect(bytes);
+    const keyLength = this.encodeKey(key);
+    const offset = bytes.byteOffset;
+    const at = this.setBegin(keyLength, length);
+    // A view of this memory dies when the memory grows, but the bytes stay where they are.
+    if (bytes.length !== length) bytes = new Uint8Array(this.buffer, offset, length);
+    this.copy(bytes, length, at);
+    this.setCommit(length);
+  }
+
+  private setText(key: Key, text: string): void {
+    const { length } = text;
+    if (length > SHORT_TEXT) {
+      refuseLoneSurrogates("value", text);
+      if (length > LONG_TEXT) {
+        this.set(key, encoder.encode(text));
+        return;
+      }
+    }
+    const capacity = length * 3;
+    const at = this.setBegin(this.encodeKey(key), capacity);
+    let written = length <= SHORT_TEXT ? this.copyAscii(text, at) : -1;
+    if (written < 0) {
+      if (length <= SHORT_TEXT) this.refuseStagedText(text);
+      written = encoder.encodeInto(text, new Uint8Array(this.buffer, at, capacity)).written;
+    }
+    this.setCommit(written);
+  }
+
+  private refuseStagedText(text: string): void {
+    try {
+      refuseLoneSurrogates("value", text);
+    } catch (error) {
+      this.plain(this.wasm.set_abort);
+      throw error;
+    }
+  }
+
+  /** Writes a text of ASCII and gives its length, or -1 at the first other character. */
+  private copyAscii(text: string, at: number): number {
+    const { u8 } = this;
+    const { length } = text;
+    let all = 0;
+    for (let i = 0; i < length; i++) {
+      const unit = text.charCodeAt(i);
+      all |= unit;
+      u8[at + i] = unit;
+    }
+    return all < 0x80 ? length : -1;
+  }
+
+  private copy(bytes: Uint8Array, length: number, at: number): void {
+    if (length > SHORT_BYTES) {
+      this.u8.set(bytes, at);
+      return;
+    }
+    const { u8 } = this;
+    for (let i = 0; i < length; i++) u8[at + i] = bytes[i] as number;
+  }
+
+  private setBegin(keyLength: number, capacity: number): number {
+    let at: number;
+    try {
+      at = this.wasm.set_begin(RAW, keyLength, capacity) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  private setCommit(length: number): void {
+    let status: number;
+    try {
+      status = this.wasm.set_commit(length);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (status !== Code.Ok) throw this.writeFailure(status);
+  }
+
+  /** Whether the key was there. */
+  remove(key: Key): boolean {
+    const keyLength = this.encodeKey(key);
+    let answer: number;
+    try {
+      answer = this.wasm.remove(RAW, keyLength);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (answer < 0) throw this.writeFailure(this.u32[this.codeAt] as number);
+    return answer === 1;
+  }
+
+  /**
+   * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
+   * length is `stagedLength()`. Then `updateCommit` or `updateAbort` has to follow.
+   */
+  updateBegin(key: Key): number {
+    const keyLength = this.encodeKey(key);
+    let at: number;
+    try {
+      at = this.wasm.update_begin(RAW, keyLength) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) {
+      const code = this.u32[this.codeAt] as number;
+      if (code !== Code.Ok) throw this.failure(code);
+    }
+    return at;
+  }
+
+  stagedLength(): number {
+    return this.u32[this.lengthAt] as number;
+  }
+
+  /** Replaces the staged bytes by these and gives their length, for `updateCommit`. */
+  updateReplace(value: Value): number {
+    if (typeof value === "string") refuseLoneSurrogates("value", value);
+    let bytes =
+      typeof value === "string"
+        ? encoder.encode(value)
+        : value instanceof Uint8Array
+          ? value
+          : asBytes("value", value);
+    this.inspect(bytes);
+    const { length, byteOffset } = bytes;
+    const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    if (bytes.length !== length) bytes = new Uint8Array(this.buffer, byteOffset, length);
+    this.copy(bytes, length, at);
+    return length;
+  }
+
+  updateCommit(length: number): void {
+    let status: number;
+    try {
+      status = this.wasm.update_commit(length);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (status !== Code.Ok) throw this.writeFailure(status);
+  }
+
+  /** Gives back every byte of the staged record as it was. */
+  updateAbort(): void {
+    this.plain(this.wasm.update_abort);
+  }
+
+  // ---------------------------------------------------------------- groups
+
+  savepoint(): void {
+    this.plain(this.wasm.savepoint);
+  }
+
+  release(): void {
+    const status = this.plain(this.wasm.release);
+    if (status !== Code.Ok) throw this.writeFailure(status);
+  }
+
+  rollback(): void {
+    this.plain(this.wasm.rollback);
+  }
+
+  commit(): void {
+    this.check(this.plain(this.wasm.commit));
+  }
+
+  flush(): void {
+    this.check(this.plain(this.wasm.flush));
+  }
+
+  witness(): void {
+    this.check(this.plain(this.wasm.witness));
+  }
+
+  /** Bytes of the open group; 0 when there is nothing to commit. */
+  pending(): number {
+    return this.plain(this.wasm.pending);
+  }
+
+  /** Whether something was written to the file and not flushed. */
+  unflushed(): boolean {
+    return this.plain(this.wasm.unflushed) !== 0;
+  }
+
+  /** Whether a flush has nothing behind it yet that tells of it. */
+  unwitnessed(): boolean {
+    return this.plain(this.wasm.unwitnessed) !== 0;
+  }
+
+  /** Ends a turn. Views are detached when memory that one may show is to be used again. */
+  endTurn(detach: boolean): void {
+    if ((this.plain(this.wasm.end_turn) & 1) !== 0 || detach) this.detach();
+  }
+
+  /** Kills all views. */
+  detach(): void {
+    this.wasm.memory.grow(0);
+    this.refresh();
+  }
+
+  /** Takes memory and gives it back, so that so much can be used before the memory has to grow. */
+  reserve(bytes: number): void {
+    this.call(() => this.wasm.reserve(bytes));
+  }
+
+  /** Bytes of memory that the engine has not taken yet. */
+  headroom(): number {
+    this.plain(this.wasm.stats);
+    return this.u8.length - (this.f64[this.reportAt + 3] as number);
+  }
+
+  /** Commits, flushes and marks the end as clean. */
+  close(): void {
+    this.check(this.plain(this.wasm.close));
+  }
+
+  /** Kills all views and lets the memory go. Nothing may be called afterwards. */
+  discard(): void {
+    if (this.u8.length !== 0) this.detach();
+    const nothing = new ArrayBuffer(0);
+    this.u8 = new Uint8Array(nothing);
+    this.u32 = new Uint32Array(nothing);
+    this.f64 = new Float64Array(nothing);
+    this.scratch = this.u8;
+    this.lastSmall = this.u8;
+    this.buffer = nothing;
+    this.wasm = undefined as unknown as Exports;
+    this.host.memory = undefined;
+  }
+
+  // ---------------------------------------------------------------- reports
+
+  stats(): EngineStats {
+    this.plain(this.wasm.stats);
+    const slot = (index: number) => this.f64[this.reportAt + index] as number;
+    return {
+      count: slot(0),
+      liveBytes: slot(1),
+      fileBytes: slot(2),
+      memoryBytes: slot(3),
+      segments: slot(4),
+      frame: slot(5),
+      version: slot(6),
+      poisoned: slot(7) !== 0,
+      pendingBytes: slot(8),
+      indexBytes: slot(9),
+    };
+  }
+
+  recovery(): Recovery {
+    this.plain(this.wasm.recovery);
+    const slot = (index: number) => this.f64[this.reportAt + index] as number;
+    return Object.freeze({
+      tornBytes: slot(0),
+      droppedFrames: slot(1),
+      lastSequence: slot(2),
+      replayedFrames: slot(3),
+      wasClean: slot(4) !== 0,
+      created: slot(5) !== 0,
+    });
+  }
+
+  // ---------------------------------------------------------------- keys
+
+  /** Writes a key into the scratch area and gives its length in bytes. */
+  private encodeKey(key: Key): number {
+    if (typeof key !== "string") return this.encodeBytes(key);
+    if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
+    const { length } = key;
+    if (length > SHORT_TEXT) return this.encodeText(key);
+    const { scratch } = this;
+    let all = 0;
+    for (let i = 0; i < length; i++) {
+      const unit = key.charCodeAt(i);
+      all |= unit;
+      scratch[i] = unit;
+    }
+    if (all >= 0x80 || length === 0) return this.encodeText(key);
+    this.lastKey = key;
+    this.lastKeyLength = length;
+    return length;
+  }
+
+  private encodeText(key: string): number {
+    this.forgetKey();
+    if (key.length === 0) throw this.failure(Code.EmptyKey);
+    if (key.length > MAX_KEY) throw this.failure(Code.KeyTooLong);
+    refuseLoneSurrogates("key", key);
+    const { read, written } = encoder.encodeInto(key, this.scratch);
+    if (read < key.length || written > MAX_KEY) throw this.failure(Code.KeyTooLong);
+    return written;
+  }
+
+  private encodeBytes(key: Exclude<Key, string>): number {
+    const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
+    const { length } = bytes;
+    if (bytes !== this.lastSmall || length === 0) {
+      refuseArray("key", bytes);
+      if (length === 0) throw this.failure(Code.EmptyKey);
+      if (length > MAX_KEY) throw this.failure(Code.KeyTooLong);
+      if (length <= SMALL_ARRAY) this.lastSmall = bytes;
+    }
+    this.forgetKey();
+    const { scratch } = this;
+    if (length > SHORT_BYTES) scratch.set(bytes);
+    else for (let i = 0; i < length; i++) scratch[i] = bytes[i] as number;
+    return length;
+  }
+
+  private forgetKey(): void {
+    this.lastKey = "";
+    this.lastKeyLength = 0;
+  }
+
+  /** Refuses bytes that cannot be a value. */
+  private inspect(bytes: Uint8Array): void {
+    refuseArray("value", bytes);
+    if (bytes.length > MAX_VALUE) throw this.failure(Code.ValueTooLong);
+    if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
+  }
+
+  // ---------------------------------------------------------------- calls and failures
+
+  /** Runs a call that may grow the memory, and that is not hot. */
+  private call<T>(wasmCall: () => T): T {
+    if (this.death !== undefined) throw this.death;
+    let answer: T;
+    try {
+      answer = wasmCall();
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    return answer;
+  }
+
+  /** `call` for an export without arguments, without a closure. */
+  private plain<T>(wasmExport: () => T): T {
+    if (this.death !== undefined) throw this.death;
+    let answer: T;
+    try {
+      answer = wasmExport();
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    return answer;
+  }
+
+  /** The memory has grown, or its views were detached: all views are made anew. */
+  private refresh(): void {
+    bury(this.buffer);
+    this.buffer = this.wasm.memory.buffer as ArrayBuffer;
+    this.u8 = new Uint8Array(this.buffer);
+    this.u32 = new Uint32Array(this.buffer);
+    this.f64 = new Float64Array(this.buffer);
+    this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
+    // The array remembered as small and inspected may have been a view of the old memory.
+    this.lastSmall = this.u8;
+  }
+
+  private die(trap: unknown): DatabasePoisonedError {
+    if (this.death !== undefined) return this.death;
+    const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
+    this.death = new DatabasePoisonedError(
+      `The engine of the database "${this.name}" failed and refuses everything from now on: ${panic}. ` +
+        "Close the database and open it again: what was committed is there. Please report this.",
+      { cause: trap },
+    );
+    if (this.u8.length === 0) this.refresh();
+    this.listener?.died(this.death);
+    return this.death;
+  }
+
+  private check(status: number): void {
+    if (status !== Code.Ok) throw this.failure(status);
+  }
+
+  private writeFailure(code: number): Error {
+    const error = this.failure(code);
+    this.listener?.writeFailed(error);
+    return error;
+  }
+
+  /** The error for a code. What the file threw becomes its cause. */
+  private failure(code: number): Error {
+    const { name } = this;
+    const cause = this.host.takeCause();
+    switch (code) {
+      case Code.EmptyKey:
+        return badArgument("A key has to have at least one byte.");
+      case Code.KeyTooLong:
+        return badArgument(`A key may have at most ${MAX_KEY} bytes.`);
+      case Code.ValueTooLong:
+        return badArgument(`A value may have at most ${MAX_VALUE} bytes.`);
+      case Code.Quota:
+        return this.poisoning(
+          new QuotaExceededError(
+            `There is no room to write to the database "${name}". What could not be written was ` +
+              "rolled back; free some space or ask for more, then write again.",
+            cause,
+          ),
+        );
+      case Code.Io:
+        return this.poisoning(
+          new StorageError(
+            `The file of the database "${name}" could not be read or written.`,
+            cause,
+          ),
+        );
+      case Code.Lost:
+        return this.poisoning(
+          new StorageError(
+            `The file handle of the database "${name}" is gone. Close the database and open it again.`,
+            cause,
+          ),
+        );
+      case Code.Poisoned:
+        return new DatabasePoisonedError(
+          `The database "${name}" refuses writes since a flush or a rollback of it failed: it is not ` +
+            "known what the file holds. Reads go on. Close it and open it again.",
+          this.poison === undefined ? cause : { cause: this.poison },
+        );
+      case Code.Corruption:
+        return this.corruption(cause);
+      case Code.NotADatabase:
+        return new UnsupportedFormatError(
+          `The file of the database "${name}" is not a varve database. It was left as it is; choose ` +
+            "another name or move the file away.",
+          { reason: "not-a-database", ...cause },
+        );
+      case Code.UnsupportedFormat:
+        return new UnsupportedFormatError(
+          `The database "${name}" cannot be opened by this version of varve: ${this.errorText()}. ` +
+            "Update varve to open it.",
+          { reason: "newer-format", ...cause },
+        );
+      case Code.Reentrancy:
+        return new ReentrancyError(
+          "The database was written to from inside an update of it.",
+          cause,
+        );
+      case Code.OutOfMemory:
+        return new OutOfMemoryError(
+          `The database "${name}" needs more memory than there is. Nothing of this call was done.`,
+          cause,
+        );
+      case Code.NotOpen:
+        return new DatabaseClosedError(`The database "${name}" is closed.`, cause);
+      case Code.PointsOnly:
+        return badArgument(
+          `The database "${name}" was opened with ordered: false, so that it has no ranges.`,
+        );
+      case Code.Conflict:
+        return new ConflictError(`The database "${name}" was changed since it was read.`, cause);
+      default:
+        return new VarveError(
+          "VARVE_INTERNAL",
+          `The engine of the database "${name}" answered with code ${code}. Please report this.`,
+          cause,
+        );
+    }
+  }
+
+  private corruption(cause: { cause?: unknown }): CorruptionError {
+    this.plain(this.wasm.error_report);
+    const slot = (index: number) => this.f64[this.reportAt + index] as number;
+    const details = {
+      position: slot(0),
+      expectedFrame: slot(1),
+      flushedFrames: slot(2),
+      intactFrames: slot(3),
+      intactBytes: slot(4),
+    };
+    return new CorruptionError(
+      `The database "${this.name}" is damaged at byte ${details.position}, in data that had been ` +
+        `flushed; ${details.intactFrames} frames (${details.intactBytes} bytes) are intact beyond. ` +
+        "Nothing was changed. Copy the file away before anything else.",
+      { details, ...cause },
+    );
+  }
+
+  /** Remembers what made the database read-only, if this did: every later refusal names it. */
+  private poisoning<E extends Error>(error: E): E {
+    if (this.poison === undefined && this.stats().poisoned) this.poison = error;
+    return error;
+  }
+
+  private errorText(): string {
+    this.forgetKey();
+    const length = this.plain(this.wasm.error_text);
+    return new TextDecoder().decode(this.scratch.slice(0, length));
+  }
+}
+
+/** The file as the wasm module calls it: nothing is thrown into wasm, every failure is a code. */
+class Host {
+  /** Set once the instance exists. */
+  memory: WebAssembly.Memory | undefined;
+  panic: string | undefined;
+  private readonly file: StorageFile;
+  private cause: unknown;
+  private failed: boolean;
+
+  constructor(file: StorageFile) {
+    this.memory = undefined;
+    this.panic = undefined;
+    this.file = file;
+    this.cause = undefined;
+    this.failed = false;
+  }
+
+  /** What the file threw last, for an error's options. */
+  takeCause(): { cause?: unknown } {
+    const options = this.failed ? { cause: this.cause } : {};
+    this.cause = undefined;
+    this.failed = false;
+    return options;
+  }
+
+  imports(): Record<string, (...given: number[]) => number | undefined> {
+    const { file } = this;
+    return {
+      read: (at = 0, length = 0, position = 0) =>
+        this.guard(() => counted(file.read(this.bytes(at, length), { at: position }), length)),
+      write: (at = 0, length = 0, position = 0) =>
+        this.guard(() => counted(file.write(this.bytes(at, length), { at: position }), length)),
+      truncate: (size = 0) =>
+        this.guard(() => {
+          file.truncate(size);
+          return 0;
+        }),
+      size: () => this.guard(() => file.getSize()),
+      flush: () =>
+        this.guard(() => {
+          file.flush();
+          return 0;
+        }),
+      panicked: (at = 0, length = 0) => {
+        this.panic = new TextDecoder().decode(this.bytes(at, length).slice());
+        return undefined;
+      },
+    };
+  }
+
+  private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
+    // The memory may have grown within the very call that asks, so that no kept view will do.
+    return new Uint8Array(this.memory?.buffer as ArrayBuffer, at >>> 0, length >>> 0);
+  }
+
+  private guard(fileCall: () => number): number {
+    try {
+      return fileCall();
+    } catch (thrown) {
+      this.cause = thrown;
+      this.failed = true;
+      return ioCode(thrown);
+    }
+  }
+}
+
+/** A file that miscounts must not lead the engine to trust bytes that nobody wrote. */
+function counted(count: number, length: number): number {
+  if (Number.isInteger(count) && count >= 0 && count <= length >>> 0) return count;
+  throw new RangeError(`The file answered ${count} to a request of ${length >>> 0} bytes.`);
+}

@@ -1,0 +1,117 @@
+/** The options of `open`, checked and completed. */
+
+import { badArgument, describe } from "./errors.js";
+import type { Storage } from "./storage/contract.js";
+import type { WasmSource } from "./wasm/load.js";
+
+/**
+ * When a group of writes is handed on. A group ends with the synchronous turn of the program, at
+ * 256 KiB, or at `db.commit()`.
+ *
+ * - `"buffered"`: to the file within 5 ms
+ * - `"written"`: to the file when the turn ends; a crash of the tab or browser then loses nothing
+ * - `"flushed"`: to the file when the turn ends, and flushed; a power loss then loses nothing
+ */
+export type Durability = "buffered" | "written" | "flushed";
+
+/** The options of `open`. All may be left out. */
+export interface OpenOptions {
+  /**
+   * Where the database is kept: `opfs()`, `file()` or `memory()`. Left out, it is the origin's
+   * private file system in browser workers and the current folder in Node, Deno and Bun.
+   */
+  storage?: Storage | undefined;
+  /** When writes reach the file. `"written"` when left out. */
+  durability?: Durability | undefined;
+  /**
+   * Bytes of memory taken when opening, so that it need not grow while it is used; 64 MiB when
+   * left out. It is address space: only what is used costs memory.
+   */
+  memory?: number | undefined;
+  /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */
+  ordered?: boolean | undefined;
+  /**
+   * For development: kills all views whenever the program yields, so that none can be kept too long
+   * unnoticed, and reports writes through a view that `get` gave. Slower.
+   */
+  strictViews?: boolean | undefined;
+  /**
+   * Hears of writes that failed after the call that made them had returned. The same error is thrown
+   * by the next call and rejects `committed` and `flushed`.
+   */
+  onError?: ((error: Error) => void) | undefined;
+  /** The engine's wasm, where the inlined one cannot be compiled: a module, bytes, a response, or a promise. */
+  wasm?: WasmSource | PromiseLike<WasmSource> | undefined;
+}
+
+/** What two opens of one database have to agree in. */
+export interface Settings {
+  durability: Durability;
+  memory: number;
+  ordered: boolean;
+  strictViews: boolean;
+}
+
+const KNOWN = ["storage", "durability", "memory", "ordered", "strictViews", "onError", "wasm"];
+
+const DURABILITIES: readonly unknown[] = ["buffered", "written", "flushed"];
+
+const MIB = 1_048_576;
+
+/** Refuses options that are none, or that do not exist: a mistyped name must not be ignored. */
+export function refuseUnknown(
+  what: string,
+  options: unknown,
+  known: readonly string[],
+): asserts options is object {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw badArgument(`The options of ${what} have to be an object.`, options);
+  }
+  for (const name in options) {
+    if (!known.includes(name)) {
+      throw badArgument(
+        `${what} has no option ${describe(name)}. Its options are: ${known.join(", ")}.`,
+      );
+    }
+  }
+}
+
+/** @throws TypeError for options that are unknown or have a wrong type */
+export function checkOptions(options: OpenOptions): Settings {
+  refuseUnknown("open()", options, KNOWN);
+  const {
+    durability = "written",
+    memory = 64 * MIB,
+    ordered = true,
+    strictViews = false,
+  } = options;
+  if (!DURABILITIES.includes(durability)) {
+    throw badArgument('The option durability is "buffered", "written" or "flushed".', durability);
+  }
+  if (!Number.isInteger(memory) || memory < MIB || memory > 2048 * MIB) {
+    throw badArgument(
+      "The option memory is a whole number of bytes, from 1 MiB (1048576) to 2 GiB (2147483648).",
+      memory,
+    );
+  }
+  boolean("ordered", ordered);
+  boolean("strictViews", strictViews);
+  const { onError, storage } = options;
+  if (onError !== undefined && typeof onError !== "function") {
+    throw badArgument("The option onError is a function.", onError);
+  }
+  if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
+    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
+  }
+  return { durability, memory, ordered, strictViews };
+}
+
+/** The names of the settings in which two opens differ. */
+export function differences(a: Settings, b: Settings): (keyof Settings)[] {
+  const names = ["durability", "memory", "ordered", "strictViews"] as const;
+  return names.filter((name) => a[name] !== b[name]);
+}
+
+function boolean(name: string, given: unknown): void {
+  if (typeof given !== "boolean") throw badArgument(`The option ${name} is true or false.`, given);
+}
