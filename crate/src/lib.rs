@@ -1,4 +1,28 @@
-//! varve: an append-only key-value engine.
+//! varve: an append-only key-value engine for browsers, edge runtimes and native programs.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`store`] | the operations; owns log, index and memory |
+//! | [`log`] | the append-only log: append, recover |
+//! | [`index`] | hash table for points, ordered keys for ranges |
+//! | [`format`] | the bytes of the file; `FORMAT.md` is its twin |
+//! | [`file`] | the seam to the outside: five methods |
+//! | [`memory`] | aligned memory for segments |
+//! | [`error`] | errors and their codes |
+//!
+//! Imports fall one way: `error` and `memory` <- `format`, `file` <- `index`, `log` <- `store` <-
+//! `wasm`.
+
 pub mod error;
 pub mod file;
 pub mod format;
+pub mod index;
+pub mod log;
+pub mod memory;
+pub mod store;
+#[cfg(target_arch = "wasm32")]
+mod wasm;
+
+pub use error::{Damage, Error};
+pub use file::{File, IoError, MemoryFile, StdFile};
+pub use store::{Options, Recovery, Savepoint, Stats, Store};

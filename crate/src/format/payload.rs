@@ -2,6 +2,19 @@
 
 use musli_zerocopy::ZeroCopy;
 
+/// Engine keyspace: a client's results, with its number as 8 bytes, big-endian, behind this.
+pub const KEY_CLIENT: &[u8] = b"client/";
+/// Engine keyspace: a collection's descriptor, with its name in UTF-8 behind this.
+pub const KEY_COLLECTION: &[u8] = b"collection/";
+/// Engine keyspace: an index's descriptor, with the keyspace of its collection as 4 bytes,
+/// big-endian, and its name in UTF-8 behind this.
+pub const KEY_INDEX: &[u8] = b"index/";
+
+/// Flag of a [`CollectionDescriptor`]: it describes an index.
+pub const DESCRIPTOR_INDEX: u32 = 1;
+/// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never given out again.
+pub const DESCRIPTOR_DROPPED: u32 = 2;
+
 /// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: where the bytes are.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -35,8 +48,8 @@ pub struct Transaction {
     pub request: u64,
 }
 
-/// The start of a client's result record (engine keyspace, key `client/` and 8 bytes of client
-/// number, big-endian); `count` entries of [`ClientResult`] with their bytes follow.
+/// The start of a client's result record (engine keyspace, key by [`KEY_CLIENT`]); `count` entries
+/// of [`ClientResult`] with their bytes follow, by growing request number.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ClientResults {
@@ -62,8 +75,8 @@ pub struct ClientResult {
     pub length: u32,
 }
 
-/// The start of a collection's descriptor (engine keyspace, key `collection/` and its name); the
-/// schema as JSON, UTF-8, fills the rest.
+/// The start of the descriptor of a collection or an index (engine keyspace, key by
+/// [`KEY_COLLECTION`] or [`KEY_INDEX`]); the schema as JSON, UTF-8, follows.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CollectionDescriptor {
@@ -71,7 +84,7 @@ pub struct CollectionDescriptor {
     pub fingerprint: u64,
     /// The keyspace of its records.
     pub keyspace: u32,
-    /// Bit 0: an index; its `parent` is the collection's keyspace.
+    /// [`DESCRIPTOR_INDEX`], [`DESCRIPTOR_DROPPED`].
     pub flags: u32,
     /// Keyspace of the indexed collection, 0 for a collection.
     pub parent: u32,

@@ -1,0 +1,199 @@
+//! A flat hash table from key hash to record position.
+//!
+//! Open addressing with linear probing over 8-byte slots `{hash: u32, position: u32}`; a slot's
+//! home is the upper bits of its hash, so the table doubles without looking at any record.
+//! Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no tombstones.
+//! Keys are compared by the caller, who knows where records lie.
+
+/// Position of a record in units of 8 bytes from the first segment; 0 is no record's.
+pub type Position = u32;
+
+/// The table. It holds at most 3/4 of its slots.
+#[derive(Debug)]
+pub struct HashIndex {
+    slots: Box<[u64]>,
+    /// 32 minus the binary logarithm of the number of slots.
+    shift: u32,
+    len: usize,
+}
+
+const fn pack(hash: u32, position: Position) -> u64 {
+    (hash as u64) << 32 | position as u64
+}
+
+const fn hash_of(slot: u64) -> u32 {
+    (slot >> 32) as u32
+}
+
+const fn position_of(slot: u64) -> Position {
+    (slot & 0xFFFF_FFFF) as u32
+}
+
+impl Default for HashIndex {
+    fn default() -> Self {
+        HashIndex {
+            slots: vec![0; 16].into_boxed_slice(),
+            shift: 28,
+            len: 0,
+        }
+    }
+}
+
+impl HashIndex {
+    /// How many records the table holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the table.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * 8
+    }
+
+    /// The position under `hash` for which `is_it` holds.
+    #[inline]
+    pub fn find(&self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+        let mask = self.slots.len() - 1;
+        let mut i = (hash >> self.shift) as usize;
+        loop {
+            let slot = self.slots[i & mask];
+            if slot == 0 {
+                return None;
+            }
+            if hash_of(slot) == hash && is_it(position_of(slot)) {
+                return Some(position_of(slot));
+            }
+            i += 1;
+        }
+    }
+
+    /// Adds a record that is not in the table.
+    pub fn insert(&mut self, hash: u32, position: Position) {
+        debug_assert!(position != 0, "position 0 marks an empty slot");
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            self.double();
+        }
+        self.place(pack(hash, position));
+        self.len += 1;
+    }
+
+    /// Moves a record that is in the table.
+    pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
+        let i = self.slot_of(hash, from);
+        self.slots[i] = pack(hash, to);
+    }
+
+    /// Takes out a record that is in the table.
+    pub fn remove(&mut self, hash: u32, position: Position) {
+        let mask = self.slots.len() - 1;
+        let mut hole = self.slot_of(hash, position);
+        let mut i = hole;
+        loop {
+            i = (i + 1) & mask;
+            let slot = self.slots[i];
+            if slot == 0 {
+                break;
+            }
+            let home = (hash_of(slot) >> self.shift) as usize;
+            // The slot may move back to the hole unless its home lies behind the hole.
+            if (i.wrapping_sub(home) & mask) >= (i.wrapping_sub(hole) & mask) {
+                self.slots[hole] = slot;
+                hole = i;
+            }
+        }
+        self.slots[hole] = 0;
+        self.len -= 1;
+    }
+
+    /// Every position, in no order.
+    pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
+        self.slots
+            .iter()
+            .filter(|&&slot| slot != 0)
+            .map(|&slot| position_of(slot))
+    }
+
+    fn slot_of(&self, hash: u32, position: Position) -> usize {
+        let mask = self.slots.len() - 1;
+        let wanted = pack(hash, position);
+        let mut i = (hash >> self.shift) as usize & mask;
+        while self.slots[i] != wanted {
+            // Invariant: callers name a record that is in the table, so no run ends before it.
+            assert!(self.slots[i] != 0, "the record is not in the index");
+            i = (i + 1) & mask;
+        }
+        i
+    }
+
+    fn place(&mut self, slot: u64) {
+        let mask = self.slots.len() - 1;
+        let mut i = (hash_of(slot) >> self.shift) as usize & mask;
+        while self.slots[i] != 0 {
+            i = (i + 1) & mask;
+        }
+        self.slots[i] = slot;
+    }
+
+    fn double(&mut self) {
+        let larger = vec![0; self.slots.len() * 2].into_boxed_slice();
+        let old = std::mem::replace(&mut self.slots, larger);
+        self.shift -= 1;
+        for &slot in old.iter().filter(|&&slot| slot != 0) {
+            self.place(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_table_agrees_with_a_map_through_collisions_growth_and_removal() {
+        let mut table = HashIndex::default();
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut x = 1u64;
+        for step in 0..200_000u32 {
+            x = x
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            // Few distinct upper bits: long runs, wrapping round the end of the table.
+            let position = (x >> 33) as u32 % 3000 + 1;
+            let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
+            if let Some(old) = model.remove(&position) {
+                table.remove(old, position);
+            } else {
+                table.insert(hash, position);
+                model.insert(position, hash);
+            }
+            if step % 1000 == 0 {
+                assert_eq!(table.len(), model.len());
+                for position in 1..=3000 {
+                    let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
+                    let found = table.find(hash, |p| p == position);
+                    assert_eq!(found.is_some(), model.contains_key(&position));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn replacing_moves_only_the_record_that_is_named() {
+        let mut table = HashIndex::default();
+        table.insert(7, 1);
+        table.insert(7, 2);
+        table.replace(7, 1, 9);
+        assert_eq!(table.find(7, |p| p == 9), Some(9));
+        assert_eq!(table.find(7, |p| p == 2), Some(2));
+        assert_eq!(table.find(7, |p| p == 1), None);
+    }
+}

@@ -1,0 +1,4 @@
+//! Where records are: by key hash for points, by key for order.
+
+pub mod hash;
+pub mod ordered;

@@ -1,0 +1,266 @@
+//! Writing a group out: seal its frames, write them in order, or leave no trace.
+
+use crate::error::Error;
+use crate::file::{File, read_full, write_all};
+use crate::format::checksum::{checksum, seed_at};
+use crate::format::frame::{self, FrameHeader};
+use crate::format::payload::ExtentRef;
+use crate::format::record::RecordHeader;
+use crate::format::segment::{self, SegmentHeader};
+
+use super::Log;
+use super::group::{Cursor, FrameSpan};
+
+/// Large values are written in pieces of this many bytes.
+const CHUNK: usize = 256 << 10;
+
+/// Why a group did not get to the file.
+#[derive(Clone, Debug)]
+pub enum WriteError {
+    /// It left no trace: the group can be dropped and life goes on.
+    RolledBack(Error),
+    /// Its traces could not be removed: nothing may be written any more.
+    Unclear(Error),
+}
+
+impl WriteError {
+    /// What the file said.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        match self {
+            WriteError::RolledBack(error) | WriteError::Unclear(error) => error,
+        }
+    }
+}
+
+impl Log {
+    /// Hands the open group to the file as one commit. Returns whether there was one.
+    pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
+        let live = self.cursor.live > 0 || !self.pending.is_empty();
+        if !live {
+            return Ok(false);
+        }
+        self.write_group(file, next_version)?;
+        Ok(true)
+    }
+
+    /// Writes a frame of no records that carries the watermark of the last flush.
+    pub fn write_witness(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
+        self.make_room(file, 0).map_err(WriteError::RolledBack)?;
+        self.write_group(file, next_version)
+    }
+
+    fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
+        if !self.marked_open {
+            self.write_superblock(file, None, next_version)
+                .map_err(WriteError::RolledBack)?;
+            self.marked_open = true;
+        }
+        let mut frames = self.pending.clone();
+        let Cursor {
+            slot,
+            start,
+            tail,
+            records,
+            ..
+        } = self.cursor;
+        if records > 0 || frames.is_empty() {
+            let slot = slot.expect("a group has a frame");
+            frames.push(FrameSpan {
+                slot,
+                start,
+                end: tail,
+                records,
+            });
+        }
+        if let Err(error) = self.write_frames(file, &frames) {
+            return Err(match self.erase_group(file, &frames) {
+                Ok(()) => WriteError::RolledBack(error),
+                Err(_) => WriteError::Unclear(error),
+            });
+        }
+        self.accept(&frames);
+        Ok(())
+    }
+
+    fn write_frames(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
+        for i in 0..self.extents.len() {
+            self.write_extent(file, self.extents[i])?;
+        }
+        for (i, frame) in frames.iter().enumerate() {
+            let number = self.next_frame + i as u64;
+            let flags = if i + 1 == frames.len() {
+                frame::FLAG_COMMIT
+            } else {
+                0
+            };
+            self.seal(frame, number, flags);
+            self.write_frame(file, frame, number)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the checksums of a frame and its records: once, when nothing changes any more.
+    fn seal(&mut self, span: &FrameSpan, number: u64, flags: u32) {
+        let start = self.geometry.slot_start(span.slot);
+        let slot = &mut self.slots[span.slot as usize];
+        let salt = slot.salt;
+        let bytes = slot.bytes.as_mut().expect("an open frame is resident");
+        let mut at = span.start + frame::SIZE;
+        while at < span.end {
+            let size = RecordHeader::at(&bytes[at..])
+                .expect("records are aligned")
+                .size();
+            RecordHeader::seal(&mut bytes[at..at + size], salt, start + at as u64);
+            at += size;
+        }
+        let header = FrameHeader {
+            length: (span.end - span.start) as u32,
+            number,
+            watermark: self.flushed_frames,
+            records: span.records,
+            flags,
+            ..Default::default()
+        };
+        header.seal(
+            &mut bytes[span.start..span.end],
+            salt,
+            start + span.start as u64,
+        );
+    }
+
+    /// A segment's first frame goes out together with its header, after its trailer.
+    fn write_frame(
+        &mut self,
+        file: &mut impl File,
+        span: &FrameSpan,
+        number: u64,
+    ) -> Result<(), Error> {
+        let start = self.geometry.slot_start(span.slot);
+        let mut from = span.start;
+        if !self.slots[span.slot as usize].written {
+            let header = SegmentHeader {
+                first_frame: number,
+                ..self.header_of(span.slot)
+            }
+            .encode(self.superblock.file_id[0], start);
+            self.slots[span.slot as usize].first_frame = number;
+            write_all(file, &header, start + self.geometry.room_end() as u64)?;
+            let bytes = self.slots[span.slot as usize].bytes.as_mut();
+            bytes.expect("an open frame is resident")[..segment::SIZE].copy_from_slice(&header);
+            from = 0;
+        }
+        let bytes = self.slots[span.slot as usize].bytes.as_ref();
+        let bytes = &bytes.expect("an open frame is resident")[from..span.end];
+        write_all(file, bytes, start + from as u64)?;
+        Ok(())
+    }
+
+    fn header_of(&self, slot: u32) -> SegmentHeader {
+        let s = &self.slots[slot as usize];
+        SegmentHeader {
+            kind: segment::KIND_LOG,
+            sequence: s.sequence,
+            slot,
+            salt: s.salt,
+            span: s.span,
+            ..Default::default()
+        }
+    }
+
+    fn write_extent(&mut self, file: &mut impl File, first: u32) -> Result<(), Error> {
+        let start = self.geometry.slot_start(first);
+        let slot = &self.slots[first as usize];
+        let value = slot.bytes.as_ref().expect("a staged extent is resident");
+        let header = SegmentHeader {
+            kind: segment::KIND_EXTENT,
+            payload: slot.length,
+            payload_check: slot.length_check,
+            ..self.header_of(first)
+        };
+        let header = header.encode(self.superblock.file_id[0], start);
+        let end = self.geometry.slot_start(first + slot.span);
+        write_all(file, &header, end - segment::SIZE as u64)?;
+        write_all(file, &header, start)?;
+        for (i, chunk) in value.chunks(CHUNK).enumerate() {
+            write_all(file, chunk, start + (segment::SIZE + i * CHUNK) as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the value of a staged extent at `length` and gives its descriptor.
+    pub(crate) fn seal_extent(&mut self, first: u32, length: usize) -> ExtentRef {
+        let at = self.geometry.slot_start(first) + segment::SIZE as u64;
+        let slot = &mut self.slots[first as usize];
+        let value = slot.bytes.as_mut().expect("a staged extent is resident");
+        value[length..].fill(0);
+        slot.length = length as u64;
+        slot.length_check = checksum(&value[..length], seed_at(slot.salt, at));
+        ExtentRef {
+            slot: first,
+            span: slot.span,
+            length: slot.length,
+            check: slot.length_check,
+            sequence: slot.sequence,
+            reserved: 0,
+        }
+    }
+
+    /// Overwrites whatever a failed group may have left with zeros, so that no later opening takes
+    /// it for a commit that was acknowledged.
+    fn erase_group(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
+        let geometry = self.geometry;
+        for span in frames {
+            let start = geometry.slot_start(span.slot);
+            erase(file, frame::SIZE, start + span.start as u64)?;
+        }
+        let introduced = frames
+            .iter()
+            .map(|span| span.slot)
+            .chain(self.extents.iter().copied());
+        for slot in introduced.filter(|&slot| !self.slots[slot as usize].written) {
+            let end = geometry.slot_start(slot + self.slots[slot as usize].span);
+            erase(file, segment::SIZE, geometry.slot_start(slot))?;
+            erase(file, segment::SIZE, end - segment::SIZE as u64)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, frames: &[FrameSpan]) {
+        self.next_frame += frames.len() as u64;
+        self.witnessed_frames = self.flushed_frames;
+        for slot in frames
+            .iter()
+            .map(|span| span.slot)
+            .chain(self.extents.drain(..))
+        {
+            self.slots[slot as usize].written = true;
+        }
+        self.pending.clear();
+        let slot = self.cursor.slot.expect("a group has a frame");
+        // A cursor that had moved on to a segment without appending keeps its place there.
+        let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {
+            self.cursor.tail
+        } else {
+            self.cursor.start
+        };
+        self.cursor = Cursor::at(slot, start);
+        self.group = self.cursor;
+        self.floor = self.cursor.tail;
+    }
+}
+
+/// Zeros `len` bytes at `at` where they are not zero already: on a full disk a hole cannot be
+/// written to, and needs not be.
+fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
+    let mut bytes = [0; segment::SIZE];
+    let there = read_full(file, &mut bytes[..len], at)?;
+    if bytes[..there].iter().any(|&b| b != 0) {
+        write_all(file, &[0; segment::SIZE][..there], at)?;
+    }
+    Ok(())
+}

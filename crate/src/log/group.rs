@@ -1,0 +1,288 @@
+//! The open group: what the current turn has appended and nobody has been told of yet.
+
+use crate::error::Error;
+use crate::file::{File, write_all};
+use crate::format::checksum::checksum;
+use crate::format::frame;
+use crate::format::record::{self, RecordHeader};
+use crate::format::segment;
+use crate::index::hash::Position;
+use crate::memory::AlignedBytes;
+
+use super::{Log, Slot, Use};
+
+/// Where the frame under construction stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    /// Slot of the frame; none before the first append and after a recovery that dropped a tail.
+    pub slot: Option<u32>,
+    /// Offset of the frame.
+    pub start: usize,
+    /// Offset of the next record.
+    pub tail: usize,
+    /// Records so far.
+    pub records: u32,
+    /// Records that are not void.
+    pub live: u32,
+}
+
+impl Cursor {
+    /// A frame that starts at `start` and holds nothing.
+    #[must_use]
+    pub fn at(slot: u32, start: usize) -> Self {
+        Cursor {
+            slot: Some(slot),
+            start,
+            tail: start + frame::SIZE,
+            records: 0,
+            live: 0,
+        }
+    }
+}
+
+/// A frame that is complete but for its seal.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameSpan {
+    /// Slot of the frame.
+    pub slot: u32,
+    /// Offset of the frame.
+    pub start: usize,
+    /// Offset at which it ends.
+    pub end: usize,
+    /// Records in it.
+    pub records: u32,
+}
+
+/// How far the group had come when a savepoint was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    cursor: Cursor,
+    floor: usize,
+    pending: usize,
+    extents: usize,
+}
+
+impl Log {
+    /// Bytes of the open group, extents included; 0 when there is nothing to commit.
+    #[must_use]
+    pub fn group_bytes(&self) -> usize {
+        let closed: usize = self.pending.iter().map(|f| f.end - f.start).sum();
+        let open = if self.cursor.live > 0 {
+            self.cursor.tail - self.cursor.start
+        } else {
+            0
+        };
+        let extents = self
+            .extents
+            .iter()
+            .map(|&slot| self.slots[slot as usize].span as usize);
+        closed + open + extents.sum::<usize>() * self.geometry.segment()
+    }
+
+    /// Makes sure that a record of `size` bytes can be appended, taking a new segment when the
+    /// current one is full. On failure nothing has changed.
+    pub fn make_room(&mut self, file: &mut impl File, size: usize) -> Result<(), Error> {
+        let end = self.geometry.room_end();
+        if self.cursor.slot.is_some() && self.cursor.tail + size <= end {
+            return Ok(());
+        }
+        if segment::SIZE + frame::SIZE + size > end {
+            return Err(Error::KeyTooLong);
+        }
+        let slot = self.take_slot(file)?;
+        self.close_frame();
+        self.cursor = Cursor::at(slot, segment::SIZE);
+        self.floor = self.cursor.tail;
+        Ok(())
+    }
+
+    fn close_frame(&mut self) {
+        let Cursor {
+            slot,
+            start,
+            tail,
+            records,
+            ..
+        } = self.cursor;
+        if let (Some(slot), true) = (slot, records > 0) {
+            self.pending.push(FrameSpan {
+                slot,
+                start,
+                end: tail,
+                records,
+            });
+        }
+    }
+
+    /// Reserves slots in the file: the end is written first, so that a full disk is known before
+    /// anything is promised.
+    fn reserve(&mut self, file: &mut impl File, first: u32, span: u32) -> Result<(), Error> {
+        let end = self.geometry.slot_start(first + span);
+        write_all(file, &[0; segment::SIZE], end - segment::SIZE as u64)?;
+        self.file_slots = self.file_slots.max(first + span);
+        Ok(())
+    }
+
+    fn fresh_slot(&mut self, used: Use, span: u32, bytes: AlignedBytes) -> Slot {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let salt = checksum(&self.entropy.to_le_bytes(), u64::from(sequence));
+        Slot {
+            sequence,
+            salt,
+            span,
+            bytes: Some(bytes),
+            ..Slot::new(used)
+        }
+    }
+
+    /// Positions and sequences are 32 bits wide; a file that has used them up is full.
+    fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
+        let fits = last_slot < self.geometry.max_slots() && self.next_sequence < u32::MAX;
+        if fits { Ok(()) } else { Err(Error::Quota) }
+    }
+
+    fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {
+        let spare = self.slots.iter().position(|slot| slot.used == Use::Spare);
+        let index = spare.unwrap_or(self.slots.len()) as u32;
+        self.check_limits(index)?;
+        self.reserve(file, index, 1)?;
+        let bytes = AlignedBytes::zeroed(self.geometry.segment());
+        let slot = self.fresh_slot(Use::Log, 1, bytes);
+        match spare {
+            Some(index) => self.slots[index] = slot,
+            None => self.slots.push(slot),
+        }
+        Ok(index)
+    }
+
+    /// Reserves an extent for a value of `length` bytes and gives its first slot.
+    pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
+        let first = self.slots.len() as u32;
+        let span = self.geometry.extent_span(length);
+        self.check_limits(first.saturating_add(span))?;
+        self.reserve(file, first, span)?;
+        let slot = self.fresh_slot(Use::Extent, span, AlignedBytes::zeroed(length));
+        self.slots.push(slot);
+        self.slots
+            .extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
+        self.extents.push(first);
+        Ok(first)
+    }
+
+    /// Takes back the extent that was reserved last and never became part of a record.
+    pub fn drop_extent(&mut self) {
+        if let Some(first) = self.extents.pop() {
+            self.free(first);
+        }
+    }
+
+    /// Frees slots that the open group took and never wrote. Their memory may still be viewed.
+    fn free(&mut self, first: u32) {
+        let span = self.slots[first as usize].span;
+        for index in first..first + span {
+            let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
+            self.quarantine.extend(slot.bytes);
+        }
+    }
+
+    /// Puts header and key of a record at the tail and gives its position. It becomes part of the
+    /// group by [`advance`](Log::advance). Room must have been made.
+    pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> Position {
+        let slot = self.cursor.slot.expect("room was made");
+        let position = self.geometry.position(slot, self.cursor.tail);
+        let oldest = self.slots[slot as usize].sequence;
+        let bytes = self.record_mut(position);
+        bytes[record::SIZE..header.value_offset()].fill(0);
+        bytes[record::SIZE..record::SIZE + key.len()].copy_from_slice(key);
+        let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has room");
+        *target = header;
+        if target.oldest == 0 {
+            target.oldest = oldest;
+        }
+        position
+    }
+
+    /// Makes the staged record of `size` bytes part of the group.
+    pub fn advance(&mut self, size: usize, is_void: bool) {
+        self.cursor.tail += size;
+        self.cursor.records += 1;
+        self.cursor.live += u32::from(!is_void);
+    }
+
+    /// How far the group has come. Records before a mark are no longer changed in place, so that
+    /// going back is cutting off.
+    pub fn mark(&mut self) -> Mark {
+        let mark = Mark {
+            cursor: self.cursor,
+            floor: self.floor,
+            pending: self.pending.len(),
+            extents: self.extents.len(),
+        };
+        self.floor = self.cursor.tail;
+        mark
+    }
+
+    /// Forgets a mark; what came after it stays.
+    pub fn release(&mut self, mark: &Mark) {
+        if self.cursor.slot == mark.cursor.slot {
+            self.floor = mark.floor;
+        }
+    }
+
+    /// Goes back to a mark. What was appended since is left where views may show it: as a void
+    /// record in the mark's own segment, in quarantine for segments taken since.
+    pub fn rollback(&mut self, mark: &Mark) {
+        let mut end = self.cursor.tail;
+        if self.cursor.slot != mark.cursor.slot {
+            self.close_frame();
+            end = mark.cursor.tail;
+            let current = self.cursor.slot.filter(|_| self.cursor.records == 0);
+            for frame in self.pending.split_off(mark.pending) {
+                if Some(frame.slot) == mark.cursor.slot {
+                    end = frame.end;
+                } else {
+                    self.free(frame.slot);
+                }
+            }
+            if let Some(slot) = current {
+                self.free(slot);
+            }
+        }
+        for first in self.extents.split_off(mark.extents) {
+            self.free(first);
+        }
+        self.cursor = mark.cursor;
+        self.floor = mark.floor;
+        if end > mark.cursor.tail {
+            self.append_void(end - mark.cursor.tail);
+        }
+    }
+
+    /// Turns the next `size` bytes, whatever they hold, into a void record.
+    pub fn append_void(&mut self, size: usize) {
+        let slot = self.cursor.slot.expect("there are bytes to void");
+        let position = self.geometry.position(slot, self.cursor.tail);
+        let header = RecordHeader {
+            kind: record::KIND_VOID,
+            capacity: (size - record::SIZE) as u32,
+            ..Default::default()
+        };
+        *RecordHeader::at_mut(self.record_mut(position)).expect("the tail is aligned") = header;
+        self.advance(size, true);
+    }
+
+    /// Drops the whole open group, whose write failed. Views of it must die before the next call.
+    pub fn discard_group(&mut self) {
+        let mark = Mark {
+            cursor: self.group,
+            floor: self.group.tail,
+            pending: 0,
+            extents: 0,
+        };
+        self.rollback(&mark);
+        self.cursor = self.group;
+        self.floor = self.group.tail;
+        self.views_stale = true;
+    }
+}

@@ -1,0 +1,387 @@
+//! The append-only log: slots of the file and their memory, the open group, and the write out.
+//!
+//! Three regions, as in FASTER's hybrid log (Chandramouli et al., SIGMOD 2018): the frame under
+//! construction is *mutable* in memory; what has been handed to the file is *read-only*; what is
+//! not in memory is *cold* (a slot without `bytes`).
+
+pub mod append;
+pub mod group;
+pub mod recover;
+
+use crate::error::Error;
+use crate::file::{File, write_all};
+use crate::format::frame;
+use crate::format::record::{self, RecordHeader};
+use crate::format::segment;
+use crate::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
+use crate::format::{DATA_START, payload::ExtentRef};
+use crate::index::hash::Position;
+use crate::memory::AlignedBytes;
+
+use append::WriteError;
+use group::{Cursor, FrameSpan};
+
+/// What a slot of the file is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Free to be taken.
+    Spare,
+    /// A segment of the log.
+    Log,
+    /// The first slot of an extent.
+    Extent,
+    /// A later slot of an extent.
+    ExtentBody,
+    /// Left alone: what a recovery dropped, or what nobody can read.
+    Abandoned,
+}
+
+/// One segment-sized slot of the file.
+#[derive(Debug)]
+struct Slot {
+    used: Use,
+    /// Whether the header stands in the file.
+    written: bool,
+    sequence: u32,
+    salt: u64,
+    /// The number of the first frame, once written.
+    first_frame: u64,
+    /// Slots covered.
+    span: u32,
+    /// Extent: bytes of the value, and their checksum.
+    length: u64,
+    length_check: u64,
+    /// A log segment's bytes at their own offsets, or an extent's value. None when cold.
+    bytes: Option<AlignedBytes>,
+}
+
+impl Slot {
+    fn new(used: Use) -> Self {
+        Slot {
+            used,
+            written: false,
+            sequence: 0,
+            salt: 0,
+            first_frame: 0,
+            span: 1,
+            length: 0,
+            length_check: 0,
+            bytes: None,
+        }
+    }
+}
+
+/// Where things lie in a file with segments of one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// Binary logarithm of the segment size.
+    pub segment_log2: u8,
+}
+
+impl Geometry {
+    /// Bytes of a segment.
+    #[must_use]
+    pub fn segment(self) -> usize {
+        1 << self.segment_log2
+    }
+
+    /// Offset in a segment at which frames must have ended.
+    #[must_use]
+    pub fn room_end(self) -> usize {
+        self.segment() - segment::SIZE
+    }
+
+    /// File position at which a slot starts.
+    #[must_use]
+    pub fn slot_start(self, slot: u32) -> u64 {
+        DATA_START + (u64::from(slot) << self.segment_log2)
+    }
+
+    /// The index's form of an offset in a slot.
+    #[must_use]
+    pub fn position(self, slot: u32, offset: usize) -> Position {
+        (slot << (self.segment_log2 - 3)) | (offset >> 3) as u32
+    }
+
+    /// Slot and offset of a position.
+    #[inline]
+    #[must_use]
+    pub fn locate(self, position: Position) -> (u32, usize) {
+        let shift = self.segment_log2 - 3;
+        (
+            position >> shift,
+            ((position & ((1 << shift) - 1)) as usize) << 3,
+        )
+    }
+
+    /// How many slots positions can tell apart.
+    #[must_use]
+    pub fn max_slots(self) -> u32 {
+        u32::MAX >> (self.segment_log2 - 3)
+    }
+
+    /// Slots that an extent with a value of `length` bytes covers.
+    #[must_use]
+    pub fn extent_span(self, length: usize) -> u32 {
+        (length + 2 * segment::SIZE).div_ceil(self.segment()) as u32
+    }
+}
+
+/// The log of one database.
+#[derive(Debug)]
+pub struct Log {
+    geometry: Geometry,
+    superblock: Superblock,
+    /// Whether this session has put a superblock without the clean mark before its appends.
+    marked_open: bool,
+    slots: Vec<Slot>,
+    cursor: Cursor,
+    /// The cursor at the start of the open group.
+    group: Cursor,
+    /// Frames of the open group that are complete but for their seal.
+    pending: Vec<FrameSpan>,
+    /// First slots of extents that the open group brought.
+    extents: Vec<u32>,
+    /// Records at or above this offset of the cursor's slot may be changed in place.
+    floor: usize,
+    next_frame: u64,
+    next_sequence: u32,
+    /// Mixed into salts: fresh at each opening.
+    entropy: u64,
+    /// Frames below this number are flushed.
+    flushed_frames: u64,
+    /// The largest watermark that stands in the file.
+    witnessed_frames: u64,
+    /// Memory that views may still show, held until the turn ends.
+    quarantine: Vec<AlignedBytes>,
+    /// Whether a view may show memory that is about to be used again.
+    views_stale: bool,
+    file_slots: u32,
+}
+
+impl Log {
+    /// Where things lie.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The seed of the hash index.
+    #[must_use]
+    pub fn hash_seed(&self) -> u64 {
+        self.superblock.hash_seed[0]
+    }
+
+    /// The number that the next frame gets.
+    #[must_use]
+    pub fn next_frame(&self) -> u64 {
+        self.next_frame
+    }
+
+    /// Bytes from a record's start to the end of its segment's memory.
+    #[inline]
+    fn tail_of(&self, position: Position) -> Option<&[u8]> {
+        let (slot, offset) = self.geometry.locate(position);
+        self.slots.get(slot as usize)?.bytes.as_ref()?.get(offset..)
+    }
+
+    /// Header and key of the record at `position`.
+    ///
+    /// # Panics
+    /// If there is no resident record: positions come from this log.
+    #[inline]
+    #[must_use]
+    pub fn key_at(&self, position: Position) -> (&RecordHeader, &[u8]) {
+        let bytes = self
+            .tail_of(position)
+            .expect("an indexed record is resident");
+        let header = RecordHeader::at(bytes).expect("an indexed record has a header");
+        (
+            header,
+            &bytes[record::SIZE..record::SIZE + header.key_len as usize],
+        )
+    }
+
+    /// Header of the record at `position`.
+    #[must_use]
+    pub fn header_at(&self, position: Position) -> &RecordHeader {
+        self.key_at(position).0
+    }
+
+    /// The value of the record at `position`, from its extent where it has one.
+    #[inline]
+    #[must_use]
+    pub fn value_at(&self, position: Position) -> &[u8] {
+        let bytes = self
+            .tail_of(position)
+            .expect("an indexed record is resident");
+        let header = RecordHeader::at(bytes).expect("an indexed record has a header");
+        let from = header.value_offset();
+        let value = &bytes[from..from + header.value_len as usize];
+        if header.kind == record::KIND_EXTENT {
+            self.extent_value(value)
+        } else {
+            value
+        }
+    }
+
+    fn extent_value(&self, descriptor: &[u8]) -> &[u8] {
+        let extent = ExtentRef::decode(descriptor).expect("an extent record holds a descriptor");
+        let bytes = self.slots[extent.slot as usize].bytes.as_ref();
+        &bytes.expect("an indexed extent is resident")[..extent.length as usize]
+    }
+
+    /// The descriptor of the extent that holds the value of the record at `position`, if one does.
+    #[must_use]
+    pub(crate) fn descriptor_at(&self, position: Position) -> Option<ExtentRef> {
+        let bytes = self.tail_of(position)?;
+        let (header, _, value) = record::parts(bytes)?;
+        if header.kind == record::KIND_EXTENT {
+            ExtentRef::decode(value)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the record at `position` has become part of the group or the log, and is not just
+    /// staged at the tail.
+    #[must_use]
+    pub(crate) fn is_committed_to_group(&self, position: Position) -> bool {
+        let (slot, offset) = self.geometry.locate(position);
+        self.cursor.slot != Some(slot) || offset < self.cursor.tail
+    }
+
+    /// The record's memory from its header to the end of its segment.
+    pub(crate) fn record_mut(&mut self, position: Position) -> &mut [u8] {
+        let (slot, offset) = self.geometry.locate(position);
+        let bytes = self.slots[slot as usize]
+            .bytes
+            .as_mut()
+            .expect("a staged record is resident");
+        &mut bytes[offset..]
+    }
+
+    /// The memory of an extent's value.
+    pub(crate) fn extent_mut(&mut self, slot: u32) -> &mut [u8] {
+        self.slots[slot as usize]
+            .bytes
+            .as_mut()
+            .expect("a staged extent is resident")
+    }
+
+    /// Whether the record at `position` may be changed where it lies.
+    #[inline]
+    #[must_use]
+    pub fn is_mutable(&self, position: Position) -> bool {
+        let (slot, offset) = self.geometry.locate(position);
+        self.cursor.slot == Some(slot) && offset >= self.floor
+    }
+
+    /// Sequence of the segment that a record lies in.
+    #[must_use]
+    pub fn sequence_of(&self, position: Position) -> u32 {
+        self.slots[self.geometry.locate(position).0 as usize].sequence
+    }
+
+    /// Writes the next superblock; `clean` marks the end of the log as the end of the file's use.
+    fn write_superblock(
+        &mut self,
+        file: &mut impl File,
+        clean: Option<(u32, u64)>,
+        next_version: u64,
+    ) -> Result<(), Error> {
+        let mut sb = self.superblock;
+        sb.generation += 1;
+        sb.flags = if clean.is_some() { FLAG_CLEAN } else { 0 };
+        sb.next_version = next_version;
+        sb.next_frame = self.flushed_frames;
+        sb.next_sequence = u64::from(self.next_sequence);
+        if let Some((sequence, position)) = clean {
+            sb.end_sequence = u64::from(sequence);
+            sb.end_position = position;
+        }
+        let slot = (sb.generation - 1) % 2;
+        write_all(file, &sb.encode(slot), slot * SLOT_STRIDE)?;
+        self.superblock = sb;
+        Ok(())
+    }
+
+    /// Flushes what was written; everything committed so far is then durable.
+    pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
+        file.flush()?;
+        self.flushed_frames = self.next_frame;
+        Ok(())
+    }
+
+    /// Whether the last flush has no watermark behind it yet.
+    #[must_use]
+    pub fn is_unwitnessed(&self) -> bool {
+        self.witnessed_frames < self.flushed_frames
+    }
+
+    /// Records the end of a log that is committed and flushed, with the clean mark.
+    pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
+        let sequence = self
+            .cursor
+            .slot
+            .map_or(0, |slot| self.slots[slot as usize].sequence);
+        let end = self.cursor.slot.map_or(0, |slot| {
+            self.geometry.slot_start(slot) + self.cursor.start as u64
+        });
+        if self.is_unwitnessed() {
+            self.write_witness(file, next_version)
+                .map_err(WriteError::into_error)?;
+        }
+        self.write_superblock(file, Some((sequence, end)), next_version)?;
+        file.flush()?;
+        Ok(())
+    }
+
+    /// Whether this session has written anything to the file.
+    #[must_use]
+    pub fn has_written(&self) -> bool {
+        self.marked_open
+    }
+
+    /// Bytes of the file that slots cover, superblocks included.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.geometry.slot_start(self.file_slots)
+    }
+
+    /// Bytes of memory that slots hold.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let slots = self.slots.iter().filter_map(|slot| slot.bytes.as_ref());
+        slots
+            .chain(&self.quarantine)
+            .map(|bytes| bytes.len() as u64)
+            .sum()
+    }
+
+    /// Segments and extents that the log uses.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.slots
+            .iter()
+            .filter(|s| matches!(s.used, Use::Log | Use::Extent))
+            .count()
+    }
+
+    /// Ends a turn: memory held for views is let go. Returns whether views must die first, so the
+    /// caller detaches them before the next call.
+    pub fn end_turn(&mut self) -> bool {
+        let stale = self.views_stale || !self.quarantine.is_empty();
+        let only_voids = self.pending.is_empty() && self.cursor.live == 0;
+        let reused = only_voids && self.cursor.records > 0 && self.extents.is_empty();
+        if reused {
+            self.cursor = self.group;
+            self.floor = self.cursor.tail;
+        }
+        self.quarantine = Vec::new();
+        self.views_stale = false;
+        stale || reused
+    }
+}
+
+const _: () = assert!(frame::SIZE.is_multiple_of(8) && record::SIZE.is_multiple_of(8));

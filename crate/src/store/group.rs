@@ -1,0 +1,240 @@
+//! Groups, savepoints and the way back.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::group_limit;
+use crate::index::hash::Position;
+use crate::log::append::WriteError;
+use crate::log::group::Mark;
+
+use super::{Staged, Store};
+
+/// How to take back one change of the index. Position 0 stands for absence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    pub hash: u32,
+    pub old: Position,
+    pub new: Position,
+}
+
+#[derive(Debug)]
+pub(super) struct SavepointState {
+    undo: usize,
+    mark: Mark,
+}
+
+/// A place in the open group to go back to. Savepoints nest: the last one made ends first.
+#[derive(Debug)]
+#[must_use = "end a savepoint with release or rollback"]
+pub struct Savepoint {
+    depth: usize,
+}
+
+impl<F: File> Store<F> {
+    /// Marks this place in the open group. Until it is released no group is handed to the file.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let mark = self.log.mark();
+        self.savepoints.push(SavepointState {
+            undo: self.undo.len(),
+            mark,
+        });
+        Savepoint {
+            depth: self.savepoints.len(),
+        }
+    }
+
+    /// How many savepoints are open.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.savepoints.len()
+    }
+
+    /// Keeps what came after the savepoint.
+    ///
+    /// # Errors
+    /// Whatever a group that had become large met when it was handed to the file.
+    ///
+    /// # Panics
+    /// When a later savepoint is still open.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<(), Error> {
+        assert_eq!(
+            savepoint.depth,
+            self.savepoints.len(),
+            "savepoints end in reverse order"
+        );
+        self.release_last()
+    }
+
+    /// Takes back everything since the savepoint.
+    ///
+    /// # Panics
+    /// When a later savepoint is still open.
+    pub fn rollback(&mut self, savepoint: Savepoint) {
+        assert_eq!(
+            savepoint.depth,
+            self.savepoints.len(),
+            "savepoints end in reverse order"
+        );
+        self.rollback_last();
+    }
+
+    pub(crate) fn release_last(&mut self) -> Result<(), Error> {
+        let state = self.savepoints.pop().ok_or(Error::Misuse)?;
+        self.log.release(&state.mark);
+        self.hand_on_large_group()
+    }
+
+    pub(crate) fn rollback_last(&mut self) {
+        self.abort();
+        let Some(state) = self.savepoints.pop() else {
+            return;
+        };
+        self.undo_to(state.undo);
+        self.log.rollback(&state.mark);
+    }
+
+    /// Hands the open group to the file as one commit. After an error nothing of the group is
+    /// there any more, neither here nor in the file.
+    ///
+    /// # Errors
+    /// What the file said; [`Error::Misuse`] inside a savepoint.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        if !matches!(self.staged, Staged::Nothing) {
+            return Err(Error::Reentrancy);
+        }
+        if !self.savepoints.is_empty() {
+            return Err(Error::Misuse);
+        }
+        match self.log.commit(&mut self.file, self.next_version) {
+            Ok(wrote) => {
+                self.undo.clear();
+                self.unflushed |= wrote;
+                Ok(())
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Commits, and makes everything committed so far survive power loss.
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit). A failed flush poisons the store: what the file holds is
+    /// then unknown, so reads live and writes are refused.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.commit()?;
+        if !self.unflushed {
+            return Ok(());
+        }
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        if let Err(error) = self.log.flush(&mut self.file) {
+            self.poisoned = true;
+            return Err(error);
+        }
+        self.unflushed = false;
+        Ok(())
+    }
+
+    /// Writes a watermark frame if the last flush has none behind it: without a witness, damage to
+    /// the last flushed frames could pass for a torn tail.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub fn witness(&mut self) -> Result<(), Error> {
+        self.commit()?;
+        if self.poisoned || !self.log.is_unwitnessed() {
+            return Ok(());
+        }
+        match self.log.write_witness(&mut self.file, self.next_version) {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Commits, flushes and records the clean end of the log; gives the file back.
+    ///
+    /// # Errors
+    /// What the file said, with the file. Everything committed before stands.
+    pub fn close(mut self) -> Result<F, (F, Error)> {
+        match self.shut() {
+            Ok(()) => Ok(self.file),
+            Err(error) => Err((self.file, error)),
+        }
+    }
+
+    pub(crate) fn shut(&mut self) -> Result<(), Error> {
+        while !self.savepoints.is_empty() {
+            self.rollback_last();
+        }
+        self.abort();
+        self.flush()?;
+        if self.poisoned || !self.log.has_written() {
+            return Ok(());
+        }
+        self.log.close(&mut self.file, self.next_version)
+    }
+
+    /// The file as it is, without a commit: what a crash leaves.
+    #[must_use]
+    pub fn into_file(self) -> F {
+        self.file
+    }
+
+    /// Ends a turn: memory that views of the turn may have shown is let go. Returns whether they
+    /// must be detached before the next call.
+    pub fn end_turn(&mut self) -> bool {
+        self.savepoints.is_empty() && matches!(self.staged, Staged::Nothing) && self.log.end_turn()
+    }
+
+    /// Bytes of the open group.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.log.group_bytes()
+    }
+
+    /// Whether something was committed and not flushed.
+    #[must_use]
+    pub fn is_unflushed(&self) -> bool {
+        self.unflushed
+    }
+
+    /// Whether the last flush has no watermark behind it.
+    #[must_use]
+    pub fn is_unwitnessed(&self) -> bool {
+        !self.poisoned && self.log.is_unwitnessed()
+    }
+
+    /// Commits a group that has become large, so that memory and one write stay bounded.
+    pub(super) fn hand_on_large_group(&mut self) -> Result<(), Error> {
+        let limit = group_limit(self.log.geometry().segment_log2);
+        if self.savepoints.is_empty() && self.log.group_bytes() >= limit {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: WriteError) -> Error {
+        self.poisoned |= matches!(failure, WriteError::Unclear(_));
+        self.undo_to(0);
+        self.log.discard_group();
+        failure.into_error()
+    }
+
+    fn undo_to(&mut self, length: usize) {
+        while self.undo.len() > length {
+            let Some(Undo { hash, old, new }) = self.undo.pop() else {
+                return;
+            };
+            let (old, new) = (some(old), some(new));
+            let Some(shown) = new.or(old) else { continue };
+            let (header, key) = self.log.key_at(shown);
+            let (keyspace, key) = (header.keyspace, key.to_vec());
+            self.move_in_index(keyspace, &key, hash, new, old);
+        }
+    }
+}
+
+fn some(position: Position) -> Option<Position> {
+    (position != 0).then_some(position)
+}

@@ -1,0 +1,313 @@
+//! Records between their beginning and their end: the caller fills them in between.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::payload::ExtentRef;
+use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::{align_up, inline_limit};
+use crate::index::hash::Position;
+
+use super::Store;
+
+/// What is open between a beginning and an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Staged {
+    /// Nothing.
+    Nothing,
+    /// A record at the tail that is not part of the group yet.
+    New(NewRecord),
+    /// A record of the group that is being changed where it lies; its old value is kept aside.
+    InPlace(Position),
+}
+
+/// A record at the tail.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRecord {
+    position: Position,
+    /// The record that it takes the place of.
+    old: Option<Position>,
+    /// First slot of its extent.
+    extent: Option<u32>,
+    /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
+    viewed: bool,
+}
+
+impl<F: File> Store<F> {
+    /// Stages a record for `key` with room for `capacity` bytes of value, which the caller fills
+    /// through [`staged_value`](Store::staged_value) and ends with [`finish`](Store::finish).
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
+        self.check_write(key)?;
+        Self::check_value(capacity)?;
+        let old = self.find(keyspace, key);
+        let staged = self.stage(keyspace, key, capacity, old, false)?;
+        self.staged = Staged::New(staged);
+        Ok(())
+    }
+
+    /// Stages the record of `key` for change in place; false when there is none. A record that was
+    /// already handed to the file is copied to the tail first, once.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+        self.check_write(key)?;
+        let Some(old) = self.find(keyspace, key) else {
+            return Ok(false);
+        };
+        if self.log.is_mutable(old) {
+            self.saved.clear();
+            self.saved.extend_from_slice(self.log.value_at(old));
+            self.staged = Staged::InPlace(old);
+            return Ok(true);
+        }
+        let length = self.log.value_at(old).len();
+        let staged = self.stage(keyspace, key, length, Some(old), true)?;
+        self.staged = Staged::New(staged);
+        self.copy_value(old, length);
+        Ok(true)
+    }
+
+    /// Stages a second record, with room for `capacity` bytes, in place of the one that
+    /// [`begin_update`](Store::begin_update) staged. The first one's bytes stay where they are.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); the update is then aborted.
+    pub fn resize_update(&mut self, capacity: usize) -> Result<(), Error> {
+        let position = match self.staged {
+            Staged::Nothing => return Err(Error::Misuse),
+            Staged::New(staged) => staged.position,
+            Staged::InPlace(position) => position,
+        };
+        let (header, key) = self.log.key_at(position);
+        let (keyspace, key) = (header.keyspace, key.to_vec());
+        let old = match self.staged {
+            Staged::New(staged) => {
+                self.void(staged);
+                staged.old
+            }
+            _ => Some(position),
+        };
+        let in_place = matches!(self.staged, Staged::InPlace(_));
+        let next = Self::check_value(capacity)
+            .and_then(|()| self.stage(keyspace, &key, capacity, old, true));
+        match next {
+            Ok(next) => self.staged = Staged::New(next),
+            Err(error) => {
+                if in_place {
+                    self.restore(position);
+                }
+                self.staged = Staged::Nothing;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of the staged record: all of its room when new, its bytes when copied or in
+    /// place.
+    ///
+    /// # Panics
+    /// When nothing is staged.
+    pub fn staged_value(&mut self) -> &mut [u8] {
+        let (position, extent) = match self.staged {
+            Staged::Nothing => panic!("nothing is staged"),
+            Staged::New(staged) => (staged.position, staged.extent),
+            Staged::InPlace(position) => (position, self.extent_of(position)),
+        };
+        let header = *self.log.header_at(position);
+        match extent {
+            Some(slot) => {
+                let length = self.extent_length(position);
+                &mut self.log.extent_mut(slot)[..length]
+            }
+            None => {
+                let from = header.value_offset();
+                &mut self.log.record_mut(position)[from..from + header.value_len as usize]
+            }
+        }
+    }
+
+    /// Ends the staged record with a value of `length` bytes: it is part of the group and the
+    /// index shows it. Gives its version.
+    ///
+    /// # Errors
+    /// Whatever a group that had become large met when it was handed to the file.
+    pub fn finish(&mut self, length: usize) -> Result<u64, Error> {
+        let staged = std::mem::replace(&mut self.staged, Staged::Nothing);
+        let version = match staged {
+            Staged::Nothing => return Err(Error::Misuse),
+            Staged::New(staged) => self.finish_new(staged, length),
+            Staged::InPlace(position) => self.finish_in_place(position, length),
+        };
+        self.hand_on_large_group()?;
+        Ok(version)
+    }
+
+    /// Drops the staged record; every byte is as it was before.
+    pub fn abort(&mut self) {
+        match std::mem::replace(&mut self.staged, Staged::Nothing) {
+            Staged::Nothing => {}
+            Staged::New(staged) => {
+                if let (true, Some(old)) = (staged.viewed, staged.old) {
+                    // A view that the caller kept shows its record's bytes, not half an update.
+                    self.staged = Staged::New(staged);
+                    let length = self.staged_value().len();
+                    if length == self.log.value_at(old).len() {
+                        self.copy_value(old, length);
+                    }
+                    self.staged = Staged::Nothing;
+                }
+                self.void(staged);
+            }
+            Staged::InPlace(position) => self.restore(position),
+        }
+    }
+
+    fn stage(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        old: Option<Position>,
+        viewed: bool,
+    ) -> Result<NewRecord, Error> {
+        let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
+        let inline = if in_extent {
+            size_of::<ExtentRef>()
+        } else {
+            capacity
+        };
+        let size = record::size_of_record(key.len(), align_up(inline));
+        self.log.make_room(&mut self.file, size)?;
+        let extent = match in_extent {
+            true => Some(self.log.take_extent(&mut self.file, capacity)?),
+            false => None,
+        };
+        let header = RecordHeader {
+            kind: if in_extent { KIND_EXTENT } else { KIND_SET },
+            key_len: key.len() as u16,
+            keyspace,
+            value_len: inline as u32,
+            capacity: align_up(inline) as u32,
+            oldest: old.map_or(0, |old| self.log.header_at(old).oldest),
+            ..Default::default()
+        };
+        let position = self.log.stage(header, key);
+        if let Some(slot) = extent {
+            self.write_descriptor(position, slot, capacity);
+        }
+        Ok(NewRecord {
+            position,
+            old,
+            extent,
+            viewed,
+        })
+    }
+
+    /// Leaves the bytes of a staged record behind as a void record if somebody may look at them.
+    fn void(&mut self, staged: NewRecord) {
+        if staged.viewed {
+            let size = self.log.header_at(staged.position).size();
+            self.log.append_void(size);
+        }
+        if staged.extent.is_some() {
+            self.log.drop_extent();
+        }
+    }
+
+    fn copy_value(&mut self, from: Position, length: usize) {
+        // Through a buffer of our own, since both values may lie in one segment.
+        let mut saved = std::mem::take(&mut self.saved);
+        saved.clear();
+        saved.extend_from_slice(self.log.value_at(from));
+        self.staged_value()[..length].copy_from_slice(&saved);
+        self.saved = saved;
+    }
+
+    fn restore(&mut self, position: Position) {
+        let saved = std::mem::take(&mut self.saved);
+        self.staged = Staged::InPlace(position);
+        self.staged_value().copy_from_slice(&saved);
+        self.staged = Staged::Nothing;
+        self.saved = saved;
+    }
+
+    fn finish_new(&mut self, staged: NewRecord, length: usize) -> u64 {
+        let version = self.take_version();
+        let position = staged.position;
+        match staged.extent {
+            Some(slot) => self.write_descriptor(position, slot, length),
+            None => self.end_value(position, length),
+        }
+        let header = self.header_mut(position);
+        header.version = version;
+        let size = header.size();
+        self.log.advance(size, false);
+        let (header, key) = self.log.key_at(position);
+        let (keyspace, hash) = (header.keyspace, self.hash(header.keyspace, key));
+        self.undo.push(super::Undo {
+            hash,
+            old: staged.old.unwrap_or(0),
+            new: position,
+        });
+        if let (Some(old), None) = (staged.old, &self.order) {
+            // The common case by itself: nothing but the position changes.
+            let sizes = (self.log.header_at(old).size(), size);
+            self.live_bytes = self.live_bytes + sizes.1 as u64 - sizes.0 as u64;
+            self.index.replace(hash, old, position);
+        } else {
+            let key = key.to_vec();
+            self.move_in_index(keyspace, &key, hash, staged.old, Some(position));
+        }
+        version
+    }
+
+    fn finish_in_place(&mut self, position: Position, length: usize) -> u64 {
+        let version = self.take_version();
+        if let Some(slot) = self.extent_of(position) {
+            self.write_descriptor(position, slot, length);
+        } else if self.log.header_at(position).value_len as usize != length {
+            self.end_value(position, length);
+        }
+        self.header_mut(position).version = version;
+        version
+    }
+
+    /// Ends an inline value at `length`: its slack is zeroed, and given back when at the tail.
+    fn end_value(&mut self, position: Position, length: usize) {
+        let in_group = self.log.is_committed_to_group(position);
+        let header = self.header_mut(position);
+        let (from, room) = (header.value_offset(), header.capacity as usize);
+        header.value_len = length as u32;
+        let kept = if in_group { room } else { align_up(length) };
+        header.capacity = kept as u32;
+        self.log.record_mut(position)[from + length..from + kept].fill(0);
+    }
+
+    fn write_descriptor(&mut self, position: Position, slot: u32, length: usize) {
+        let extent = self.log.seal_extent(slot, length);
+        let header = self.header_mut(position);
+        let from = header.value_offset();
+        use musli_zerocopy::ZeroCopy;
+        let bytes = extent.to_bytes();
+        self.log.record_mut(position)[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn header_mut(&mut self, position: Position) -> &mut RecordHeader {
+        RecordHeader::at_mut(self.log.record_mut(position)).expect("a staged record has a header")
+    }
+
+    fn extent_of(&self, position: Position) -> Option<u32> {
+        let extent = self.log.descriptor_at(position)?;
+        Some(extent.slot)
+    }
+
+    fn extent_length(&self, position: Position) -> usize {
+        self.log
+            .descriptor_at(position)
+            .map_or(0, |extent| extent.length as usize)
+    }
+}

@@ -1,0 +1,630 @@
+//! The boundary: exports of integers, and the host's file.
+//!
+//! One store per instance. Keys arrive in a fixed scratch area; values are read and written where
+//! they lie, at addresses that the calls return. Plain `extern "C"` and no binding generator:
+//! nothing but integers crosses, so there is no glue to keep state in, and any number of instances
+//! may live side by side. The twin of this file is `js/engine.ts`.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::fmt::Write as _;
+use std::ops::Bound;
+
+use crate::error::Error;
+use crate::file::{File, IoError};
+use crate::format::MAX_KEY;
+use crate::index::ordered::Key;
+use crate::store::{Options, Store};
+
+/// Imports of the module `host`.
+mod host {
+    #[link(wasm_import_module = "host")]
+    unsafe extern "C" {
+        pub fn read(address: *mut u8, length: usize, at: f64) -> i32;
+        pub fn write(address: *const u8, length: usize, at: f64) -> i32;
+        pub fn truncate(size: f64) -> i32;
+        pub fn size() -> f64;
+        pub fn flush() -> i32;
+        pub fn panicked(address: *const u8, length: usize);
+    }
+}
+
+/// The file that the host holds.
+#[derive(Debug)]
+struct HostFile;
+
+fn host_error(code: i32) -> IoError {
+    match code {
+        -2 => IoError::Quota,
+        -3 => IoError::Lost,
+        _ => IoError::Other,
+    }
+}
+
+impl File for HostFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
+        let n = unsafe { host::read(buf.as_mut_ptr(), buf.len(), at as f64) };
+        let n = usize::try_from(n).map_err(|_| host_error(n))?;
+        if n > buf.len() {
+            Err(IoError::Other)
+        } else {
+            Ok(n)
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host reads `length` bytes at `address`.
+        let n = unsafe { host::write(bytes.as_ptr(), bytes.len(), at as f64) };
+        usize::try_from(n).map_err(|_| host_error(n))
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { host::truncate(size as f64) } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        // SAFETY: no memory is passed.
+        let size = unsafe { host::size() };
+        if size < 0.0 {
+            Err(host_error(size as i32))
+        } else {
+            Ok(size as u64)
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { host::flush() } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+}
+
+/// Bytes of one key area.
+const KEY_AREA: usize = MAX_KEY + 1;
+/// Marks an absent bound.
+const NO_BOUND: usize = 0xFFFF_FFFF;
+/// Keys that an iterator fetches at once.
+const KEYS_AHEAD: usize = 64;
+
+/// What calls answer beside their return value.
+#[repr(C, align(8))]
+struct Answer {
+    code: u32,
+    length: u32,
+    numbers: [f64; 15],
+}
+
+/// A walk over keys: the next ones, and where to go on.
+struct Walk {
+    keyspace: u32,
+    lower: Bound<Key>,
+    upper: Bound<Key>,
+    reverse: bool,
+    ahead: std::vec::IntoIter<Key>,
+    current: Option<Key>,
+}
+
+struct Instance {
+    store: Option<Store<HostFile>>,
+    answer: Answer,
+    error: Option<Error>,
+    walks: Vec<Option<Walk>>,
+    scratch: [u8; 2 * KEY_AREA],
+}
+
+struct Shared(UnsafeCell<Instance>);
+
+// SAFETY: wasm32 without threads: there is one.
+unsafe impl Sync for Shared {}
+
+static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
+    store: None,
+    answer: Answer {
+        code: 0,
+        length: 0,
+        numbers: [0.0; 15],
+    },
+    error: None,
+    walks: Vec::new(),
+    scratch: [0; 2 * KEY_AREA],
+}));
+
+/// The instance. Invariant: an export takes it once and gives it up before it returns, and the
+/// host's functions call no export (engine.ts refuses to), so no two borrows overlap.
+fn instance() -> &'static mut Instance {
+    // SAFETY: see the invariant above.
+    unsafe { &mut *INSTANCE.0.get() }
+}
+
+impl Instance {
+    /// Runs `call` on the store; its error becomes the status.
+    fn status(&mut self, call: impl FnOnce(&mut Store<HostFile>) -> Result<(), Error>) -> u32 {
+        let result = self.store.as_mut().ok_or(Error::NotOpen).and_then(call);
+        self.report(result.err())
+    }
+
+    fn report(&mut self, error: Option<Error>) -> u32 {
+        self.answer.code = error.as_ref().map_or(0, Error::code);
+        if error.is_some() {
+            self.error = error;
+        }
+        self.answer.code
+    }
+
+    fn numbers(&mut self, values: &[u64]) {
+        for (slot, value) in self.answer.numbers[1..].iter_mut().zip(values) {
+            *slot = *value as f64;
+        }
+    }
+}
+
+/// The address of what the store has staged; its length goes into the answer.
+fn staged_address(instance: &mut Instance) -> *const u8 {
+    let Some(store) = instance.store.as_mut() else {
+        return std::ptr::null();
+    };
+    let value = store.staged_value();
+    instance.answer.length = value.len() as u32;
+    value.as_ptr()
+}
+
+/// The address of the key area; a second one follows it.
+#[unsafe(no_mangle)]
+extern "C" fn scratch() -> *const u8 {
+    instance().scratch.as_ptr()
+}
+
+/// The address of the answer block: code, length, and fifteen numbers.
+#[unsafe(no_mangle)]
+extern "C" fn result() -> *const Answer {
+    &instance().answer
+}
+
+/// Opens the database in the host's file. Flag 1: points only.
+#[unsafe(no_mangle)]
+extern "C" fn open(
+    segment_log2: u32,
+    flags: u32,
+    e0: u32,
+    e1: u32,
+    e2: u32,
+    e3: u32,
+    e4: u32,
+    e5: u32,
+    e6: u32,
+    e7: u32,
+) -> u32 {
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.to_string();
+        // SAFETY: the host reads `length` bytes at `address`.
+        unsafe { host::panicked(text.as_ptr(), text.len()) }
+    }));
+    let word = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let options = Options {
+        segment_log2: segment_log2 as u8,
+        entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
+        ordered: flags & 1 == 0,
+    };
+    let instance = instance();
+    if instance.store.is_some() {
+        return instance.report(Some(Error::Misuse));
+    }
+    match Store::open(HostFile, options) {
+        Ok(store) => {
+            instance.store = Some(store);
+            instance.report(None)
+        }
+        Err(error) => instance.report(Some(error)),
+    }
+}
+
+/// Allocates and frees, so that later calls need not grow memory: growth detaches every view.
+#[unsafe(no_mangle)]
+extern "C" fn reserve(bytes: usize) {
+    let mut block: Vec<u8> = Vec::new();
+    // No room is no error here: the call that really needs it says so.
+    let _ = block.try_reserve_exact(bytes);
+    std::hint::black_box(&mut block);
+}
+
+/// The address of a key's value, 0 when absent; its length goes into the answer.
+#[unsafe(no_mangle)]
+extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
+    let instance = instance();
+    let value = instance
+        .store
+        .as_ref()
+        .and_then(|s| s.get(keyspace, &instance.scratch[..key_len]));
+    match value {
+        Some(value) => {
+            instance.answer.length = value.len() as u32;
+            value.as_ptr()
+        }
+        None => std::ptr::null(),
+    }
+}
+
+/// 1 and a key's version in number 0, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn version(keyspace: u32, key_len: usize) -> u32 {
+    let instance = instance();
+    let key = &instance.scratch[..key_len];
+    match instance
+        .store
+        .as_ref()
+        .and_then(|s| s.version(keyspace, key))
+    {
+        Some(version) => {
+            instance.answer.numbers[0] = version as f64;
+            1
+        }
+        None => 0,
+    }
+}
+
+/// Stages a record; the address of its value's room, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *const u8 {
+    let instance = instance();
+    let key = &instance.scratch[..key_len];
+    let begun = match instance.store.as_mut() {
+        Some(store) => store.begin_set(keyspace, key, capacity),
+        None => Err(Error::NotOpen),
+    };
+    match instance.report(begun.err()) {
+        0 => staged_address(instance),
+        _ => std::ptr::null(),
+    }
+}
+
+/// Ends the staged record with `length` bytes of value.
+#[unsafe(no_mangle)]
+extern "C" fn set_commit(length: usize) -> u32 {
+    instance().status(|store| store.finish(length).map(drop))
+}
+
+/// Drops the staged record.
+#[unsafe(no_mangle)]
+extern "C" fn set_abort() {
+    instance().status(|store| {
+        store.abort();
+        Ok(())
+    });
+}
+
+/// 1: was there and is gone; 0: was not; -1: failed.
+#[unsafe(no_mangle)]
+extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
+    let instance = instance();
+    let key = &instance.scratch[..key_len];
+    let removed = match instance.store.as_mut() {
+        Some(store) => store.delete(keyspace, key),
+        None => Err(Error::NotOpen),
+    };
+    match removed {
+        Ok(was_there) => i32::from(was_there),
+        Err(error) => {
+            instance.report(Some(error));
+            -1
+        }
+    }
+}
+
+/// How many keys there are.
+#[unsafe(no_mangle)]
+extern "C" fn count(keyspace: u32) -> f64 {
+    instance()
+        .store
+        .as_ref()
+        .map_or(0.0, |store| store.count(keyspace) as f64)
+}
+
+/// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
+#[unsafe(no_mangle)]
+extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
+    let instance = instance();
+    let key = &instance.scratch[..key_len];
+    let begun = match instance.store.as_mut() {
+        Some(store) => store.begin_update(keyspace, key),
+        None => Err(Error::NotOpen),
+    };
+    match begun {
+        Ok(true) => {
+            instance.answer.code = 0;
+            staged_address(instance)
+        }
+        Ok(false) => {
+            instance.answer.code = 0;
+            std::ptr::null()
+        }
+        Err(error) => {
+            instance.report(Some(error));
+            std::ptr::null()
+        }
+    }
+}
+
+/// Room for the bytes that take the staged value's place; its address, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn update_resize(capacity: usize) -> *const u8 {
+    let instance = instance();
+    match instance.status(|store| store.resize_update(capacity)) {
+        0 => staged_address(instance),
+        _ => std::ptr::null(),
+    }
+}
+
+/// Ends the staged update.
+#[unsafe(no_mangle)]
+extern "C" fn update_commit(length: usize) -> u32 {
+    instance().status(|store| store.finish(length).map(drop))
+}
+
+/// Restores every byte.
+#[unsafe(no_mangle)]
+extern "C" fn update_abort() {
+    set_abort();
+}
+
+/// Marks a place to go back to; how many are then open.
+#[unsafe(no_mangle)]
+extern "C" fn savepoint() -> u32 {
+    let Some(store) = instance().store.as_mut() else {
+        return 0;
+    };
+    drop(store.savepoint());
+    store.depth() as u32
+}
+
+/// Keeps what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn release() -> u32 {
+    instance().status(Store::release_last)
+}
+
+/// Takes back what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn rollback() {
+    instance().status(|store| {
+        store.rollback_last();
+        Ok(())
+    });
+}
+
+/// Hands the group to the file.
+#[unsafe(no_mangle)]
+extern "C" fn commit() -> u32 {
+    instance().status(Store::commit)
+}
+
+/// Commits and flushes.
+#[unsafe(no_mangle)]
+extern "C" fn flush() -> u32 {
+    instance().status(Store::flush)
+}
+
+/// Puts a watermark behind the last flush.
+#[unsafe(no_mangle)]
+extern "C" fn witness() -> u32 {
+    instance().status(Store::witness)
+}
+
+/// Commits, flushes, records the clean end, and lets the store go whatever came of it.
+#[unsafe(no_mangle)]
+extern "C" fn close() -> u32 {
+    let instance = instance();
+    let status = instance.status(Store::shut);
+    instance.store = None;
+    instance.walks.clear();
+    status
+}
+
+/// Bit 0: detach views before the next call.
+#[unsafe(no_mangle)]
+extern "C" fn end_turn() -> u32 {
+    instance()
+        .store
+        .as_mut()
+        .map_or(0, |store| u32::from(store.end_turn()))
+}
+
+/// Bytes of the open group.
+#[unsafe(no_mangle)]
+extern "C" fn pending() -> f64 {
+    instance()
+        .store
+        .as_ref()
+        .map_or(0.0, |store| store.pending() as f64)
+}
+
+/// 1 when something is written and not flushed.
+#[unsafe(no_mangle)]
+extern "C" fn unflushed() -> u32 {
+    instance()
+        .store
+        .as_ref()
+        .map_or(0, |store| u32::from(store.is_unflushed()))
+}
+
+/// 1 when the last flush has no watermark behind it.
+#[unsafe(no_mangle)]
+extern "C" fn unwitnessed() -> u32 {
+    instance()
+        .store
+        .as_ref()
+        .map_or(0, |store| u32::from(store.is_unwitnessed()))
+}
+
+/// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending
+/// and index bytes.
+#[unsafe(no_mangle)]
+extern "C" fn stats() {
+    let instance = instance();
+    let Some(s) = instance.store.as_ref().map(Store::stats) else {
+        return;
+    };
+    instance.numbers(&[
+        s.count,
+        s.live_bytes,
+        s.file_bytes,
+        s.memory_bytes,
+        s.segments,
+        s.next_frame,
+        s.next_version,
+        u64::from(s.poisoned),
+        s.pending_bytes,
+        s.index_bytes,
+    ]);
+}
+
+/// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created.
+#[unsafe(no_mangle)]
+extern "C" fn recovery() {
+    let instance = instance();
+    let Some(r) = instance.store.as_ref().map(|store| *store.recovery()) else {
+        return;
+    };
+    instance.numbers(&[
+        r.torn_bytes,
+        r.dropped_frames,
+        r.last_frame,
+        r.replayed_frames,
+        u64::from(r.clean),
+        u64::from(r.created),
+    ]);
+}
+
+/// Numbers from 1, of the last error when it is damage: position, expected frame, flushed frames,
+/// intact frames and bytes.
+#[unsafe(no_mangle)]
+extern "C" fn error_report() {
+    let instance = instance();
+    if let Some(Error::Corruption(d)) = &instance.error {
+        let values = [
+            d.position,
+            d.expected_frame,
+            d.flushed_frames,
+            d.intact_frames,
+            d.intact_bytes,
+        ];
+        instance.numbers(&values);
+    }
+}
+
+/// Puts the last error's message into the key area; its length.
+#[unsafe(no_mangle)]
+extern "C" fn error_text() -> usize {
+    let instance = instance();
+    let mut text = String::new();
+    if let Some(error) = &instance.error {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{error}");
+    }
+    instance.scratch[..text.len()].copy_from_slice(text.as_bytes());
+    text.len()
+}
+
+/// Starts a walk over keys: the lower bound in the first key area, the upper in the second, either
+/// absent by `0xffffffff`. Flags: 1 lower excluded, 2 upper included, 4 backwards. Its handle.
+#[unsafe(no_mangle)]
+extern "C" fn iter_open(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> usize {
+    let instance = instance();
+    let bound = |area: &[u8], length: usize, included: bool| match (length, included) {
+        (NO_BOUND, _) => Bound::Unbounded,
+        (length, true) => Bound::Included(Key::new(&area[..length])),
+        (length, false) => Bound::Excluded(Key::new(&area[..length])),
+    };
+    let (lower, upper) = instance.scratch.split_at(KEY_AREA);
+    let walk = Walk {
+        keyspace,
+        lower: bound(lower, lower_len, flags & 1 == 0),
+        upper: bound(upper, upper_len, flags & 2 != 0),
+        reverse: flags & 4 != 0,
+        ahead: Vec::new().into_iter(),
+        current: None,
+    };
+    let free = instance.walks.iter().position(Option::is_none);
+    let handle = free.unwrap_or(instance.walks.len());
+    if free.is_none() {
+        instance.walks.push(None);
+    }
+    instance.walks[handle] = Some(walk);
+    handle
+}
+
+/// The address of a walk's next key, or 0 at the end and, with a code, on failure. Keys written
+/// meanwhile may or may not come; one that was there throughout comes once.
+#[unsafe(no_mangle)]
+extern "C" fn iter_next(handle: usize) -> *const u8 {
+    let instance = instance();
+    instance.answer.code = 0;
+    let Some(walk) = instance.walks.get_mut(handle).and_then(Option::as_mut) else {
+        instance.report(Some(Error::Misuse));
+        return std::ptr::null();
+    };
+    let next = match (walk.ahead.next(), instance.store.as_mut()) {
+        (Some(key), _) => Ok(Some(key)),
+        (None, Some(store)) => walk.refill(store),
+        (None, None) => Err(Error::NotOpen),
+    };
+    match next {
+        Ok(key) => {
+            walk.current = key;
+            let bytes: &[u8] = walk.current.as_deref().unwrap_or_default();
+            instance.answer.length = bytes.len() as u32;
+            if bytes.is_empty() {
+                std::ptr::null()
+            } else {
+                bytes.as_ptr()
+            }
+        }
+        Err(error) => {
+            instance.report(Some(error));
+            std::ptr::null()
+        }
+    }
+}
+
+/// Ends a walk.
+#[unsafe(no_mangle)]
+extern "C" fn iter_close(handle: usize) {
+    if let Some(walk) = instance().walks.get_mut(handle) {
+        *walk = None;
+    }
+}
+
+impl Walk {
+    /// Fetches the keys behind the last one that was fetched.
+    fn refill(&mut self, store: &mut Store<HostFile>) -> Result<Option<Key>, Error> {
+        let mut keys = Vec::with_capacity(KEYS_AHEAD);
+        let bounds = (as_slices(&self.lower), as_slices(&self.upper));
+        store.range(self.keyspace, bounds, self.reverse, KEYS_AHEAD, |key| {
+            keys.push(Key::new(key))
+        })?;
+        if let Some(last) = keys.last() {
+            let past = Bound::Excluded(last.clone());
+            if self.reverse {
+                self.upper = past
+            } else {
+                self.lower = past
+            }
+        }
+        self.ahead = keys.into_iter();
+        Ok(self.ahead.next())
+    }
+}
+
+fn as_slices(bound: &Bound<Key>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
