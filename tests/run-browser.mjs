@@ -71,7 +71,7 @@ entry(async () => {
   }
 });
 
-const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tests</title>
+const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tests</title><link rel="icon" href="data:,">
 <script type="module" src="/page.js"></script>`;
 
 function sources(files) {

@@ -1,0 +1,211 @@
+import { file, memory, opfs, type Storage } from "varve";
+import {
+  bytes,
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  notEqual,
+  rejects,
+  suite,
+  test,
+  text,
+  throws,
+} from "../harness.js";
+
+/** The storages that this runtime has, each a place of its own. */
+function storages(): { kind: string; make: () => Storage }[] {
+  const { runtime, directory } = context();
+  const unique = `storage-${Date.now()}`;
+  let count = 0;
+  const inMemory = { kind: "memory", make: memory };
+  if (runtime === "worker") {
+    return [inMemory, { kind: "opfs", make: () => opfs(`${unique}/${count++}`) }];
+  }
+  return [inMemory, { kind: "file", make: () => file(`${directory}/${unique}/${count++}`) }];
+}
+
+for (const { kind, make } of storages()) {
+  suite(`the contract of storage: ${kind}`, () => {
+    const opened = async (storage = make(), name = "shop") => {
+      const { file: one } = await storage.open(name);
+      cleanup(() => one.close());
+      return one;
+    };
+
+    test("says what kind it is", () => {
+      equal(make().kind, kind);
+    });
+
+    test("a new file is empty", async () => {
+      const one = await opened();
+      equal(one.getSize(), 0);
+      equal(one.read(new Uint8Array(10), { at: 0 }), 0);
+    });
+
+    test("what was written is read back, from anywhere", async () => {
+      const one = await opened();
+      equal(one.write(bytes("hello world"), { at: 0 }), 11);
+      const word = new Uint8Array(5);
+      equal(one.read(word, { at: 6 }), 5);
+      equal(text(word), "world");
+    });
+
+    test("a read stops at the end of the file and leaves the rest of the buffer", async () => {
+      const one = await opened();
+      one.write(bytes("abc"), { at: 0 });
+      const buffer = bytes("......");
+      equal(one.read(buffer, { at: 1 }), 2);
+      equal(text(buffer), "bc....");
+      equal(one.read(buffer, { at: 3 }), 0);
+      equal(one.read(buffer, { at: 3000 }), 0);
+    });
+
+    test("a write beyond the end fills the gap with zeros", async () => {
+      const one = await opened();
+      one.write(bytes("x"), { at: 5 });
+      equal(one.getSize(), 6);
+      const all = new Uint8Array(6).fill(255);
+      equal(one.read(all, { at: 0 }), 6);
+      deepEqual([...all], [0, 0, 0, 0, 0, 120]);
+    });
+
+    test("an overwrite changes its bytes and no others, and not the size", async () => {
+      const one = await opened();
+      one.write(bytes("aaaaaa"), { at: 0 });
+      one.write(bytes("bb"), { at: 2 });
+      const all = new Uint8Array(6);
+      one.read(all, { at: 0 });
+      equal(text(all), "aabbaa");
+      equal(one.getSize(), 6);
+    });
+
+    test("truncate shortens and lengthens, with zeros where nothing was", async () => {
+      const one = await opened();
+      one.write(bytes("abcdef"), { at: 0 });
+      one.truncate(2);
+      equal(one.getSize(), 2);
+      one.truncate(4);
+      const all = new Uint8Array(8).fill(255);
+      equal(one.read(all, { at: 0 }), 4);
+      deepEqual([...all.subarray(0, 4)], [97, 98, 0, 0]);
+    });
+
+    test("views of wasm memory are read into and written from where they lie", async () => {
+      const one = await opened();
+      const wasm = new WebAssembly.Memory({ initial: 4 });
+      const out = new Uint8Array(wasm.buffer, 100, 70_000).fill(7);
+      equal(one.write(out, { at: 3 }), 70_000);
+      const back = new Uint8Array(wasm.buffer, 100_000, 70_003);
+      equal(one.read(back, { at: 0 }), 70_003);
+      deepEqual([...back.subarray(0, 5)], [0, 0, 0, 7, 7]);
+      equal(back[70_002], 7);
+    });
+
+    test("flush keeps everything as it is", async () => {
+      const one = await opened();
+      one.write(bytes("abc"), { at: 0 });
+      one.flush();
+      equal(one.getSize(), 3);
+    });
+
+    test("a closed file can be closed again, and everything else throws", async () => {
+      const one = await opened();
+      one.close();
+      one.close();
+      const buffer = new Uint8Array(1);
+      throws(() => one.read(buffer, { at: 0 }));
+      throws(() => one.write(buffer, { at: 0 }));
+      throws(() => one.truncate(0));
+      throws(() => one.getSize());
+      throws(() => one.flush());
+    });
+
+    test("the same name opened again has the same bytes", async () => {
+      const storage = make();
+      const first = await opened(storage);
+      first.write(bytes("kept"), { at: 0 });
+      first.close();
+      const second = await opened(storage);
+      const all = new Uint8Array(4);
+      equal(second.read(all, { at: 0 }), 4);
+      equal(text(all), "kept");
+    });
+
+    test("a file is opened once at a time", async () => {
+      const storage = make();
+      const first = await opened(storage);
+      await rejects(storage.open("shop"), {
+        name: "DatabaseBusyError",
+        code: "VARVE_DATABASE_BUSY",
+      });
+      first.close();
+      await opened(storage);
+    });
+
+    test("two places are two databases, whatever the name", async () => {
+      const [one, two] = [make(), make()];
+      const first = await opened(one);
+      first.write(bytes("one"), { at: 0 });
+      equal((await opened(two)).getSize(), 0);
+      notEqual(one.identity("shop"), two.identity("shop"));
+      const again = one.identity("shop");
+      equal(one.identity("shop"), again);
+    });
+
+    test("names that differ in case, dots, slashes or composition are different files", async () => {
+      const storage = make();
+      const names = [
+        "a",
+        "A",
+        "a.",
+        "a..b",
+        "%41",
+        "..",
+        "../a",
+        "/a",
+        "a/b",
+        "a\\b",
+        "\0",
+        " ",
+        "é",
+        "e\u0301",
+        "CON",
+        "con",
+        "💾",
+        "a".repeat(200),
+      ];
+      const all = await Promise.all(names.map((name) => opened(storage, name)));
+      for (const [index, one] of all.entries()) one.write(bytes(`${index}`), { at: 0 });
+      for (const [index, one] of all.entries()) {
+        const expected = `${index}`;
+        equal(one.getSize(), expected.length, names[index]);
+        const content = new Uint8Array(expected.length);
+        one.read(content, { at: 0 });
+        equal(text(content), expected, names[index]);
+      }
+      equal(new Set(names.map((name) => storage.identity(name))).size, names.length);
+    });
+
+    test("what is no name is refused before anything is touched", async () => {
+      const storage = make();
+      const wrong: [unknown, RegExp][] = [
+        ["", /empty/],
+        [7, /string.*Given: 7/],
+        [undefined, /string.*undefined/],
+        [null, /string.*null/],
+        [{}, /string.*Object/],
+        ["\ud800", /surrogate/],
+        ["a\udc00b", /surrogate/],
+        ["a".repeat(201), /200 bytes.*201/],
+        ["A".repeat(67), /200 bytes.*201/],
+        ["💾".repeat(17), /200 bytes.*204/],
+      ];
+      for (const [name, message] of wrong) {
+        const pattern = { name: "TypeError", code: "VARVE_BAD_ARGUMENT", message };
+        throws(() => storage.identity(name as string), pattern);
+        await rejects(storage.open(name as string), pattern);
+      }
+    });
+  });
+}

@@ -1,0 +1,312 @@
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { file } from "varve";
+import { cleanup, context, deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { folder, Holder } from "./support/processes.js";
+
+const NAME = "shop";
+
+function lockOf(directory: string): string {
+  return join(directory, "shop.varve.lock");
+}
+
+/** A lock like the one that `holder` has, as it would look had something been different. */
+async function forgedLock(directory: string, change: Record<string, unknown>): Promise<string> {
+  const elsewhere = folder();
+  const holder = await Holder.start();
+  await holder.tell("open", { directory: elsewhere, name: NAME });
+  const real = JSON.parse(readFileSync(lockOf(elsewhere), "utf8"));
+  await holder.tell("close");
+  const content = `${JSON.stringify({ ...real, ...change })}\n`;
+  writeFileSync(lockOf(directory), content);
+  return content;
+}
+
+async function opensAndCloses(directory: string): Promise<void> {
+  const { file: opened } = await file(directory).open(NAME);
+  opened.close();
+  deepEqual(readdirSync(directory), ["shop.varve"]);
+}
+
+suite("the lock of a database file", () => {
+  test("a second process is refused, with the number of the first", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    const error = await rejects(file(directory).open(NAME), {
+      name: "DatabaseBusyError",
+      code: "VARVE_DATABASE_BUSY",
+      message: `process ${first.pid}`,
+    });
+    equal((error as Error & { pid?: number }).pid, first.pid);
+    ok(error.message.includes(join(directory, "shop.varve")), "the message names the file");
+  });
+
+  test("a second open in this process is refused too, and says that it is this process", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    await rejects(file(directory).open(NAME), {
+      code: "VARVE_DATABASE_BUSY",
+      message: /this process/,
+    });
+  });
+
+  test("a refused open leaves the first one's lock and file alone", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    const before = readFileSync(lockOf(directory), "utf8");
+    await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+    equal(readFileSync(lockOf(directory), "utf8"), before);
+    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+  });
+
+  test("another name in the same folder is another lock", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    const { file: opened } = await file(directory).open("shop2");
+    opened.close();
+  });
+
+  test("closing gives the lock back", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    await first.tell("close");
+    await opensAndCloses(directory);
+  });
+
+  test("a killed holder is noticed", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    await first.kill();
+    ok(existsSync(lockOf(directory)), "the dead process has left its lock");
+    await opensAndCloses(directory);
+  });
+
+  test("a holder that ended and was not yet waited for is noticed", async () => {
+    const directory = folder();
+    const first = await Holder.start();
+    await first.tell("open", { directory, name: NAME });
+    // Killed without waiting: for a moment it is a zombie, whose number still answers.
+    const ended = first.kill();
+    const deadline = Date.now() + 5000;
+    for (;;) {
+      try {
+        await opensAndCloses(directory);
+        break;
+      } catch (error) {
+        if (Date.now() > deadline) throw error;
+      }
+    }
+    await ended;
+  });
+
+  test("a process number that was used again is told apart by when the process started", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: process.pid, started: "1" });
+    await opensAndCloses(directory);
+  });
+
+  test("the same number with the same start is the living holder", async () => {
+    const directory = folder();
+    const alive = await Holder.start();
+    await alive.tell("open", { directory: folder(), name: NAME });
+    const { started } = await ownLock(alive);
+    await forgedLock(directory, { pid: alive.pid, started });
+    await rejects(file(directory).open(NAME), {
+      code: "VARVE_DATABASE_BUSY",
+      message: String(alive.pid),
+    });
+  });
+
+  test("a lock from before the machine was started again is dead", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: process.pid, boot: "00000000-0000-0000-0000-000000000000" });
+    await opensAndCloses(directory);
+  });
+
+  test("a holder in another container cannot be seen, so that its lock is respected", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: 1, space: "pid:[1]" });
+    await rejects(file(directory).open(NAME), {
+      code: "VARVE_DATABASE_BUSY",
+      message: /another container.*delete/,
+    });
+  });
+
+  test("an empty lock left by a power failure is removed", async () => {
+    const directory = folder();
+    writeFileSync(lockOf(directory), "");
+    utimesSync(lockOf(directory), new Date(0), new Date(0));
+    await opensAndCloses(directory);
+  });
+
+  test("a lock of garbage is removed", async () => {
+    for (const garbage of ['{"pid":', "null", '{"pid":"7","token":"x"}', '{"pid":-1}', "\0\0\0"]) {
+      const directory = folder();
+      writeFileSync(lockOf(directory), garbage);
+      utimesSync(lockOf(directory), new Date(0), new Date(0));
+      await opensAndCloses(directory);
+    }
+  });
+
+  test("a lock that is only just being written is waited for", async () => {
+    const directory = folder();
+    writeFileSync(lockOf(directory), "");
+    const start = Date.now();
+    await opensAndCloses(directory);
+    ok(Date.now() - start > 1500, "it was given time to be written");
+  });
+
+  test("a breaker that died while it removed a dead lock is noticed itself", async () => {
+    const directory = folder();
+    const content = await forgedLock(directory, { pid: process.pid, started: "1" });
+    writeFileSync(`${lockOf(directory)}.break`, content);
+    await opensAndCloses(directory);
+  });
+
+  test("a lock that became somebody else's is not released", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    writeFileSync(lockOf(directory), "somebody else's");
+    opened.close();
+    equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
+  });
+
+  test("two ways to the same folder are one database", async () => {
+    const directory = folder();
+    const link = join(folder(), "link");
+    symlinkSync(directory, link);
+    equal(file(link).identity(NAME), file(directory).identity(NAME));
+    equal(file(join(link, "not", "there")).identity(NAME), join(directory, "not/there/shop.varve"));
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    await rejects(file(link).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+  });
+});
+
+async function ownLock(holder: Holder): Promise<{ started: string }> {
+  const directory = folder();
+  await holder.tell("open", { directory, name: "own" });
+  return JSON.parse(readFileSync(join(directory, "own.varve.lock"), "utf8"));
+}
+
+suite("starters that race for a dead lock", () => {
+  const STARTERS = 8;
+  const ROUNDS = 20;
+
+  test(
+    "never hold it together, and each gets its turn, in twenty rounds of eight",
+    async () => {
+      const directory = folder();
+      const dead = await forgedLock(directory, { pid: process.pid, started: "1" });
+      const starters = await Promise.all(
+        Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
+      );
+      for (let round = 0; round < ROUNDS; round += 1) {
+        writeFileSync(lockOf(directory), dead);
+        const results = await Promise.all(
+          starters.map((starter) => starter.tell("race", { directory, name: NAME })),
+        );
+        equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
+        deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
+      }
+    },
+    { timeout: 120_000 },
+  );
+
+  test(
+    "get past holders that are killed one after the other",
+    async () => {
+      const directory = folder();
+      const starters = await Promise.all(
+        Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
+      );
+      const results = await Promise.all(
+        starters.map((starter, index) =>
+          starter
+            .tell("race", { directory, name: NAME, die: index % 2 === 0 })
+            .catch((error) => ({ together: error.code === "ENDED" ? 0 : 1, refused: 0 })),
+        ),
+      );
+      equal(results.filter(({ together }) => together !== 0).length, 0);
+      await opensAndCloses(directory);
+    },
+    { timeout: 60_000 },
+  );
+});
+
+suite("the end of a process", () => {
+  test("runs the hook, which can still write, and gives the lock back", async () => {
+    const directory = folder();
+    const holder = await Holder.start();
+    await holder.tell("openWithHook", { directory, name: NAME, text: "written at exit" });
+    holder.tell("exit", { code: 3 }).catch(() => {});
+    equal(await holder.ended(), 3);
+    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "written at exit");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("by an uncaught error runs the hook all the same", async () => {
+    const directory = folder();
+    const holder = await Holder.start();
+    await holder.tell("openWithHook", { directory, name: NAME, text: "after the error" });
+    await holder.tell("throw");
+    equal(await holder.ended(), 1);
+    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "after the error");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("does not run a hook that was taken away", async () => {
+    const directory = folder();
+    const holder = await Holder.start();
+    await holder.tell("openAndUnhook", { directory, name: NAME, text: "not to be written" });
+    holder.tell("exit").catch(() => {});
+    await holder.ended();
+    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "");
+  });
+
+  test("closing takes the listener away, so that a program may open and close for ever", async () => {
+    const before = process.listenerCount("exit");
+    const directory = folder();
+    const opened = [];
+    for (let index = 0; index < 20; index += 1)
+      opened.push(await file(directory).open(`n${index}`));
+    equal(process.listenerCount("exit"), before + 1);
+    for (const one of opened) one.file.close();
+    equal(process.listenerCount("exit"), before);
+  });
+
+  test("a worker thread that ends gives its lock back", async () => {
+    const directory = folder();
+    await threadOpens(directory, "process.exit()");
+    await opensAndCloses(directory);
+  });
+});
+
+/** Opens the database in a worker thread, which then does `end`. */
+async function threadOpens(directory: string, end: string): Promise<void> {
+  const source = `
+    import { file } from "varve";
+    await file(${JSON.stringify(directory)}).open(${JSON.stringify(NAME)});
+    ${end}`;
+  const path = join(context().root, ".build", `thread-${process.pid}.mjs`);
+  writeFileSync(path, source);
+  const worker = new Worker(path);
+  await new Promise((resolve, reject) => {
+    worker.on("exit", resolve);
+    worker.on("error", reject);
+  });
+}

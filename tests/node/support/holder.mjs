@@ -1,0 +1,103 @@
+// A process that opens database files when told so by its parent. Plain JavaScript, so that it starts
+// fast and many can run at a time; it uses the package as built.
+
+import fs, { existsSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { file } from "varve";
+
+const opened = [];
+
+/**
+ * Makes every step of taking a lock slow by chance, so that the processes meet in the middle of
+ * each other's steps. Without it the windows are microseconds, and a lock without any care passes.
+ */
+function dawdle() {
+  const clock = new Int32Array(new SharedArrayBuffer(4));
+  for (const call of ["openSync", "linkSync", "unlinkSync"]) {
+    const quick = fs[call];
+    fs[call] = (...args) => {
+      // Mostly short and now and then long, so that one step lasts as long as many of another's.
+      Atomics.wait(clock, 0, 0, Math.random() < 0.2 ? Math.random() * 15 : Math.random());
+      return quick.apply(fs, args);
+    };
+  }
+}
+
+const commands = {
+  /** Opens and keeps. */
+  async open({ directory, name }) {
+    opened.push(await file(directory).open(name));
+    return {};
+  },
+
+  /** Opens, and writes `text` in the hook that runs at exit. */
+  async openWithHook({ directory, name, text }) {
+    const one = await file(directory).open(name);
+    opened.push(one);
+    one.onExit?.(() => one.file.write(new TextEncoder().encode(text), { at: 0 }));
+    return {};
+  },
+
+  /** Takes that hook away again. */
+  async openAndUnhook({ directory, name, text }) {
+    const one = await file(directory).open(name);
+    opened.push(one);
+    one.onExit?.(() => one.file.write(new TextEncoder().encode(text), { at: 0 }))();
+    return {};
+  },
+
+  close() {
+    for (const { file: one } of opened.splice(0)) one.close();
+    return {};
+  },
+
+  exit: ({ code = 0 }) => process.exit(code),
+
+  throw() {
+    setTimeout(() => {
+      throw new Error("an uncaught error, on purpose");
+    });
+    return {};
+  },
+
+  /**
+   * Tries until it has had the file once, and tells how often it met another holder while it held
+   * it itself: that must be never. With `die` the process is killed while it holds the file.
+   */
+  async race({ directory, name, die }) {
+    const witness = join(directory, "witness");
+    const deadline = Date.now() + 30_000;
+    let refused = 0;
+    while (Date.now() < deadline) {
+      let one;
+      try {
+        one = await file(directory).open(name);
+      } catch (error) {
+        if (error.code !== "VARVE_DATABASE_BUSY") throw error;
+        refused += 1;
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 4));
+        continue;
+      }
+      const together = existsSync(witness) ? 1 : 0;
+      writeFileSync(witness, String(process.pid));
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
+      if (existsSync(witness)) unlinkSync(witness);
+      if (die) process.kill(process.pid, "SIGKILL");
+      one.file.close();
+      return { refused, together };
+    }
+    throw new Error(`never got the file, refused ${refused} times`);
+  },
+};
+
+process.on("message", async ({ id, command, options }) => {
+  try {
+    process.send({ id, result: await commands[command](options) });
+  } catch (error) {
+    const { name, code, pid, message, stack } = error;
+    process.send({ id, error: { name, code, pid, message, stack } });
+  }
+});
+if (process.argv.includes("--dawdle")) dawdle();
+process.on("disconnect", () => process.exit());
+process.send({ id: 0, result: {} });

@@ -1,0 +1,103 @@
+/** Other processes that open database files, driven by messages. */
+
+import { type ChildProcess, fork } from "node:child_process";
+import { mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { cleanup, context } from "../../harness.js";
+
+interface Answer {
+  id: number;
+  result?: Record<string, number>;
+  error?: { name: string; code?: string; pid?: number; message: string };
+}
+
+/** What a command of `holder.mjs` threw over there. */
+export class RemoteError extends Error {
+  readonly code: string | undefined;
+  readonly pid: number | undefined;
+
+  constructor({ name, code, pid, message }: NonNullable<Answer["error"]>) {
+    super(message);
+    this.name = name;
+    this.code = code;
+    this.pid = pid;
+  }
+}
+
+/** A process running `holder.mjs`; ended after the test. */
+export class Holder {
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, (answer: Answer) => void>();
+  readonly #ended: Promise<number | null>;
+  #next = 1;
+
+  private constructor(flags: string[]) {
+    this.#child = fork(join(context().root, "tests/node/support/holder.mjs"), flags, {
+      stdio: ["ignore", "ignore", "pipe", "ipc"],
+      execArgv: [],
+    });
+    this.#child.stderr?.resume();
+    this.#child.on("message", (answer: Answer) => {
+      this.#waiting.get(answer.id)?.(answer);
+      this.#waiting.delete(answer.id);
+    });
+    this.#ended = new Promise((resolve) => {
+      this.#child.on("close", (code) => {
+        for (const [id, answered] of this.#waiting) {
+          answered({ id, error: { name: "Error", code: "ENDED", message: "the process ended" } });
+        }
+        this.#waiting.clear();
+        resolve(code);
+      });
+    });
+    cleanup(() => this.kill());
+  }
+
+  /** With "--dawdle" its file calls take their time, so that processes meet in between. */
+  static async start(...flags: "--dawdle"[]): Promise<Holder> {
+    const holder = new Holder(flags);
+    await new Promise((resolve) => holder.#waiting.set(0, resolve));
+    return holder;
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? -1;
+  }
+
+  /** Has a command run there and gives what it gave; throws a `RemoteError` for what it threw. */
+  async tell(
+    command: string,
+    options: Record<string, unknown> = {},
+  ): Promise<Record<string, number>> {
+    const id = this.#next;
+    this.#next += 1;
+    const answer = await new Promise<Answer>((resolve) => {
+      this.#waiting.set(id, resolve);
+      this.#child.send({ id, command, options });
+    });
+    if (answer.error !== undefined) throw new RemoteError(answer.error);
+    return answer.result ?? {};
+  }
+
+  /** Kills it as a crash would, and waits until it is gone. Gives its exit code. */
+  async kill(): Promise<number | null> {
+    this.#child.kill("SIGKILL");
+    return this.#ended;
+  }
+
+  /** Waits until it has ended by itself. */
+  ended(): Promise<number | null> {
+    return this.#ended;
+  }
+}
+
+let folders = 0;
+
+/** A fresh folder, removed after the test. */
+export function folder(): string {
+  folders += 1;
+  const path = join(context().directory ?? ".", `folder-${folders}`);
+  mkdirSync(path, { recursive: true });
+  cleanup(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
