@@ -1,0 +1,176 @@
+//! The golden files under `tests/vectors/golden`: the encoder makes them again byte for byte, and
+//! the engine opens each of them as its description says.
+//!
+//! They are built from `varve::format` alone. `UPDATE_GOLDEN=1 cargo test --test golden` writes
+//! them; a change to a committed file is a change of the format.
+
+mod content;
+mod golden;
+mod image;
+mod recovered;
+mod refused;
+
+use std::fs;
+use std::path::PathBuf;
+
+use golden::{Content, Expect, Golden};
+use varve::format::checksum::checksum;
+use varve::{Error, MemoryFile, Options, Recovery, Store};
+
+fn all() -> Vec<Golden> {
+    [content::all(), recovered::all(), refused::all()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/golden")
+}
+
+/// Compares with the committed file, or writes it when that was asked for.
+fn agree(name: &str, bytes: &[u8]) {
+    let path = folder().join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(folder()).expect("the folder can be made");
+        fs::write(&path, bytes).expect("the file can be written");
+        return;
+    }
+    let committed = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let same = committed
+        .iter()
+        .zip(bytes)
+        .take_while(|(a, b)| a == b)
+        .count();
+    assert!(
+        committed == bytes,
+        "{name} differs from what is committed, first at byte {same}"
+    );
+}
+
+#[test]
+fn the_encoder_makes_every_golden_file_byte_for_byte() {
+    for golden in all() {
+        agree(&format!("{}.varve", golden.name), &golden.bytes);
+        agree(&format!("{}.json", golden.name), golden.json().as_bytes());
+    }
+}
+
+#[test]
+fn every_committed_golden_file_is_one_of_these() {
+    let known: Vec<&str> = all().iter().map(|golden| golden.name).collect();
+    for entry in fs::read_dir(folder()).expect("there are golden files") {
+        let path = entry.expect("the folder can be read").path();
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            known.contains(&&*stem) || stem == "checksums",
+            "{stem} is not built here"
+        );
+    }
+}
+
+/// XXH3-64 at the lengths where its algorithm changes, for readers that bring their own.
+#[test]
+fn the_checksum_vectors_are_those_of_this_implementation() {
+    let data: Vec<u8> = (0..5000_u32).map(|i| (i * 131 + 7) as u8).collect();
+    let lengths = [
+        0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, 4096, 5000,
+    ];
+    let seeds = [0, 1, 0x9E37_79B9_7F4A_7C15, u64::MAX];
+    let lines: Vec<String> = lengths
+        .into_iter()
+        .flat_map(|length| seeds.map(|seed| (length, seed, checksum(&data[..length], seed))))
+        .map(|(length, seed, check)| {
+            format!("  {{ \"length\": {length}, \"seed\": \"{seed:016x}\", \"check\": \"{check:016x}\" }}")
+        })
+        .collect();
+    agree(
+        "checksums.json",
+        format!("[\n{}\n]\n", lines.join(",\n")).as_bytes(),
+    );
+}
+
+fn open(bytes: &[u8]) -> Result<Store<MemoryFile>, (MemoryFile, Error)> {
+    let file = MemoryFile {
+        bytes: bytes.to_vec(),
+    };
+    let segment_log2 = image::LOG2;
+    let options = Options {
+        segment_log2,
+        ..Options::default()
+    };
+    Store::open_or_return(file, options)
+}
+
+fn agrees(name: &str, store: &mut Store<MemoryFile>, content: &Content) {
+    for live in &content.live {
+        let key = String::from_utf8_lossy(&live.key).into_owned();
+        let value = store.get(live.keyspace, &live.key);
+        assert_eq!(value, Some(&live.value[..]), "{name}: {key}");
+        let version = store.version(live.keyspace, &live.key);
+        assert_eq!(version, Some(live.version), "{name}: version of {key}");
+        assert!(store.keys(live.keyspace).any(|k| k == live.key));
+    }
+}
+
+#[test]
+fn every_golden_file_opens_with_its_content_or_its_error() {
+    for golden in all() {
+        let name = golden.name;
+        match (open(&golden.bytes), &golden.expect) {
+            (Ok(mut store), Expect::Opens(content)) => {
+                let found = *store.recovery();
+                let expected = Recovery {
+                    torn_bytes: content.torn_bytes,
+                    dropped_frames: content.dropped_frames,
+                    last_frame: content.last_frame,
+                    replayed_frames: content.last_frame,
+                    clean: content.clean,
+                    created: content.created,
+                };
+                assert_eq!(found, expected, "{name}");
+                assert_eq!(store.stats().count, content.live.len() as u64, "{name}");
+                agrees(name, &mut store, content);
+                let bytes = store.into_file().bytes;
+                assert!(
+                    content.created || bytes == golden.bytes,
+                    "{name} was written to"
+                );
+            }
+            (Err((file, error)), Expect::Refused(expected)) => {
+                assert_eq!(error, *expected, "{name}");
+                assert!(file.bytes == golden.bytes, "{name} was written to");
+            }
+            (Ok(_), Expect::Refused(expected)) => panic!("{name} opens; expected {expected:?}"),
+            (Err((_, error)), Expect::Opens(_)) => panic!("{name}: {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_golden_file_that_opens_can_be_written_and_opens_again() {
+    for golden in all() {
+        let Expect::Opens(content) = &golden.expect else {
+            continue;
+        };
+        let name = golden.name;
+        let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect(name);
+        let version = store.set(0, b"written later", b"yes").expect(name);
+        let highest = content.live.iter().map(|live| live.version).max();
+        assert!(highest.is_none_or(|highest| version > highest), "{name}");
+        let file = store.close().map_err(|(_, error)| error).expect(name);
+        let mut store = open(&file.bytes).map_err(|(_, error)| error).expect(name);
+        assert_eq!(store.stats().count, content.live.len() as u64 + 1, "{name}");
+        agrees(name, &mut store, content);
+        assert_eq!(store.version(0, b"written later"), Some(version), "{name}");
+        let recovery = store.recovery();
+        assert!(
+            recovery.clean || content.torn_bytes > 0,
+            "{name}: {recovery:?}"
+        );
+    }
+}

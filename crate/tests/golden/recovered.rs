@@ -1,0 +1,323 @@
+//! Golden files that open although something is missing: what was never promised, or what has a
+//! second copy.
+
+use varve::format::MINOR;
+use varve::format::frame::{self, FrameHeader};
+use varve::format::record::KIND_SKIPPABLE;
+use varve::format::segment;
+use varve::format::superblock::SLOT_STRIDE;
+
+use crate::golden::{Content, Expect, Golden};
+use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
+
+fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
+    Golden {
+        name,
+        about,
+        bytes: image.bytes,
+        expect: Expect::Opens(content),
+    }
+}
+
+pub fn all() -> Vec<Golden> {
+    vec![
+        watermark_witness(),
+        torn_frame(),
+        torn_commit(),
+        torn_extent(),
+        lost_frame(),
+        image_in_a_value(),
+        stale_frame(),
+        abandoned_frames(),
+        abandoned_segment(),
+        torn_segment_start(),
+        reserved_segment(),
+        frames_after_clean(),
+        one_header_lost(),
+        superblock_lost(),
+        half_created(),
+        unfinished_creation(),
+        compatible_bit(),
+        skippable_kind(),
+    ]
+}
+
+/// Frame 1 with one key, flushed, and its witness, frame 2.
+fn flushed() -> (Image, Segment) {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    image.frame(&mut segment, commit(2, 2), &[]);
+    (image, segment)
+}
+
+/// What of that is there after anything behind it was dropped.
+fn kept() -> Content {
+    Content::up_to(2).live("kept", "flushed", 1)
+}
+
+fn watermark_witness() -> Golden {
+    let (mut image, mut segment) = flushed();
+    image.frame(&mut segment, commit(3, 2), &[set("kept", "written", 2)]);
+    let about = "not closed: a flushed frame, its witness, and a written frame, all intact";
+    let content = Content::up_to(3).live("kept", "written", 2);
+    opens("watermark-witness", about, image, content)
+}
+
+fn torn_frame() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let at = image.frame(&mut segment, commit(3, 2), &[set("torn", fill(300, 1), 2)]);
+    image.zero(at + 200..segment.at);
+    let about = "the last frame was written but for its end";
+    opens("torn-frame", about, image, kept().torn(200, 0))
+}
+
+fn torn_commit() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let at = image.frame(&mut segment, part(3, 2), &[set("kept", fill(600, 7), 2)]);
+    let first = image.used(at..segment.at);
+    let mut next = image.segment(1, 2, 4);
+    let at = image.frame(&mut next, part(4, 2), &[set("other", fill(700, 9), 3)]);
+    let second = image.used(at..next.at);
+    let about = "two frames of a commit whose last frame never came";
+    opens("torn-commit", about, image, kept().torn(first + second, 2))
+}
+
+fn torn_extent() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let descriptor = image.extent(1, 2, &fill(2000, 5));
+    image.zero(image.slot_start(1) + 1000..image.slot_start(1) + 1512);
+    let at = image.frame(&mut segment, commit(3, 2), &[extent("kept", descriptor, 2)]);
+    let about = "an unflushed commit whose extent lacks a sector";
+    let torn = image.used(at..segment.at);
+    opens("torn-extent", about, image, kept().torn(torn, 1))
+}
+
+fn lost_frame() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let at = image.frame(&mut segment, commit(3, 2), &[set("lost", fill(100, 1), 2)]);
+    let end = segment.at;
+    image.frame(
+        &mut segment,
+        commit(4, 2),
+        &[set("later", "also dropped", 3)],
+    );
+    image.zero(at..end);
+    let about = "frame 3 never reached the medium and frame 4 did; neither was flushed";
+    let torn = image.used(at..segment.at);
+    opens("lost-frame", about, image, kept().torn(torn, 1))
+}
+
+fn image_in_a_value() -> Golden {
+    let (mut image, mut segment) = flushed();
+    // A frame of this very segment with a watermark that would make the tail a loss, sealed for a
+    // place 8 bytes further on than where the value will lie.
+    let mut copy = vec![0; frame::SIZE];
+    let place = segment.at + 40 + 40 + 8;
+    let header = FrameHeader {
+        length: frame::SIZE as u32,
+        number: 3,
+        watermark: 99,
+        flags: frame::FLAG_COMMIT,
+        ..Default::default()
+    };
+    header.seal(&mut copy, segment.salt, place + 8);
+    let at = image.frame(&mut segment, commit(3, 2), &[set("copy", &copy, 2)]);
+    image.flip(at + 20);
+    let about =
+        "a damaged unflushed frame whose value is a frame of this log, but of another place";
+    let torn = image.used(at..segment.at);
+    opens("image-in-a-value", about, image, kept().torn(torn, 0))
+}
+
+fn stale_frame() -> Golden {
+    let (mut image, segment) = flushed();
+    let mut stale = Segment {
+        salt: segment.salt ^ 1,
+        ..segment
+    };
+    image.frame(
+        &mut stale,
+        commit(3, 3),
+        &[set("kept", "from an earlier life", 9)],
+    );
+    let about = "behind the end lies the right frame number under the salt of an earlier use";
+    let torn = image.used(segment.at..stale.at);
+    opens("stale-frame", about, image, kept().torn(torn, 0))
+}
+
+fn abandoned_frames() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let at = image.frame(&mut segment, commit(3, 2), &[set("lost", "torn", 2)]);
+    image.frame(
+        &mut segment,
+        commit(4, 2),
+        &[set("kept", "dropped by the recovery", 3)],
+    );
+    image.flip(at + 50);
+    let mut fresh = image.segment(1, 2, 3);
+    image.frame(
+        &mut fresh,
+        commit(3, 2),
+        &[set("after", "the recovery", 1 << 33)],
+    );
+    image.close(&mut fresh, 4, (1 << 33) + 1);
+    let about = "a recovery dropped frames 3 and 4; a fresh segment took their numbers";
+    let content =
+        Content::closed_at(4)
+            .live("kept", "flushed", 1)
+            .live("after", "the recovery", 1 << 33);
+    opens("abandoned-frames", about, image, content)
+}
+
+fn abandoned_segment() -> Golden {
+    let (mut image, mut segment) = flushed();
+    let at = image.frame(
+        &mut segment,
+        commit(3, 2),
+        &[set("lost", "never written", 2)],
+    );
+    image.zero(at..segment.at);
+    let mut lost = image.segment(1, 2, 4);
+    image.frame(
+        &mut lost,
+        commit(4, 2),
+        &[set("kept", "dropped by the recovery", 3)],
+    );
+    let mut fresh = image.segment(2, 3, 3);
+    image.frame(
+        &mut fresh,
+        commit(3, 2),
+        &[set("after", "the recovery", 1 << 33)],
+    );
+    image.frame(
+        &mut fresh,
+        commit(4, 2),
+        &[set("again", "frame 4", (1 << 33) + 1)],
+    );
+    image.close(&mut fresh, 5, (1 << 33) + 2);
+    let about = "a recovery lost frame 3 and with it the whole next segment";
+    let content = Content::closed_at(5)
+        .live("kept", "flushed", 1)
+        .live("after", "the recovery", 1 << 33)
+        .live("again", "frame 4", (1 << 33) + 1);
+    opens("abandoned-segment", about, image, content)
+}
+
+fn torn_segment_start() -> Golden {
+    let (mut image, _) = flushed();
+    image.segment(1, 2, 3);
+    image.zero(image.slot_start(1)..image.slot_start(1) + segment::SIZE as u64);
+    let about = "of a new segment only the trailer was written";
+    opens("torn-segment-start", about, image, kept())
+}
+
+fn reserved_segment() -> Golden {
+    let (mut image, _) = flushed();
+    image.put(
+        image.slot_start(2) - segment::SIZE as u64,
+        &[0; segment::SIZE],
+    );
+    let about = "a slot was reserved at the end of the file and not used";
+    opens("reserved-segment", about, image, kept())
+}
+
+fn frames_after_clean() -> Golden {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    image.close(&mut segment, 2, 2);
+    image.frame(
+        &mut segment,
+        commit(3, 2),
+        &[set("kept", "by the next session", 2)],
+    );
+    let about = "the next session's frame survived a power loss, its superblock did not";
+    let content = Content::up_to(3).live("kept", "by the next session", 2);
+    opens("frames-after-clean", about, image, content)
+}
+
+fn one_header_lost() -> Golden {
+    let mut image = Image::opened(LOG2);
+    let big = fill(5000, 3);
+    let mut first = image.segment(0, 1, 1);
+    let descriptor = image.extent(1, 2, &big);
+    image.frame(&mut first, commit(1, 1), &[extent("big", descriptor, 1)]);
+    let mut second = image.segment(3, 3, 2);
+    image.frame(
+        &mut second,
+        commit(2, 1),
+        &[set("small", "here", 2).oldest(3)],
+    );
+    image.close(&mut second, 3, 3);
+    image.flip(first.start + 30);
+    image.flip(image.slot_start(1) + 9);
+    image.flip(image.slot_start(4) - 1);
+    let about = "a segment and an extent with a damaged header, a segment with a damaged trailer";
+    let content = Content::closed_at(3)
+        .live("big", big, 1)
+        .live("small", "here", 2);
+    opens("one-header-lost", about, image, content)
+}
+
+fn superblock_lost() -> Golden {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    image.close(&mut segment, 2, 2);
+    // Generation 4, the clean close, stands in slot 1.
+    image.flip(SLOT_STRIDE + 100);
+    let about = "the superblock of the clean close is damaged; the one before it opens the file";
+    opens("superblock-lost", about, image, kept())
+}
+
+fn half_created() -> Golden {
+    let mut image = Image::created(LOG2);
+    image.bytes.truncate(256);
+    let about = "creation was cut short between the two superblocks";
+    opens("half-created", about, image, Content::closed_at(0))
+}
+
+fn unfinished_creation() -> Golden {
+    let mut image = Image::created(LOG2);
+    image.bytes.truncate(100);
+    let about = "creation was cut short within the first superblock: it is done again";
+    let content = Content {
+        clean: true,
+        created: true,
+        ..Content::default()
+    };
+    opens("unfinished-creation", about, image, content)
+}
+
+fn compatible_bit() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.compatible = 1 << 40;
+    image.superblock.minor = MINOR + 9;
+    image.superblock.reserved[11] = 7;
+    image.write_superblocks();
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1)]);
+    image.close(&mut segment, 2, 2);
+    let about = "a later minor version and an unknown compatible feature";
+    opens(
+        "compatible-bit",
+        about,
+        image,
+        Content::closed_at(2).live("name", "varve", 1),
+    )
+}
+
+fn skippable_kind() -> Golden {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    let unknown = set("name", "something of later", 2).kind(KIND_SKIPPABLE | 0x41);
+    let records = [set("name", "varve", 1), unknown, set("more", "after it", 3)];
+    image.frame(&mut segment, commit(1, 1), &records);
+    image.close(&mut segment, 2, 4);
+    let about = "a record of an unknown kind that may be skipped";
+    let content = Content::closed_at(2)
+        .live("name", "varve", 1)
+        .live("more", "after it", 3);
+    opens("skippable-kind", about, image, content)
+}
