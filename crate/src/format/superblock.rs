@@ -74,10 +74,10 @@ const _: () = assert!(size_of::<Superblock>() == SIZE);
 const _: () = assert!(SIZE <= 512);
 
 /// What a slot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// A superblock whose checksum holds.
-    Valid(Superblock),
+    Valid(Box<Superblock>),
     /// Our magic, and a checksum that fails.
     Damaged,
     /// Only zeros.
@@ -130,7 +130,9 @@ impl Superblock {
         };
         aligned.0.copy_from_slice(bytes);
         match Superblock::from_bytes(&aligned.0) {
-            Ok(sb) if sb.check == checksum(&aligned.0[16..], slot_seed(slot)) => Slot::Valid(*sb),
+            Ok(sb) if sb.check == checksum(&aligned.0[16..], slot_seed(slot)) => {
+                Slot::Valid(Box::new(*sb))
+            }
             _ => Slot::Damaged,
         }
     }

@@ -177,7 +177,7 @@ mod tests {
             }
             if step % 1000 == 0 {
                 assert_eq!(table.len(), model.len());
-                for position in 1..=3000 {
+                for position in 1..=3000u32 {
                     let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
                     let found = table.find(hash, |p| p == position);
                     assert_eq!(found.is_some(), model.contains_key(&position));

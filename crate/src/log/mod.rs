@@ -7,6 +7,8 @@
 pub mod append;
 pub mod group;
 pub mod recover;
+mod slots;
+mod superblocks;
 
 use crate::error::Error;
 use crate::file::{File, write_all};
@@ -206,6 +208,15 @@ impl Log {
     #[must_use]
     pub fn header_at(&self, position: Position) -> &RecordHeader {
         self.key_at(position).0
+    }
+
+    /// Bytes of the record at `position`, its extent's value included.
+    #[must_use]
+    pub fn bytes_of(&self, position: Position) -> u64 {
+        let extent = self
+            .descriptor_at(position)
+            .map_or(0, |extent| extent.length);
+        self.header_at(position).size() as u64 + extent
     }
 
     /// The value of the record at `position`, from its extent where it has one.

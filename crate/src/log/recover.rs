@@ -1,22 +1,20 @@
-//! Opening: which slots there are, which frames count, and whether what is missing was promised.
+//! Opening: which frames count, and whether what is missing was promised.
 //!
 //! Reading never repairs: nothing here writes, but for the creation of an empty file.
 
 use crate::error::{Damage, Error};
-use crate::file::{File, read_full, write_all};
+use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
 use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE};
-use crate::format::segment::{self, SegmentHeader};
-use crate::format::superblock::{
-    self, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, SLOT_STRIDE, Superblock,
-};
-use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2, align_up};
+use crate::format::segment;
+use crate::format::superblock::{FLAG_CLEAN, Superblock};
+use crate::format::{DATA_START, MAJOR, align_up};
 use crate::memory::AlignedBytes;
 
 use super::group::Cursor;
-use super::{Geometry, Log, Slot, Use};
+use super::{Geometry, Log, Use, superblocks};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +42,7 @@ pub struct FrameAt {
     pub offset: u32,
     /// Its bytes.
     pub length: u32,
+    records: u32,
     commits: bool,
 }
 
@@ -69,10 +68,10 @@ impl Log {
         entropy: &[u64; 4],
     ) -> Result<Opened, Error> {
         let size = file.size()?;
-        let found = read_superblocks(file, size)?;
+        let found = superblocks::read(file, size)?;
         let (superblock, created) = match found {
             Some(superblock) => (superblock, false),
-            None => (create(file, segment_log2, entropy)?, true),
+            None => (superblocks::create(file, segment_log2, entropy)?, true),
         };
         let mut log = Log::empty(superblock, entropy[3]);
         log.find_slots(file, size)?;
@@ -103,88 +102,6 @@ impl Log {
             views_stale: false,
             file_slots: 0,
         }
-    }
-
-    /// Reads headers, or trailers where headers are gone, of every slot of the file.
-    fn find_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
-        let segment = self.geometry.segment() as u64;
-        let count = size.saturating_sub(DATA_START).div_ceil(segment);
-        let count = u32::try_from(count)
-            .ok()
-            .filter(|&n| n < self.geometry.max_slots());
-        let count = count.ok_or(Error::NotADatabase)?;
-        self.file_slots = count;
-        self.slots = (0..count).map(|_| Slot::new(Use::Spare)).collect();
-        let mut index = 0;
-        while index < count {
-            match self.read_header(file, index)? {
-                Some(header) => index = self.occupy(&header, count),
-                None => index += 1,
-            }
-        }
-        for index in 0..count {
-            if self.slots[index as usize].used == Use::Spare && !self.is_blank(file, index)? {
-                self.slots[index as usize].used = Use::Abandoned;
-            }
-        }
-        Ok(())
-    }
-
-    /// The header that covers slot `index`: at its start, or as a trailer at its end.
-    fn read_header(
-        &self,
-        file: &mut impl File,
-        index: u32,
-    ) -> Result<Option<SegmentHeader>, Error> {
-        let file_id = self.superblock.file_id[0];
-        let start = self.geometry.slot_start(index);
-        let mut bytes = [0; segment::SIZE];
-        read_full(file, &mut bytes, start)?;
-        let header = SegmentHeader::decode(&bytes, file_id, start).filter(|h| h.slot == index);
-        if header.is_some() {
-            return Ok(header);
-        }
-        bytes.fill(0);
-        read_full(file, &mut bytes, start + self.geometry.room_end() as u64)?;
-        // A trailer names its first slot, which its checksum is bound to.
-        let first = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
-        if first > index {
-            return Ok(None);
-        }
-        let trailer = SegmentHeader::decode(&bytes, file_id, self.geometry.slot_start(first));
-        Ok(trailer.filter(|h| h.slot == first && first.checked_add(h.span) == Some(index + 1)))
-    }
-
-    /// Enters a header's slots; gives the next slot to look at.
-    fn occupy(&mut self, header: &SegmentHeader, count: u32) -> u32 {
-        let end = header.slot.saturating_add(header.span.max(1)).min(count);
-        let used = match header.kind {
-            segment::KIND_LOG => Use::Log,
-            segment::KIND_EXTENT => Use::Extent,
-            _ => Use::Abandoned,
-        };
-        for index in header.slot..end {
-            self.slots[index as usize] = Slot::new(Use::ExtentBody);
-        }
-        self.slots[header.slot as usize] = Slot {
-            written: true,
-            sequence: header.sequence,
-            salt: header.salt,
-            first_frame: header.first_frame,
-            span: end - header.slot,
-            length: header.payload,
-            length_check: header.payload_check,
-            ..Slot::new(used)
-        };
-        self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
-        end
-    }
-
-    /// Whether a slot holds only zeros, so that using it overwrites nothing.
-    fn is_blank(&mut self, file: &mut impl File, index: u32) -> Result<bool, Error> {
-        let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
-        read_full(file, &mut bytes, self.geometry.slot_start(index))?;
-        Ok(bytes.iter().all(|&b| b == 0))
     }
 
     fn replay(mut self, file: &mut impl File) -> Result<Opened, Error> {
@@ -219,10 +136,7 @@ impl Log {
             dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
             last_frame: committed - 1,
             replayed_frames: chain.frames.len() as u64,
-            // At most the witness frame follows the end that a clean close records.
-            clean: self.superblock.flags & FLAG_CLEAN != 0
-                && !torn
-                && committed <= self.superblock.next_frame + 1,
+            clean: !torn && self.ends_clean(&chain, committed),
             created: false,
         };
         let next_version = self.superblock.next_version;
@@ -232,6 +146,14 @@ impl Log {
             recovery,
             next_version,
         })
+    }
+
+    /// Whether nothing but the witness frame follows the end that a clean close recorded: the
+    /// superblock that takes the mark back is not flushed, so it may be lost where frames are not.
+    fn ends_clean(&self, chain: &Chain, committed: u64) -> bool {
+        let beyond = committed.saturating_sub(self.superblock.next_frame);
+        let records = chain.frames.last().map_or(0, |frame| frame.records);
+        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && records == 0)
     }
 
     /// Log segments that no recovery abandoned, in order, each with the frame number at which the
@@ -344,21 +266,24 @@ impl Log {
     ) -> Result<bool, Error> {
         let mut at = frame.offset as usize + frame::SIZE;
         let end = (frame.offset + frame.length) as usize;
+        let mut records = 0;
         while at < end {
             let bytes = self.slots[frame.slot as usize].bytes.as_ref();
             let bytes = &bytes.expect("replayed segments are resident")[at..end];
-            let Some((header, _, value)) = record::parts(bytes) else {
+            let Some((header, key, value)) = record::parts(bytes) else {
                 return Ok(false);
             };
-            if !header.fits(bytes.len()) {
+            let skippable = header.kind & KIND_SKIPPABLE != 0;
+            if !header.fits(bytes.len()) || header.kind == 0 || (key.is_empty() && !skippable) {
                 return Ok(false);
             }
-            if header.kind > KIND_EXTENT && header.kind & KIND_SKIPPABLE == 0 {
+            if header.kind > KIND_EXTENT && !skippable {
                 return Err(Error::UnsupportedFormat {
                     major: MAJOR,
                     features: 0,
                 });
             }
+            records += 1;
             at += header.size();
             if header.kind == KIND_EXTENT {
                 let Some(extent) = ExtentRef::decode(value) else {
@@ -369,7 +294,7 @@ impl Log {
                 }
             }
         }
-        Ok(true)
+        Ok(records == frame.records)
     }
 
     /// Reads an extent's value into memory if it is the one described, and intact.
@@ -469,6 +394,7 @@ impl Chain {
             slot,
             offset: self.offset as u32,
             length: header.length,
+            records: header.records,
             commits: header.commits(),
         });
         self.watermark = self.watermark.max(header.watermark);
@@ -490,89 +416,4 @@ struct Beyond {
     frames: u64,
     bytes: u64,
     watermark: u64,
-}
-
-/// The superblock that counts; none for a file that is empty or whose creation was cut short.
-fn read_superblocks(file: &mut impl File, size: u64) -> Result<Option<Superblock>, Error> {
-    use superblock::Slot as Found;
-    let mut slots = [Found::Empty; 2];
-    for (i, slot) in slots.iter_mut().enumerate() {
-        let mut bytes = [0; superblock::SIZE];
-        let at = i as u64 * SLOT_STRIDE;
-        let there = read_full(file, &mut bytes, at)?;
-        *slot = Superblock::decode(&bytes[..there], i as u64);
-    }
-    let valid = slots.iter().filter_map(|slot| match slot {
-        Found::Valid(superblock) => Some(*superblock),
-        _ => None,
-    });
-    if let Some(superblock) = valid.max_by_key(|superblock| superblock.generation) {
-        return check_superblock(superblock).map(Some);
-    }
-    // Creation flushes both slots before the first segment exists, so a file that ends with them
-    // never held anything.
-    let foreign = slots.contains(&Found::Foreign)
-        || slots.iter().all(|slot| *slot == Found::Empty) && size > DATA_START;
-    match (size <= DATA_START, foreign) {
-        (true, false) => Ok(None),
-        (_, true) => Err(Error::NotADatabase),
-        (false, false) => Err(Error::Corruption(Damage::default())),
-    }
-}
-
-fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
-    let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
-    if superblock.major != MAJOR || unknown != 0 || superblock.checkpoint_sequence != 0 {
-        return Err(Error::UnsupportedFormat {
-            major: superblock.major,
-            features: unknown,
-        });
-    }
-    // A checksum proves that the bytes are as written, not that their writer meant well.
-    let counts = [
-        superblock.first_frame,
-        superblock.next_frame,
-        superblock.next_version,
-    ];
-    let sane = counts.iter().all(|n| (1..1 << 56).contains(n));
-    if !SEGMENT_LOG2.contains(&superblock.segment_log2) || !sane {
-        return Err(Error::Corruption(Damage::default()));
-    }
-    Ok(superblock)
-}
-
-fn create(file: &mut impl File, segment_log2: u8, entropy: &[u64; 4]) -> Result<Superblock, Error> {
-    if !SEGMENT_LOG2.contains(&segment_log2) {
-        return Err(Error::Misuse);
-    }
-    let mut superblock = Superblock {
-        magic: MAGIC,
-        check: 0,
-        major: MAJOR,
-        minor: MINOR,
-        segment_log2,
-        mode: 0,
-        flags: FLAG_CLEAN,
-        incompatible: 0,
-        compatible: 0,
-        file_id: [entropy[0], entropy[1]],
-        hash_seed: [entropy[2], entropy[3]],
-        generation: 1,
-        created_ms: 0,
-        next_version: 1,
-        next_frame: 1,
-        end_sequence: 0,
-        end_position: DATA_START,
-        next_sequence: 1,
-        first_sequence: 1,
-        first_frame: 1,
-        checkpoint_sequence: 0,
-        checkpoint_frame: 0,
-        reserved: [0; 12],
-    };
-    write_all(file, &superblock.encode(0), 0)?;
-    superblock.generation = 2;
-    write_all(file, &superblock.encode(1), SLOT_STRIDE)?;
-    file.flush()?;
-    Ok(superblock)
 }

@@ -304,6 +304,12 @@ impl<F: File> Store<F> {
         self.move_in_index(keyspace, key, hash, old, new);
     }
 
+    fn replace_in_index(&mut self, hash: u32, old: Position, new: Position) {
+        self.live_bytes += self.log.bytes_of(new);
+        self.live_bytes -= self.log.bytes_of(old);
+        self.index.replace(hash, old, new);
+    }
+
     fn move_in_index(
         &mut self,
         keyspace: u32,
@@ -312,12 +318,10 @@ impl<F: File> Store<F> {
         old: Option<Position>,
         new: Option<Position>,
     ) {
-        let size = |position: Position| self.log.header_at(position).size() as u64;
-        self.live_bytes -= old.map_or(0, size);
-        self.live_bytes += new.map_or(0, size);
         match (old, new) {
-            (Some(old), Some(new)) => self.index.replace(hash, old, new),
+            (Some(old), Some(new)) => self.replace_in_index(hash, old, new),
             (None, Some(new)) => {
+                self.live_bytes += self.log.bytes_of(new);
                 self.index.insert(hash, new);
                 *self.counts.entry(keyspace).or_default() += 1;
                 if let Some(order) = &mut self.order {
@@ -325,6 +329,7 @@ impl<F: File> Store<F> {
                 }
             }
             (Some(old), None) => {
+                self.live_bytes -= self.log.bytes_of(old);
                 self.index.remove(hash, old);
                 *self.counts.entry(keyspace).or_default() -= 1;
                 if let Some(keys) = self.order.as_mut().and_then(|o| o.get_mut(&keyspace)) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::error::{Damage, Error};
 use crate::file::File;
-use crate::format::frame;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
+use crate::format::{frame, segment};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::Key;
 use crate::log::recover::FrameAt;
@@ -14,8 +14,9 @@ use crate::log::{Log, recover::Opened};
 use super::{Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
-/// crash is never given to other bytes.
-const VERSION_JUMP: u64 = 1 << 16;
+/// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
+/// JavaScript numbers for two million such openings.
+const VERSION_JUMP: u64 = 1 << 32;
 
 impl<F: File> Store<F> {
     /// Opens the database in `file`, creating it in an empty file.
@@ -109,7 +110,7 @@ impl<F: File> Store<F> {
             };
             if !self.log.load_extent(&mut self.file, &extent)? {
                 return Err(Error::Corruption(Damage {
-                    position: self.log.geometry().slot_start(extent.slot),
+                    position: self.log.geometry().slot_start(extent.slot) + segment::SIZE as u64,
                     expected_frame: self.log.next_frame(),
                     flushed_frames: self.log.next_frame(),
                     ..Damage::default()

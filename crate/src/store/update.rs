@@ -253,14 +253,12 @@ impl<F: File> Store<F> {
             old: staged.old.unwrap_or(0),
             new: position,
         });
-        if let (Some(old), None) = (staged.old, &self.order) {
-            // The common case by itself: nothing but the position changes.
-            let sizes = (self.log.header_at(old).size(), size);
-            self.live_bytes = self.live_bytes + sizes.1 as u64 - sizes.0 as u64;
-            self.index.replace(hash, old, position);
-        } else {
-            let key = key.to_vec();
-            self.move_in_index(keyspace, &key, hash, staged.old, Some(position));
+        match staged.old {
+            Some(old) => self.replace_in_index(hash, old, position),
+            None => {
+                let key = key.to_vec();
+                self.move_in_index(keyspace, &key, hash, None, Some(position));
+            }
         }
         version
     }
@@ -268,7 +266,9 @@ impl<F: File> Store<F> {
     fn finish_in_place(&mut self, position: Position, length: usize) -> u64 {
         let version = self.take_version();
         if let Some(slot) = self.extent_of(position) {
+            self.live_bytes -= self.log.bytes_of(position);
             self.write_descriptor(position, slot, length);
+            self.live_bytes += self.log.bytes_of(position);
         } else if self.log.header_at(position).value_len as usize != length {
             self.end_value(position, length);
         }

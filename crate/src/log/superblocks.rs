@@ -1,0 +1,120 @@
+//! The two superblock slots as a whole: which one counts, what is refused, how a file begins.
+
+use crate::error::{Damage, Error};
+use crate::file::{File, read_full, write_all};
+use crate::format::superblock::{
+    self, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, SLOT_STRIDE, Superblock,
+};
+use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
+
+/// The superblock that counts; none for a file that is empty or whose creation was cut short.
+pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>, Error> {
+    use superblock::Slot as Found;
+    let mut start = [0; DATA_START as usize];
+    let there = read_full(file, &mut start, 0)?;
+    let mut found = Vec::new();
+    let mut valid = Vec::new();
+    for slot in 0..2 {
+        let at = slot * SLOT_STRIDE as usize;
+        let bytes = start[..there].get(at..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(superblock::SIZE)];
+        match Superblock::decode(bytes, slot as u64) {
+            Found::Valid(superblock) => valid.push(check_superblock(*superblock)?),
+            other => found.push(other),
+        }
+    }
+    // Versions and frames that either has seen are used up.
+    let next_version = valid.iter().map(|sb| sb.next_version).max();
+    if let Some(newest) = valid
+        .into_iter()
+        .max_by_key(|superblock| superblock.generation)
+    {
+        let next_version = next_version.unwrap_or(newest.next_version);
+        return Ok(Some(Superblock {
+            next_version,
+            ..newest
+        }));
+    }
+    if size <= DATA_START && is_unfinished_creation(&start, &found) {
+        return Ok(None);
+    }
+    match found.contains(&Found::Damaged) {
+        true => Err(Error::Corruption(Damage::default())),
+        false => Err(Error::NotADatabase),
+    }
+}
+
+/// Creation writes and flushes both slots before the first segment exists, so a file that ends
+/// with them and holds nothing else never held a key.
+fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
+    let outside = |slot: usize| {
+        let at = slot * SLOT_STRIDE as usize;
+        &start[at + superblock::SIZE..at + SLOT_STRIDE as usize]
+    };
+    !found.contains(&superblock::Slot::Foreign)
+        && (0..2).all(|slot| outside(slot).iter().all(|&b| b == 0))
+}
+
+fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
+    let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
+    // History and checkpoints are written down in the format and not built yet.
+    let unbuilt = superblock.mode != 0 || superblock.checkpoint_sequence != 0;
+    if superblock.major != MAJOR || unknown != 0 || unbuilt {
+        return Err(Error::UnsupportedFormat {
+            major: superblock.major,
+            features: unknown,
+        });
+    }
+    // A checksum proves that the bytes are as written, not that their writer meant well.
+    let counts = [
+        superblock.first_frame,
+        superblock.next_frame,
+        superblock.next_version,
+    ];
+    let sane = counts.iter().all(|n| (1..1 << 56).contains(n));
+    if !SEGMENT_LOG2.contains(&superblock.segment_log2) || !sane {
+        return Err(Error::Corruption(Damage::default()));
+    }
+    Ok(superblock)
+}
+
+/// Writes both slots of a new database and flushes them, before any segment exists.
+pub(super) fn create(
+    file: &mut impl File,
+    segment_log2: u8,
+    entropy: &[u64; 4],
+) -> Result<Superblock, Error> {
+    if !SEGMENT_LOG2.contains(&segment_log2) {
+        return Err(Error::Misuse);
+    }
+    let mut superblock = Superblock {
+        magic: MAGIC,
+        check: 0,
+        major: MAJOR,
+        minor: MINOR,
+        segment_log2,
+        mode: 0,
+        flags: FLAG_CLEAN,
+        incompatible: 0,
+        compatible: 0,
+        file_id: [entropy[0], entropy[1]],
+        hash_seed: [entropy[2], entropy[3]],
+        generation: 1,
+        created_ms: 0,
+        next_version: 1,
+        next_frame: 1,
+        end_sequence: 0,
+        end_position: DATA_START,
+        next_sequence: 1,
+        first_sequence: 1,
+        first_frame: 1,
+        checkpoint_sequence: 0,
+        checkpoint_frame: 0,
+        reserved: [0; 12],
+    };
+    write_all(file, &superblock.encode(0), 0)?;
+    superblock.generation = 2;
+    write_all(file, &superblock.encode(1), SLOT_STRIDE)?;
+    file.flush()?;
+    Ok(superblock)
+}
