@@ -1,0 +1,92 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { context, deepEqual, ok, suite, test } from "../harness.js";
+
+/** What the engine asks of its host: a file, and someone to tell before it traps. */
+const IMPORTS = ["flush", "panicked", "read", "size", "write"];
+
+/** What crosses the boundary the other way. Only js/engine.ts calls these. */
+const EXPORTS = [
+  "close",
+  "commit",
+  "count",
+  "end_turn",
+  "error_report",
+  "error_text",
+  "find",
+  "flush",
+  "iter_close",
+  "iter_next",
+  "iter_open",
+  "open",
+  "pending",
+  "recovery",
+  "release",
+  "remove",
+  "reserve",
+  "result",
+  "rollback",
+  "savepoint",
+  "scratch",
+  "set_abort",
+  "set_begin",
+  "set_commit",
+  "stats",
+  "unflushed",
+  "unwitnessed",
+  "update_abort",
+  "update_begin",
+  "update_commit",
+  "update_resize",
+  "version",
+  "witness",
+];
+
+function built(name: string): WebAssembly.Module {
+  return new WebAssembly.Module(readFileSync(join(context().root, "dist", name)));
+}
+
+suite("the boundary of the wasm", () => {
+  test("imports these functions of one host module and nothing else", () => {
+    const imports = WebAssembly.Module.imports(built("varve.wasm"));
+    deepEqual(
+      imports.map(({ module, name, kind }) => `${module}.${name} ${kind}`).sort(),
+      IMPORTS.map((name) => `host.${name} function`),
+    );
+  });
+
+  test("exports these functions, its memory and the two marks of the linker", () => {
+    const exports = WebAssembly.Module.exports(built("varve.wasm"));
+    const named = (wanted: string) =>
+      exports
+        .filter(({ kind }) => kind === wanted)
+        .map(({ name }) => name)
+        .sort();
+    deepEqual(named("function"), EXPORTS);
+    deepEqual(named("memory"), ["memory"]);
+    deepEqual(named("global"), ["__data_end", "__heap_base"]);
+    deepEqual(named("table"), []);
+  });
+
+  test("is the same in the debug build, but for what the optimizer finds unused", () => {
+    const [release, debug] = [built("varve.wasm"), built("varve.debug.wasm")];
+    const exportsOf = (module: WebAssembly.Module) =>
+      WebAssembly.Module.exports(module)
+        .map(({ name }) => name)
+        .sort();
+    deepEqual(exportsOf(debug), exportsOf(release));
+    const host = new Set([...IMPORTS, "truncate"].map((name) => `host.${name}`));
+    for (const { module, name } of WebAssembly.Module.imports(debug)) {
+      ok(host.has(`${module}.${name}`), `${module}.${name} is asked for`);
+    }
+  });
+
+  test("carries no names, debugging data or producers", () => {
+    for (const section of ["name", "producers", "target_features", ".debug_info"]) {
+      ok(
+        WebAssembly.Module.customSections(built("varve.wasm"), section).length === 0,
+        `the section ${section} is gone`,
+      );
+    }
+  });
+});
