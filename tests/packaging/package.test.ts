@@ -1,0 +1,292 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type BuildOptions, build } from "esbuild";
+import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+
+/** A list of strings, or conditions with a target each: what `exports` holds. */
+type Target = string | Record<string, string>;
+
+interface Packed {
+  filename: string;
+  size: number;
+  files: { path: string }[];
+}
+
+function root(...parts: string[]): string {
+  return join(context().root, ...parts);
+}
+
+function manifest(): { exports: Record<string, Target>; [key: string]: unknown } {
+  return JSON.parse(readFileSync(root("package.json"), "utf8"));
+}
+
+let packed: { archive: string; details: Packed } | undefined;
+
+/** Packs once, as it would be published. */
+function pack(): { archive: string; details: Packed } {
+  if (packed !== undefined) return packed;
+  const to = join(context().directory ?? ".", "packed");
+  mkdirSync(to, { recursive: true });
+  const output = execFileSync("npm", ["pack", "--json", "--pack-destination", to], {
+    cwd: root(),
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const details = (JSON.parse(output) as Packed[])[0];
+  ok(details !== undefined, "npm pack says what it packed");
+  packed = { archive: join(to, details.filename), details };
+  return packed;
+}
+
+let installed: string | undefined;
+
+/** A project outside of this repository that has installed the packed archive, and nothing else. */
+function project(): string {
+  if (installed !== undefined) return installed;
+  const folder = join(context().directory ?? ".", "project");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{"name":"project","private":true,"type":"module"}');
+  execFileSync("npm", ["install", "--offline", "--no-audit", "--no-fund", pack().archive], {
+    cwd: folder,
+    stdio: "ignore",
+  });
+  installed = folder;
+  return folder;
+}
+
+/** Runs a program in that project and gives what it printed. */
+function runs(source: string, name = "program.mjs"): string {
+  const path = join(project(), name);
+  writeFileSync(path, source);
+  return execFileSync(process.execPath, [path], {
+    cwd: project(),
+    encoding: "utf8",
+    timeout: 20_000,
+  });
+}
+
+async function bundle(source: string, options: BuildOptions = {}) {
+  const result = await build({
+    stdin: { contents: source, resolveDir: project(), loader: "js" },
+    bundle: true,
+    write: false,
+    outdir: join(project(), "out"),
+    format: "esm",
+    platform: "browser",
+    logLevel: "silent",
+    metafile: true,
+    minify: true,
+    ...options,
+  });
+  return result;
+}
+
+suite("the package as published", () => {
+  test("holds the built modules, the wasm, the licences, and nothing of the workshop", () => {
+    const wanted = [
+      /^dist\/[a-z/-]+\.(js|d\.ts)$/,
+      /^dist\/varve(\.wasm|\.d\.wasm\.ts)$/,
+      /^(package\.json|README\.md|CHANGELOG\.md|LICENSE-MIT|LICENSE-APACHE)$/,
+    ];
+    const paths = pack().details.files.map(({ path }) => path);
+    deepEqual(
+      paths.filter((path) => !wanted.some((pattern) => pattern.test(path))),
+      [],
+    );
+    for (const path of ["dist/index.js", "dist/index.d.ts", "dist/varve.wasm", "LICENSE-MIT"]) {
+      ok(paths.includes(path), `${path} is there`);
+    }
+  });
+
+  test("takes less than 300 KB to download", () => {
+    ok(pack().details.size < 300_000, `it takes ${pack().details.size} bytes`);
+  });
+
+  test("leads each name that it exports to a file, types first", () => {
+    const paths = new Set(pack().details.files.map(({ path }) => `./${path}`));
+    for (const [name, target] of Object.entries(manifest().exports)) {
+      const targets = typeof target === "string" ? { default: target } : target;
+      for (const path of Object.values(targets)) ok(paths.has(path), `${name}: ${path}`);
+      if (name !== "./package.json") equal(Object.keys(targets)[0], "types", name);
+      equal(Object.keys(targets).at(-1), "default", name);
+    }
+  });
+
+  test("depends on no other package and runs no script when installed", () => {
+    const { dependencies, peerDependencies, optionalDependencies, scripts } = manifest();
+    deepEqual([dependencies, peerDependencies, optionalDependencies], Array(3).fill(undefined));
+    const names = Object.keys(scripts as Record<string, string>);
+    deepEqual(
+      names.filter((name) => /install|prepare|prepublish/.test(name)),
+      [],
+    );
+  });
+
+  test("pins what it is built with to exact versions", () => {
+    const versions = Object.values(manifest().devDependencies as Record<string, string>);
+    for (const version of versions) ok(/^\d/.test(version), `${version} is exact`);
+    ok(
+      !readFileSync(root("package-lock.json"), "utf8").includes('"resolved"'),
+      "names no registry",
+    );
+  });
+
+  test("installs from its archive and stores, reads and closes", () => {
+    const output = runs(`
+      import { memory, open } from "varve";
+      const db = await open("shop", { storage: memory() });
+      db.set("key", "value");
+      console.log(db.getText("key"), db.getText("other"));
+      await db.close();
+    `);
+    equal(output.trim(), "value undefined");
+  });
+
+  test("gives its wasm as a file too, which open takes", () => {
+    const output = runs(`
+      import { readFileSync } from "node:fs";
+      import { fileURLToPath } from "node:url";
+      import { memory, open } from "varve";
+      const path = fileURLToPath(import.meta.resolve("varve/varve.wasm"));
+      for (const wasm of [
+        readFileSync(path),
+        new WebAssembly.Module(readFileSync(path)),
+        Promise.resolve(new Uint8Array(readFileSync(path)).buffer),
+        new Response(readFileSync(path)),
+      ]) {
+        const db = await open("shop", { storage: memory(), wasm });
+        db.set("key", "value");
+        console.log(db.getText("key"));
+        await db.close();
+      }
+    `);
+    equal(output.trim(), Array(4).fill("value").join("\n"));
+  });
+
+  test("does nothing when it is imported: no global, no listener, no timer, no wasm, no file", () => {
+    const output = runs(`
+      import fs, { readdirSync } from "node:fs";
+      const events = ["exit", "beforeExit", "unhandledRejection", "SIGTERM", "SIGINT"];
+      const count = () => events.map((event) => process.listenerCount(event)).join();
+      const before = { globals: Reflect.ownKeys(globalThis).length, count: count(), files: readdirSync(".").join() };
+      const refuse = (name) => () => { throw new Error(name + " was called"); };
+      for (const name of ["setTimeout", "setInterval", "queueMicrotask", "fetch", "atob"]) globalThis[name] = refuse(name);
+      WebAssembly.compile = WebAssembly.instantiate = refuse("wasm");
+      process.getBuiltinModule = refuse("getBuiltinModule");
+      for (const name of ["openSync", "writeFileSync", "mkdirSync"]) fs[name] = refuse(name);
+      const names = Object.keys(await import("varve"));
+      const after = { globals: Reflect.ownKeys(globalThis).length, count: count(), files: readdirSync(".").join() };
+      console.log(JSON.stringify(before) === JSON.stringify(after), names.includes("open"));
+    `);
+    equal(output.trim(), "true true");
+  });
+
+  test("is imported where there is no process, no document, no navigator and no wasm", () => {
+    const output = runs(`
+      const log = console.log;
+      for (const name of ["process", "navigator", "WebAssembly", "Buffer", "fetch", "performance"]) {
+        delete globalThis[name];
+      }
+      const { open } = await import("varve");
+      const error = await open("shop").catch((error) => error);
+      log(error.code);
+    `);
+    equal(output.trim(), "VARVE_STORAGE_UNAVAILABLE");
+  });
+
+  test("keeps a program alive no longer than its databases are open", () => {
+    const output = runs(`
+      import { file, open } from "varve";
+      const db = await open("alive", { storage: file("data") });
+      db.set("key", "value");
+      console.log("the end");
+    `);
+    equal(output.trim(), "the end");
+    ok(!existsSync(join(project(), "data/alive.varve.lock")), "its lock went with it");
+  });
+});
+
+suite("the package in a browser's bundle", () => {
+  test("asks for no module of Node", async () => {
+    const { outputFiles, metafile } = await bundle('export * from "varve";');
+    const inputs = Object.keys(metafile.inputs).filter((path) => path !== "<stdin>");
+    ok(
+      inputs.every((path) => path.includes("node_modules/varve/dist/")),
+      inputs.join(),
+    );
+    for (const { imports } of Object.values(metafile.inputs)) {
+      deepEqual(
+        imports.filter(({ external }) => external),
+        [],
+      );
+    }
+    const code = outputFiles.map((one) => one.text).join("\n");
+    ok(
+      !/(?:\bfrom|\bimport|\brequire)\s*\(?\s*["'`]node:/.test(code),
+      "no import of node: is left",
+    );
+  });
+
+  test("loads the wasm lazily, in a chunk of its own", async () => {
+    const { outputFiles } = await bundle('export { open } from "varve";', { splitting: true });
+    const wasm = outputFiles.filter((one) => one.text.includes("AGFzbQ"));
+    equal(wasm.length, 1, "one chunk has it");
+    ok(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
+    const first = outputFiles.find((one) => one.path.endsWith("stdin.js"));
+    ok((first?.text.length ?? 1e9) < 60_000, `the first chunk takes ${first?.text.length} bytes`);
+  });
+
+  test("leaves out what is not used", async () => {
+    const { outputFiles } = await bundle('import { memory } from "varve"; console.log(memory());');
+    const size = outputFiles[0]?.text.length ?? 1e9;
+    ok(size < 6000, `memory() alone takes ${size} bytes`);
+  });
+});
+
+suite("the types of the package", () => {
+  const compile = (source: string, compilerOptions: Record<string, unknown>) => {
+    const folder = join(project(), `types-${JSON.stringify(compilerOptions).length}`);
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, "program.ts"), source);
+    const base = { strict: true, skipLibCheck: false, noEmit: true, types: [], target: "ES2022" };
+    writeFileSync(
+      join(folder, "tsconfig.json"),
+      JSON.stringify({ compilerOptions: { ...base, ...compilerOptions }, files: ["program.ts"] }),
+    );
+    const tsc = root("node_modules/typescript/bin/tsc");
+    try {
+      execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
+      return "";
+    } catch (error) {
+      return String((error as { stdout?: string }).stdout);
+    }
+  };
+  const program = `
+    import { type Database, memory, open } from "varve";
+    const db: Database = await open("shop", { storage: memory() });
+    const view: Uint8Array | undefined = db.get("key");
+    const text: string | undefined = db.getText("key");
+    console.log(view, text);
+    await db.close();
+  `;
+
+  test("hold in a program without the types of Node, checked to the last file", () => {
+    const lib = ["ES2022", "DOM"];
+    equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
+    equal(compile(program, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
+  });
+
+  test("hold in a worker's program, whose library of types is another", () => {
+    const lib = ["ES2022", "WebWorker"];
+    equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
+  });
+
+  test("show no any to the user", () => {
+    const declarations = pack().details.files.filter(({ path }) => path.endsWith(".d.ts"));
+    for (const { path } of declarations) {
+      const code = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, "");
+      ok(!/[:<|&,(]\s*any\b/.test(code), `${path} has none`);
+    }
+  });
+});
