@@ -79,7 +79,7 @@ async function bundle(source: string, options: BuildOptions = {}) {
     minify: true,
     ...options,
   });
-  return result;
+  return { outputFiles: result.outputFiles ?? [], inputs: result.metafile?.inputs ?? {} };
 }
 
 suite("the package as published", () => {
@@ -209,7 +209,7 @@ suite("the package as published", () => {
 
 suite("the package in a browser's bundle", () => {
   test("asks for no module of Node", async () => {
-    const { outputFiles, metafile } = await bundle('export * from "varve";');
+    const { outputFiles, inputs } = await bundle('export * from "varve";');
     const inputs = Object.keys(metafile.inputs).filter((path) => path !== "<stdin>");
     ok(
       inputs.every((path) => path.includes("node_modules/varve/dist/")),
