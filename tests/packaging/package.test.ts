@@ -210,12 +210,12 @@ suite("the package as published", () => {
 suite("the package in a browser's bundle", () => {
   test("asks for no module of Node", async () => {
     const { outputFiles, inputs } = await bundle('export * from "varve";');
-    const inputs = Object.keys(metafile.inputs).filter((path) => path !== "<stdin>");
+    const paths = Object.keys(inputs).filter((path) => path !== "<stdin>");
     ok(
-      inputs.every((path) => path.includes("node_modules/varve/dist/")),
-      inputs.join(),
+      paths.length > 5 && paths.every((path) => path.includes("node_modules/varve/dist/")),
+      paths.join(),
     );
-    for (const { imports } of Object.values(metafile.inputs)) {
+    for (const { imports } of Object.values(inputs)) {
       deepEqual(
         imports.filter(({ external }) => external),
         [],
