@@ -212,18 +212,18 @@ impl<F: File> Store<F> {
         if !self.begin_update(keyspace, key)? {
             return Ok(false);
         }
-        let length = self.staged_value().len();
-        match update(self.staged_value()) {
-            Ok(None) => self.finish(length)?,
+        // A panic in the callback is a failure like any other.
+        let staged = AbortOnDrop(self);
+        let store = &mut *staged.0;
+        let length = store.staged_value().len();
+        match update(store.staged_value()) {
+            Ok(None) => store.finish(length)?,
             Ok(Some(bytes)) => {
-                self.resize_update(bytes.len())?;
-                self.staged_value().copy_from_slice(&bytes);
-                self.finish(bytes.len())?
+                store.resize_update(bytes.len())?;
+                store.staged_value().copy_from_slice(&bytes);
+                store.finish(bytes.len())?
             }
-            Err(()) => {
-                self.abort();
-                return Err(Error::Aborted);
-            }
+            Err(()) => return Err(Error::Aborted),
         };
         Ok(true)
     }
@@ -338,5 +338,14 @@ impl<F: File> Store<F> {
             }
             (None, None) => {}
         }
+    }
+}
+
+/// Restores every byte of a staged record that did not come to its end.
+struct AbortOnDrop<'a, F: File>(&'a mut Store<F>);
+
+impl<F: File> Drop for AbortOnDrop<'_, F> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
