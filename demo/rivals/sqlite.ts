@@ -4,7 +4,6 @@ import init, {
   type SAHPoolUtil,
   type Sqlite3Static,
 } from "@sqlite.org/sqlite-wasm";
-import wasm from "@sqlite.org/sqlite-wasm/sqlite3.wasm";
 import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../drop.js";
 import { type Rival, refused } from "./rival.js";
 
@@ -157,23 +156,12 @@ class SqliteRival implements Rival {
   }
 }
 
-/**
- * SQLite's loader replaces the `locateFile` that it is given by one that knows only "sqlite3.wasm" beside
- * the script. A bundler names the file otherwise, so the property lets itself be set and stays what it is.
- */
-const whereTheWasmIs = {
-  get locateFile() {
-    return () => new URL(wasm, import.meta.url).href;
-  },
-  set locateFile(_replacement: () => string) {},
-};
-
 let pool: Promise<{ sqlite3: Sqlite3Static; util: SAHPoolUtil }> | undefined;
 
 /** The module and its pool are set up once per worker: a second pool in the same folder is refused. */
 function poolOnce() {
   pool ??= (async () => {
-    const sqlite3 = await init(whereTheWasmIs);
+    const sqlite3 = await init();
     // A database, its WAL, and room for temporary files.
     return { sqlite3, util: await sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 6 }) };
   })();

@@ -1,12 +1,22 @@
-import { type Database, destroy, open } from "varve";
+import { type Database, open, opfs } from "varve";
 import { readProduct, restock, serveBuyers } from "../drop.js";
 import type { Rival } from "./rival.js";
 
-const NAME = "drop-bench";
+/** A folder of its own, so that all of it can be removed at once. */
+const FOLDER = "drop-bench-varve";
+
+async function removeFolder(): Promise<void> {
+  const root = await navigator.storage.getDirectory();
+  await root.removeEntry(FOLDER, { recursive: true }).catch((error: unknown) => {
+    if (!(error instanceof DOMException && error.name === "NotFoundError")) throw error;
+  });
+}
 
 /** varve on OPFS, exactly as a program would use it. */
 export async function varveRival(): Promise<Rival> {
-  let db: Database = await open(NAME);
+  // A run that was stopped leaves its file behind, and the next would begin with a longer log.
+  await removeFolder();
+  let db: Database = await open("drop", { storage: opfs(FOLDER) });
   return {
     id: "varve",
     name: "varve",
@@ -19,12 +29,12 @@ export async function varveRival(): Promise<Rival> {
     },
     async reopenAndRead() {
       await db.close();
-      db = await open(NAME);
+      db = await open("drop", { storage: opfs(FOLDER) });
       return readProduct(db);
     },
     async dispose() {
       await db.close();
-      await destroy(NAME);
+      await removeFolder();
     },
   };
 }
