@@ -5,11 +5,13 @@ use varve::format::payload::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
     IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
 };
-use varve::format::record::{KIND_TRANSACTION, KIND_VOID};
+use varve::format::record::KIND_TRANSACTION;
 use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE};
 
 use crate::golden::{Content, Expect, Golden, Noted};
-use crate::image::{CREATED_MS, Image, LOG2, Record, commit, delete, extent, fill, part, set};
+use crate::image::{
+    CREATED_MS, Image, LOG2, Record, commit, delete, extent, fill, part, set, void,
+};
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
     Golden {
@@ -138,14 +140,9 @@ fn key_lengths() -> Golden {
 fn capacity_and_void() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let void = Record {
-        value: fill(21, 3),
-        ..Record::default()
-    }
-    .kind(KIND_VOID);
     let records = [
         set("roomy", "ten bytes.", 1).capacity(64),
-        void,
+        void(&fill(21, 3)),
         set("after", "the void", 2),
     ];
     image.frame(&mut segment, commit(1, 1), &records);

@@ -25,6 +25,8 @@ pub struct Content {
     pub torn_bytes: u64,
     pub dropped_frames: u64,
     pub last_frame: u64,
+    /// Frames below the first that is needed.
+    pub skipped_frames: u64,
     pub clean: bool,
     pub created: bool,
     pub live: Vec<Live>,
@@ -65,6 +67,17 @@ impl Content {
             clean: true,
             ..Default::default()
         }
+    }
+
+    /// Frames from `first` on are needed.
+    pub fn from(mut self, first: u64) -> Self {
+        self.skipped_frames = first - 1;
+        self
+    }
+
+    /// Frames that were replayed.
+    pub fn replayed(&self) -> u64 {
+        self.last_frame - self.skipped_frames
     }
 
     pub fn torn(mut self, bytes: u64, frames: u64) -> Self {
@@ -137,7 +150,8 @@ impl Content {
         let _ = writeln!(
             out,
             "  \"recovery\": {{ \"tornBytes\": {torn_bytes}, \"droppedFrames\": {dropped_frames}, \
-             \"lastFrame\": {last_frame}, \"clean\": {clean}, \"created\": {created} }},"
+             \"lastFrame\": {last_frame}, \"replayedFrames\": {}, \"clean\": {clean}, \"created\": {created} }},",
+            self.replayed()
         );
         let transactions = self.transactions.iter().map(|t| {
             let Noted {

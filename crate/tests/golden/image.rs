@@ -41,6 +41,15 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, version: u64) -> Reco
     }
 }
 
+/// Space that a rolled-back call left, with what it had written there.
+pub fn void(left: &[u8]) -> Record {
+    Record {
+        value: left.to_vec(),
+        ..Record::default()
+    }
+    .kind(record::KIND_VOID)
+}
+
 /// A key is gone.
 pub fn delete(key: impl AsRef<[u8]>, version: u64) -> Record {
     set(key, [], version).kind(record::KIND_DELETE)
@@ -82,7 +91,9 @@ impl Record {
     fn encode(&self) -> Vec<u8> {
         let mut header = self.header;
         header.key_len = self.key.len() as u16;
-        header.value_len = self.value.len() as u32;
+        if header.kind != record::KIND_VOID {
+            header.value_len = self.value.len() as u32;
+        }
         header.capacity = header.capacity.max(align_up(self.value.len()) as u32);
         let mut bytes = header.to_bytes().to_vec();
         bytes.extend(&self.key);
@@ -271,6 +282,17 @@ impl Image {
         }
     }
 
+    /// Puts only the trailer of a log segment into `slot`, as before its first frame.
+    pub fn trailer(&mut self, slot: u32, sequence: u32, first_frame: u64) {
+        let start = self.slot_start(slot);
+        let before = self
+            .bytes
+            .get(start as usize..start as usize + segment::SIZE);
+        let before = before.map_or(vec![0; segment::SIZE], <[u8]>::to_vec);
+        self.segment(slot, sequence, first_frame);
+        self.put(start, &before);
+    }
+
     /// Puts a value into an extent that starts at `slot`.
     pub fn extent(&mut self, slot: u32, sequence: u32, value: &[u8]) -> ExtentRef {
         let salt = self.salt();
@@ -300,6 +322,17 @@ impl Image {
 
     /// Appends a frame and gives its file position.
     pub fn frame(&mut self, segment: &mut Segment, mark: Mark, records: &[Record]) -> u64 {
+        self.frame_that_counts(segment, mark, records, records.len() as u32)
+    }
+
+    /// Appends a frame that says that it holds `count` records.
+    pub fn frame_that_counts(
+        &mut self,
+        segment: &mut Segment,
+        mark: Mark,
+        records: &[Record],
+        count: u32,
+    ) -> u64 {
         let at = segment.at;
         let mut bytes = vec![0; frame::SIZE];
         for record in records {
@@ -311,7 +344,7 @@ impl Image {
             length: bytes.len() as u32,
             number: mark.number,
             watermark: mark.watermark,
-            records: records.len() as u32,
+            records: count,
             flags: if mark.commit { frame::FLAG_COMMIT } else { 0 },
             ..Default::default()
         };

@@ -39,6 +39,7 @@ pub fn all() -> Vec<Golden> {
         unfinished_creation(),
         compatible_bit(),
         skippable_kind(),
+        first_needed(),
     ]
 }
 
@@ -320,4 +321,26 @@ fn skippable_kind() -> Golden {
         .live("name", "varve", 1)
         .live("more", "after it", 3);
     opens("skippable-kind", about, image, content)
+}
+
+fn first_needed() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.first_sequence = 3;
+    image.superblock.first_frame = 5;
+    image.superblock.next_frame = 6;
+    let mut old = image.segment(2, 1, 1);
+    image.frame(&mut old, commit(1, 1), &[set("gone", "not needed", 1)]);
+    let mut reused = image.segment(1, 2, 2);
+    image.frame(&mut reused, commit(2, 1), &[set("gone", "not needed", 2)]);
+    let mut segment = image.segment(0, 3, 5);
+    let records = [set("kept", "copied", 3), set("new", "here", 4).oldest(3)];
+    image.frame(&mut segment, commit(5, 5), &records);
+    image.frame(&mut segment, commit(6, 6), &[]);
+    image.trailer(1, 4, 7);
+    image.write_superblock();
+    let about =
+        "the log begins at frame 5; a slot has its old header and the trailer of its next use";
+    let content = Content::up_to(6).from(5);
+    let content = content.live("kept", "copied", 3).live("new", "here", 4);
+    opens("first-needed", about, image, content)
 }

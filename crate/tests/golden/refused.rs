@@ -2,7 +2,8 @@
 
 use varve::error::{Damage, Error};
 use varve::format::MAJOR;
-use varve::format::superblock::SLOT_STRIDE;
+use varve::format::segment;
+use varve::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
 
 use crate::golden::{Expect, Golden};
 use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
@@ -23,12 +24,18 @@ pub fn all() -> Vec<Golden> {
         damaged_without_close(),
         damaged_commit(),
         damaged_extent(),
+        malformed_record(),
+        miscounted_records(),
         lost_segment(),
         both_superblocks_damaged(),
+        damaged_magics(),
         foreign(),
+        foreign_and_small(),
         newer_major(),
         newer_major_in_one_slot(),
+        newer_major_in_the_older_slot(),
         incompatible_bit(),
+        history_mode(),
         unknown_kind(),
     ]
 }
@@ -128,7 +135,7 @@ fn damaged_extent() -> Golden {
     image.flip(image.slot_start(1) + 1000);
     let about = "one flipped bit in the extent of a live, flushed value";
     let damage = Damage {
-        position: image.slot_start(1),
+        position: image.slot_start(1) + segment::SIZE as u64,
         expected_frame: 3,
         flushed_frames: 3,
         intact_frames: 0,
@@ -232,4 +239,85 @@ fn unknown_kind() -> Golden {
         features: 0,
     };
     refused("unknown-kind", about, image, error)
+}
+
+/// A flushed, closed file whose second frame is valid and not whole.
+fn not_whole(
+    name: &'static str,
+    about: &'static str,
+    put: impl FnOnce(&mut Image, &mut Segment) -> u64,
+) -> Golden {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    let position = put(&mut image, &mut segment);
+    image.close(&mut segment, 3, 3);
+    let damage = Damage {
+        position,
+        expected_frame: 2,
+        flushed_frames: 3,
+        intact_frames: 0,
+        intact_bytes: 0,
+    };
+    refused(name, about, image, Error::Corruption(damage))
+}
+
+fn malformed_record() -> Golden {
+    let about = "a valid, flushed frame with a record of kind 0, which does not exist";
+    not_whole("malformed-record", about, |image, segment| {
+        image.frame(segment, commit(2, 1), &[set("bad", "kind", 2).kind(0)])
+    })
+}
+
+fn miscounted_records() -> Golden {
+    let about = "a valid, flushed frame that holds one record and says two";
+    not_whole("miscounted-records", about, |image, segment| {
+        image.frame_that_counts(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
+    })
+}
+
+fn damaged_magics() -> Golden {
+    let (mut image, _, _) = three_frames();
+    image.flip(3);
+    image.flip(SLOT_STRIDE + 30);
+    let about = "one superblock with a damaged magic, the other with a damaged field";
+    let error = Error::Corruption(Damage::default());
+    refused("damaged-magics", about, image, error)
+}
+
+fn foreign_and_small() -> Golden {
+    let mut image = Image::created(LOG2);
+    image.bytes.fill(0);
+    image.put(
+        300,
+        b"a small file of something else that begins with zeros",
+    );
+    let about = "a small file of something else whose first 256 bytes are zeros";
+    refused("foreign-and-small", about, image, Error::NotADatabase)
+}
+
+fn newer_major_in_the_older_slot() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.major = MAJOR + 1;
+    image.write_superblock();
+    image.superblock.major = MAJOR;
+    image.write_superblock();
+    let about = "a later major version in the slot with the smaller generation";
+    let error = Error::UnsupportedFormat {
+        major: MAJOR + 1,
+        features: 0,
+    };
+    refused("newer-major-in-the-older-slot", about, image, error)
+}
+
+fn history_mode() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.mode = MODE_KEEP_HISTORY;
+    image.write_superblocks();
+    let about = "a database that keeps its history, which this version does not honour";
+    let error = Error::UnsupportedFormat {
+        major: MAJOR,
+        features: 0,
+    };
+    refused("history-mode", about, image, error)
 }
