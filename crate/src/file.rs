@@ -78,8 +78,7 @@ impl File for MemoryFile {
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
-        self.bytes
-            .resize(usize::try_from(size).map_err(|_| IoError::Quota)?, 0);
+        self.bytes.resize(usize::try_from(size).map_err(|_| IoError::Quota)?, 0);
         Ok(())
     }
 

@@ -11,9 +11,7 @@ impl AlignedBytes {
     /// `len` zero bytes, rounded up to a multiple of 8.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        AlignedBytes {
-            words: vec![0; len.div_ceil(8)].into_boxed_slice(),
-        }
+        AlignedBytes { words: vec![0; len.div_ceil(8)].into_boxed_slice() }
     }
 
     /// How many bytes there are.

@@ -46,11 +46,7 @@ impl File for HostFile {
         // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
         let n = unsafe { host::read(buf.as_mut_ptr(), buf.len(), at as f64) };
         let n = usize::try_from(n).map_err(|_| host_error(n))?;
-        if n > buf.len() {
-            Err(IoError::Other)
-        } else {
-            Ok(n)
-        }
+        if n > buf.len() { Err(IoError::Other) } else { Ok(n) }
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
@@ -70,11 +66,7 @@ impl File for HostFile {
     fn size(&mut self) -> Result<u64, IoError> {
         // SAFETY: no memory is passed.
         let size = unsafe { host::size() };
-        if size < 0.0 {
-            Err(host_error(size as i32))
-        } else {
-            Ok(size as u64)
-        }
+        if size < 0.0 { Err(host_error(size as i32)) } else { Ok(size as u64) }
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
@@ -126,11 +118,7 @@ unsafe impl Sync for Shared {}
 
 static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     store: None,
-    answer: Answer {
-        code: 0,
-        length: 0,
-        numbers: [0.0; 15],
-    },
+    answer: Answer { code: 0, length: 0, numbers: [0.0; 15] },
     error: None,
     walks: Vec::new(),
     scratch: [0; 2 * KEY_AREA],
@@ -238,10 +226,7 @@ extern "C" fn reserve(bytes: usize) {
 #[unsafe(no_mangle)]
 extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     let instance = instance();
-    let value = instance
-        .store
-        .as_ref()
-        .and_then(|s| s.get(keyspace, &instance.scratch[..key_len]));
+    let value = instance.store.as_ref().and_then(|s| s.get(keyspace, &instance.scratch[..key_len]));
     match value {
         Some(value) => {
             instance.answer.length = value.len() as u32;
@@ -256,11 +241,7 @@ extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
 extern "C" fn version(keyspace: u32, key_len: usize) -> u32 {
     let instance = instance();
     let key = &instance.scratch[..key_len];
-    match instance
-        .store
-        .as_ref()
-        .and_then(|s| s.version(keyspace, key))
-    {
+    match instance.store.as_ref().and_then(|s| s.version(keyspace, key)) {
         Some(version) => {
             instance.answer.numbers[0] = version as f64;
             1
@@ -320,10 +301,7 @@ extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
 /// How many keys there are.
 #[unsafe(no_mangle)]
 extern "C" fn count(keyspace: u32) -> f64 {
-    instance()
-        .store
-        .as_ref()
-        .map_or(0.0, |store| store.count(keyspace) as f64)
+    instance().store.as_ref().map_or(0.0, |store| store.count(keyspace) as f64)
 }
 
 /// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
@@ -429,37 +407,25 @@ extern "C" fn close() -> u32 {
 /// Bit 0: detach views before the next call.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
-    instance()
-        .store
-        .as_mut()
-        .map_or(0, |store| u32::from(store.end_turn()))
+    instance().store.as_mut().map_or(0, |store| u32::from(store.end_turn()))
 }
 
 /// Bytes of the open group.
 #[unsafe(no_mangle)]
 extern "C" fn pending() -> f64 {
-    instance()
-        .store
-        .as_ref()
-        .map_or(0.0, |store| store.pending() as f64)
+    instance().store.as_ref().map_or(0.0, |store| store.pending() as f64)
 }
 
 /// 1 when something is written and not flushed.
 #[unsafe(no_mangle)]
 extern "C" fn unflushed() -> u32 {
-    instance()
-        .store
-        .as_ref()
-        .map_or(0, |store| u32::from(store.is_unflushed()))
+    instance().store.as_ref().map_or(0, |store| u32::from(store.is_unflushed()))
 }
 
 /// 1 when the last flush has no watermark behind it.
 #[unsafe(no_mangle)]
 extern "C" fn unwitnessed() -> u32 {
-    instance()
-        .store
-        .as_ref()
-        .map_or(0, |store| u32::from(store.is_unwitnessed()))
+    instance().store.as_ref().map_or(0, |store| u32::from(store.is_unwitnessed()))
 }
 
 /// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending
@@ -507,13 +473,8 @@ extern "C" fn recovery() {
 extern "C" fn error_report() {
     let instance = instance();
     if let Some(Error::Corruption(d)) = &instance.error {
-        let values = [
-            d.position,
-            d.expected_frame,
-            d.flushed_frames,
-            d.intact_frames,
-            d.intact_bytes,
-        ];
+        let values =
+            [d.position, d.expected_frame, d.flushed_frames, d.intact_frames, d.intact_bytes];
         instance.numbers(&values);
     }
 }
@@ -579,11 +540,7 @@ extern "C" fn iter_next(handle: usize) -> *const u8 {
             walk.current = key;
             let bytes: &[u8] = walk.current.as_deref().unwrap_or_default();
             instance.answer.length = bytes.len() as u32;
-            if bytes.is_empty() {
-                std::ptr::null()
-            } else {
-                bytes.as_ptr()
-            }
+            if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() }
         }
         Err(error) => {
             instance.report(Some(error));
@@ -610,11 +567,7 @@ impl Walk {
         })?;
         if let Some(last) = keys.last() {
             let past = Bound::Excluded(last.clone());
-            if self.reverse {
-                self.upper = past
-            } else {
-                self.lower = past
-            }
+            if self.reverse { self.upper = past } else { self.lower = past }
         }
         self.ahead = keys.into_iter();
         Ok(self.ahead.next())

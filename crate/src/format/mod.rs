@@ -56,9 +56,5 @@ pub const fn inline_limit(segment_log2: u8) -> usize {
 #[must_use]
 pub const fn group_limit(segment_log2: u8) -> usize {
     let quarter = 1 << (segment_log2 - 2);
-    if quarter < 256 << 10 {
-        quarter
-    } else {
-        256 << 10
-    }
+    if quarter < 256 << 10 { quarter } else { 256 << 10 }
 }

@@ -85,17 +85,9 @@ mod tests {
 
     #[test]
     fn a_segment_header_is_bound_to_its_file_and_its_place() {
-        let header = SegmentHeader {
-            kind: KIND_LOG,
-            sequence: 7,
-            span: 1,
-            ..Default::default()
-        };
+        let header = SegmentHeader { kind: KIND_LOG, sequence: 7, span: 1, ..Default::default() };
         let bytes = header.encode(42, 8192);
-        assert_eq!(
-            SegmentHeader::decode(&bytes, 42, 8192).map(|h| h.sequence),
-            Some(7)
-        );
+        assert_eq!(SegmentHeader::decode(&bytes, 42, 8192).map(|h| h.sequence), Some(7));
         assert_eq!(SegmentHeader::decode(&bytes, 43, 8192), None);
         assert_eq!(SegmentHeader::decode(&bytes, 42, 8192 + 4096), None);
     }

@@ -111,17 +111,9 @@ impl Superblock {
             return Slot::Empty;
         }
         if magic != MAGIC {
-            let same = magic
-                .iter()
-                .zip(MAGIC)
-                .take_while(|&(&a, b)| a == b)
-                .count();
+            let same = magic.iter().zip(MAGIC).take_while(|&(&a, b)| a == b).count();
             let torn = same > 0 && magic[same..].iter().all(|&b| b == 0);
-            return if torn {
-                Slot::Unfinished
-            } else {
-                Slot::Foreign
-            };
+            return if torn { Slot::Unfinished } else { Slot::Foreign };
         }
         // A copy on the stack, since the caller's bytes may lie at any address.
         let mut aligned = Aligned([0; SIZE]);
@@ -154,9 +146,7 @@ mod tests {
     #[test]
     fn a_superblock_survives_its_bytes_and_knows_its_slot() {
         let bytes = sample().encode(1);
-        let Slot::Valid(back) = Superblock::decode(&bytes, 1) else {
-            panic!("not valid")
-        };
+        let Slot::Valid(back) = Superblock::decode(&bytes, 1) else { panic!("not valid") };
         assert_eq!(back.generation, 9);
         assert_eq!(Superblock::decode(&bytes, 0), Slot::Damaged);
     }
@@ -167,10 +157,7 @@ mod tests {
         for bit in 0..SIZE * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                !matches!(Superblock::decode(&flipped, 0), Slot::Valid(_)),
-                "bit {bit}"
-            );
+            assert!(!matches!(Superblock::decode(&flipped, 0), Slot::Valid(_)), "bit {bit}");
         }
     }
 

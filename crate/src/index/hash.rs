@@ -31,11 +31,7 @@ const fn position_of(slot: u64) -> Position {
 
 impl Default for HashIndex {
     fn default() -> Self {
-        HashIndex {
-            slots: vec![0; 16].into_boxed_slice(),
-            shift: 28,
-            len: 0,
-        }
+        HashIndex { slots: vec![0; 16].into_boxed_slice(), shift: 28, len: 0 }
     }
 }
 
@@ -115,10 +111,7 @@ impl HashIndex {
 
     /// Every position, in no order.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
-        self.slots
-            .iter()
-            .filter(|&&slot| slot != 0)
-            .map(|&slot| position_of(slot))
+        self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| position_of(slot))
     }
 
     fn slot_of(&self, hash: u32, position: Position) -> usize {
@@ -163,9 +156,7 @@ mod tests {
         let mut model: BTreeMap<u32, u32> = BTreeMap::new();
         let mut x = 1u64;
         for step in 0..200_000u32 {
-            x = x
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             // Few distinct upper bits: long runs, wrapping round the end of the table.
             let position = (x >> 33) as u32 % 3000 + 1;
             let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;

@@ -99,19 +99,14 @@ impl OrderedKeys {
             }
             _ => false,
         };
-        (!empty)
-            .then(|| self.keys.range::<[u8], _>((lower, upper)))
-            .into_iter()
-            .flatten()
+        (!empty).then(|| self.keys.range::<[u8], _>((lower, upper))).into_iter().flatten()
     }
 }
 
 impl FromIterator<Key> for OrderedKeys {
     /// Builds the set from keys in any order, by sorting once.
     fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Self {
-        OrderedKeys {
-            keys: keys.into_iter().collect(),
-        }
+        OrderedKeys { keys: keys.into_iter().collect() }
     }
 }
 
@@ -121,20 +116,12 @@ mod tests {
 
     #[test]
     fn keys_come_in_byte_order_whatever_their_length() {
-        let words: [&[u8]; 5] = [
-            b"b",
-            b"a",
-            b"\xff",
-            b"a long key that is not inline",
-            b"a\0",
-        ];
+        let words: [&[u8]; 5] = [b"b", b"a", b"\xff", b"a long key that is not inline", b"a\0"];
         let keys: OrderedKeys = words.iter().map(|w| Key::new(w)).collect();
         let mut sorted = words.to_vec();
         sorted.sort();
-        let all: Vec<&[u8]> = keys
-            .range(Bound::Unbounded, Bound::Unbounded)
-            .map(|k| &**k)
-            .collect();
+        let all: Vec<&[u8]> =
+            keys.range(Bound::Unbounded, Bound::Unbounded).map(|k| &**k).collect();
         assert_eq!(all, sorted);
     }
 
@@ -143,26 +130,8 @@ mod tests {
         let mut keys = OrderedKeys::default();
         keys.insert(b"k");
         let none = |a, b| keys.range(a, b).count();
-        assert_eq!(
-            none(
-                Bound::Included(b"z".as_slice()),
-                Bound::Excluded(b"a".as_slice())
-            ),
-            0
-        );
-        assert_eq!(
-            none(
-                Bound::Excluded(b"k".as_slice()),
-                Bound::Excluded(b"k".as_slice())
-            ),
-            0
-        );
-        assert_eq!(
-            none(
-                Bound::Included(b"k".as_slice()),
-                Bound::Included(b"k".as_slice())
-            ),
-            1
-        );
+        assert_eq!(none(Bound::Included(b"z".as_slice()), Bound::Excluded(b"a".as_slice())), 0);
+        assert_eq!(none(Bound::Excluded(b"k".as_slice()), Bound::Excluded(b"k".as_slice())), 0);
+        assert_eq!(none(Bound::Included(b"k".as_slice()), Bound::Included(b"k".as_slice())), 1);
     }
 }

@@ -56,26 +56,14 @@ impl Log {
 
     fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
         if !self.marked_open {
-            self.write_superblock(file, None, next_version)
-                .map_err(WriteError::RolledBack)?;
+            self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;
             self.marked_open = true;
         }
         let mut frames = self.pending.clone();
-        let Cursor {
-            slot,
-            start,
-            tail,
-            records,
-            ..
-        } = self.cursor;
+        let Cursor { slot, start, tail, records, .. } = self.cursor;
         if records > 0 || frames.is_empty() {
             let slot = slot.expect("a group has a frame");
-            frames.push(FrameSpan {
-                slot,
-                start,
-                end: tail,
-                records,
-            });
+            frames.push(FrameSpan { slot, start, end: tail, records });
         }
         if let Err(error) = self.write_frames(file, &frames) {
             return Err(match self.erase_group(file, &frames) {
@@ -93,11 +81,7 @@ impl Log {
         }
         for (i, frame) in frames.iter().enumerate() {
             let number = self.next_frame + i as u64;
-            let flags = if i + 1 == frames.len() {
-                frame::FLAG_COMMIT
-            } else {
-                0
-            };
+            let flags = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
             self.seal(frame, number, flags);
             self.write_frame(file, frame, number)?;
         }
@@ -112,9 +96,7 @@ impl Log {
         let bytes = slot.bytes.as_mut().expect("an open frame is resident");
         let mut at = span.start + frame::SIZE;
         while at < span.end {
-            let size = RecordHeader::at(&bytes[at..])
-                .expect("records are aligned")
-                .size();
+            let size = RecordHeader::at(&bytes[at..]).expect("records are aligned").size();
             RecordHeader::seal(&mut bytes[at..at + size], salt, start + at as u64);
             at += size;
         }
@@ -126,11 +108,7 @@ impl Log {
             flags,
             ..Default::default()
         };
-        header.seal(
-            &mut bytes[span.start..span.end],
-            salt,
-            start + span.start as u64,
-        );
+        header.seal(&mut bytes[span.start..span.end], salt, start + span.start as u64);
     }
 
     /// A segment's first frame goes out together with its header, after its trailer.
@@ -143,11 +121,8 @@ impl Log {
         let start = self.geometry.slot_start(span.slot);
         let mut from = span.start;
         if !self.slots[span.slot as usize].written {
-            let header = SegmentHeader {
-                first_frame: number,
-                ..self.header_of(span.slot)
-            }
-            .encode(self.superblock.file_id[0], start);
+            let header = SegmentHeader { first_frame: number, ..self.header_of(span.slot) }
+                .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
             write_all(file, &header, start + self.geometry.room_end() as u64)?;
             let bytes = self.slots[span.slot as usize].bytes.as_mut();
@@ -218,10 +193,7 @@ impl Log {
             let start = geometry.slot_start(span.slot);
             erase(file, frame::SIZE, start + span.start as u64)?;
         }
-        let introduced = frames
-            .iter()
-            .map(|span| span.slot)
-            .chain(self.extents.iter().copied());
+        let introduced = frames.iter().map(|span| span.slot).chain(self.extents.iter().copied());
         for slot in introduced.filter(|&slot| !self.slots[slot as usize].written) {
             let end = geometry.slot_start(slot + self.slots[slot as usize].span);
             erase(file, segment::SIZE, geometry.slot_start(slot))?;
@@ -233,11 +205,7 @@ impl Log {
     fn accept(&mut self, frames: &[FrameSpan]) {
         self.next_frame += frames.len() as u64;
         self.witnessed_frames = self.flushed_frames;
-        for slot in frames
-            .iter()
-            .map(|span| span.slot)
-            .chain(self.extents.drain(..))
-        {
+        for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
             self.slots[slot as usize].written = true;
         }
         self.pending.clear();

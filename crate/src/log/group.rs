@@ -30,13 +30,7 @@ impl Cursor {
     /// A frame that starts at `start` and holds nothing.
     #[must_use]
     pub fn at(slot: u32, start: usize) -> Self {
-        Cursor {
-            slot: Some(slot),
-            start,
-            tail: start + frame::SIZE,
-            records: 0,
-            live: 0,
-        }
+        Cursor { slot: Some(slot), start, tail: start + frame::SIZE, records: 0, live: 0 }
     }
 }
 
@@ -67,15 +61,8 @@ impl Log {
     #[must_use]
     pub fn group_bytes(&self) -> usize {
         let closed: usize = self.pending.iter().map(|f| f.end - f.start).sum();
-        let open = if self.cursor.live > 0 {
-            self.cursor.tail - self.cursor.start
-        } else {
-            0
-        };
-        let extents = self
-            .extents
-            .iter()
-            .map(|&slot| self.slots[slot as usize].span as usize);
+        let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
+        let extents = self.extents.iter().map(|&slot| self.slots[slot as usize].span as usize);
         closed + open + extents.sum::<usize>() * self.geometry.segment()
     }
 
@@ -97,20 +84,9 @@ impl Log {
     }
 
     fn close_frame(&mut self) {
-        let Cursor {
-            slot,
-            start,
-            tail,
-            records,
-            ..
-        } = self.cursor;
+        let Cursor { slot, start, tail, records, .. } = self.cursor;
         if let (Some(slot), true) = (slot, records > 0) {
-            self.pending.push(FrameSpan {
-                slot,
-                start,
-                end: tail,
-                records,
-            });
+            self.pending.push(FrameSpan { slot, start, end: tail, records });
         }
     }
 
@@ -127,13 +103,7 @@ impl Log {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let salt = checksum(&self.entropy.to_le_bytes(), u64::from(sequence));
-        Slot {
-            sequence,
-            salt,
-            span,
-            bytes: Some(bytes),
-            ..Slot::new(used)
-        }
+        Slot { sequence, salt, span, bytes: Some(bytes), ..Slot::new(used) }
     }
 
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
@@ -164,8 +134,7 @@ impl Log {
         self.reserve(file, first, span)?;
         let slot = self.fresh_slot(Use::Extent, span, AlignedBytes::zeroed(length));
         self.slots.push(slot);
-        self.slots
-            .extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
+        self.slots.extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
         self.extents.push(first);
         Ok(first)
     }
@@ -274,12 +243,7 @@ impl Log {
 
     /// Drops the whole open group, whose write failed. Views of it must die before the next call.
     pub fn discard_group(&mut self) {
-        let mark = Mark {
-            cursor: self.group,
-            floor: self.group.tail,
-            pending: 0,
-            extents: 0,
-        };
+        let mark = Mark { cursor: self.group, floor: self.group.tail, pending: 0, extents: 0 };
         self.rollback(&mark);
         self.cursor = self.group;
         self.floor = self.group.tail;

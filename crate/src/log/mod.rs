@@ -110,10 +110,7 @@ impl Geometry {
     #[must_use]
     pub fn locate(self, position: Position) -> (u32, usize) {
         let shift = self.segment_log2 - 3;
-        (
-            position >> shift,
-            ((position & ((1 << shift) - 1)) as usize) << 3,
-        )
+        (position >> shift, ((position & ((1 << shift) - 1)) as usize) << 3)
     }
 
     /// How many slots positions can tell apart.
@@ -194,14 +191,9 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn key_at(&self, position: Position) -> (&RecordHeader, &[u8]) {
-        let bytes = self
-            .tail_of(position)
-            .expect("an indexed record is resident");
+        let bytes = self.tail_of(position).expect("an indexed record is resident");
         let header = RecordHeader::at(bytes).expect("an indexed record has a header");
-        (
-            header,
-            &bytes[record::SIZE..record::SIZE + header.key_len as usize],
-        )
+        (header, &bytes[record::SIZE..record::SIZE + header.key_len as usize])
     }
 
     /// Header of the record at `position`.
@@ -213,9 +205,7 @@ impl Log {
     /// Bytes of the record at `position`, its extent's value included.
     #[must_use]
     pub fn bytes_of(&self, position: Position) -> u64 {
-        let extent = self
-            .descriptor_at(position)
-            .map_or(0, |extent| extent.length);
+        let extent = self.descriptor_at(position).map_or(0, |extent| extent.length);
         self.header_at(position).size() as u64 + extent
     }
 
@@ -223,17 +213,11 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn value_at(&self, position: Position) -> &[u8] {
-        let bytes = self
-            .tail_of(position)
-            .expect("an indexed record is resident");
+        let bytes = self.tail_of(position).expect("an indexed record is resident");
         let header = RecordHeader::at(bytes).expect("an indexed record has a header");
         let from = header.value_offset();
         let value = &bytes[from..from + header.value_len as usize];
-        if header.kind == record::KIND_EXTENT {
-            self.extent_value(value)
-        } else {
-            value
-        }
+        if header.kind == record::KIND_EXTENT { self.extent_value(value) } else { value }
     }
 
     fn extent_value(&self, descriptor: &[u8]) -> &[u8] {
@@ -247,11 +231,7 @@ impl Log {
     pub(crate) fn descriptor_at(&self, position: Position) -> Option<ExtentRef> {
         let bytes = self.tail_of(position)?;
         let (header, _, value) = record::parts(bytes)?;
-        if header.kind == record::KIND_EXTENT {
-            ExtentRef::decode(value)
-        } else {
-            None
-        }
+        if header.kind == record::KIND_EXTENT { ExtentRef::decode(value) } else { None }
     }
 
     /// Whether the record at `position` has become part of the group or the log, and is not just
@@ -265,19 +245,13 @@ impl Log {
     /// The record's memory from its header to the end of its segment.
     pub(crate) fn record_mut(&mut self, position: Position) -> &mut [u8] {
         let (slot, offset) = self.geometry.locate(position);
-        let bytes = self.slots[slot as usize]
-            .bytes
-            .as_mut()
-            .expect("a staged record is resident");
+        let bytes = self.slots[slot as usize].bytes.as_mut().expect("a staged record is resident");
         &mut bytes[offset..]
     }
 
     /// The memory of an extent's value.
     pub(crate) fn extent_mut(&mut self, slot: u32) -> &mut [u8] {
-        self.slots[slot as usize]
-            .bytes
-            .as_mut()
-            .expect("a staged extent is resident")
+        self.slots[slot as usize].bytes.as_mut().expect("a staged extent is resident")
     }
 
     /// Whether the record at `position` may be changed where it lies.
@@ -332,16 +306,18 @@ impl Log {
 
     /// Records the end of a log that is committed and flushed, with the clean mark.
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
-        let sequence = self
+        // What came to nothing is not shown to anybody any more, so the witness need not carry it.
+        self.cursor = self.group;
+        self.floor = self.cursor.tail;
+        let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
+        let end = self
             .cursor
             .slot
-            .map_or(0, |slot| self.slots[slot as usize].sequence);
-        let end = self.cursor.slot.map_or(0, |slot| {
-            self.geometry.slot_start(slot) + self.cursor.start as u64
-        });
-        if self.is_unwitnessed() {
-            self.write_witness(file, next_version)
-                .map_err(WriteError::into_error)?;
+            .map_or(0, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
+        // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
+        // being reported.
+        if self.is_unwitnessed() || self.cursor.slot.is_none() {
+            self.write_witness(file, next_version).map_err(WriteError::into_error)?;
         }
         self.write_superblock(file, Some((sequence, end)), next_version)?;
         file.flush()?;
@@ -364,19 +340,13 @@ impl Log {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.slots.iter().filter_map(|slot| slot.bytes.as_ref());
-        slots
-            .chain(&self.quarantine)
-            .map(|bytes| bytes.len() as u64)
-            .sum()
+        slots.chain(&self.quarantine).map(|bytes| bytes.len() as u64).sum()
     }
 
     /// Segments and extents that the log uses.
     #[must_use]
     pub fn segments(&self) -> usize {
-        self.slots
-            .iter()
-            .filter(|s| matches!(s.used, Use::Log | Use::Extent))
-            .count()
+        self.slots.iter().filter(|s| matches!(s.used, Use::Log | Use::Extent)).count()
     }
 
     /// Ends a turn: memory held for views is let go. Returns whether views must die first, so the

@@ -82,9 +82,7 @@ impl Log {
 
     fn empty(superblock: Superblock, entropy: u64) -> Log {
         Log {
-            geometry: Geometry {
-                segment_log2: superblock.segment_log2,
-            },
+            geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
             marked_open: false,
             slots: Vec::new(),
@@ -113,10 +111,7 @@ impl Log {
         }
         let mut chain = self.walk(&segments);
         let beyond = self.scan_beyond(&chain, &segments);
-        self.flushed_frames = self
-            .flushed_frames
-            .max(chain.watermark)
-            .max(beyond.watermark);
+        self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
         let committed = self.check_frames(file, &mut chain)?;
         if committed < self.flushed_frames {
             return Err(Error::Corruption(Damage {
@@ -140,12 +135,7 @@ impl Log {
             created: false,
         };
         let next_version = self.superblock.next_version;
-        Ok(Opened {
-            log: self,
-            frames: chain.frames,
-            recovery,
-            next_version,
-        })
+        Ok(Opened { log: self, frames: chain.frames, recovery, next_version })
     }
 
     /// Whether nothing but the witness frame follows the end that a clean close recorded: the
@@ -160,12 +150,12 @@ impl Log {
     /// next one takes over. A fresh segment that starts at a number cancels that number and all
     /// above it in older segments.
     fn log_segments(&mut self) -> Vec<(u32, u64)> {
-        let is_log = |index: &u32| self.slots[*index as usize].used == Use::Log;
-        let mut order: Vec<u32> = (0..self.slots.len() as u32).filter(is_log).collect();
-        order.sort_by_key(|&index| self.slots[index as usize].sequence);
+        let logs = self.slots.iter().zip(0..).filter(|(slot, _)| slot.used == Use::Log);
+        let mut order: Vec<(u32, u32)> = logs.map(|(slot, i)| (slot.sequence, i)).collect();
+        order.sort_unstable();
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
-        for &index in order.iter().rev() {
+        for &(_, index) in order.iter().rev() {
             let slot = &mut self.slots[index as usize];
             if slot.first_frame >= limit {
                 slot.used = Use::Abandoned;
@@ -181,19 +171,12 @@ impl Log {
     fn frame_at(&self, slot: u32, offset: usize) -> Option<FrameHeader> {
         let s = &self.slots[slot as usize];
         let bytes = s.bytes.as_ref()?.get(offset..self.geometry.room_end())?;
-        FrameHeader::open(
-            bytes,
-            s.salt,
-            self.geometry.slot_start(slot) + offset as u64,
-        )
+        FrameHeader::open(bytes, s.salt, self.geometry.slot_start(slot) + offset as u64)
     }
 
     /// Follows the frames from the first to the first that is missing.
     fn walk(&self, segments: &[(u32, u64)]) -> Chain {
-        let mut chain = Chain {
-            expected: self.superblock.first_frame,
-            ..Chain::default()
-        };
+        let mut chain = Chain { expected: self.superblock.first_frame, ..Chain::default() };
         for (i, &(slot, limit)) in segments.iter().enumerate() {
             if self.slots[slot as usize].first_frame != chain.expected {
                 break;
@@ -278,10 +261,7 @@ impl Log {
                 return Ok(false);
             }
             if header.kind > KIND_EXTENT && !skippable {
-                return Err(Error::UnsupportedFormat {
-                    major: MAJOR,
-                    features: 0,
-                });
+                return Err(Error::UnsupportedFormat { major: MAJOR, features: 0 });
             }
             records += 1;
             at += header.size();
@@ -329,13 +309,18 @@ impl Log {
         Ok(intact)
     }
 
-    /// Lets go of extents that no live record names.
-    pub(crate) fn keep_extents(&mut self, live: &[u32]) {
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.used == Use::Extent && live.binary_search(&(index as u32)).is_err() {
+    /// Lets go of the values of extents whose slot is not marked in `live`.
+    pub(crate) fn keep_extents(&mut self, live: &[bool]) {
+        for (slot, &live) in self.slots.iter_mut().zip(live) {
+            if slot.used == Use::Extent && !live {
                 slot.bytes = None;
             }
         }
+    }
+
+    /// How many slots the file has.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// Puts the cursor behind the last commit, or nowhere (a fresh segment) if anything but zeros
@@ -350,15 +335,9 @@ impl Log {
         let mut torn = 0;
         for (i, &(s, _)) in segments.iter().enumerate().skip(at) {
             let from = if s == slot { offset } else { segment::SIZE };
-            let bytes = self.slots[s as usize]
-                .bytes
-                .as_ref()
-                .expect("segments are resident");
+            let bytes = self.slots[s as usize].bytes.as_ref().expect("segments are resident");
             let rest = &bytes[from.min(self.geometry.room_end())..self.geometry.room_end()];
-            torn += rest
-                .iter()
-                .rposition(|&b| b != 0)
-                .map_or(0, |last| last as u64 + 1);
+            torn += rest.iter().rposition(|&b| b != 0).map_or(0, |last| last as u64 + 1);
             if i > at {
                 self.slots[s as usize].used = Use::Abandoned;
             }
@@ -404,9 +383,7 @@ impl Chain {
 
     fn end_position(&self, geometry: Geometry) -> u64 {
         let cut = self.cut.or(self.slot.map(|slot| (slot, self.offset)));
-        cut.map_or(DATA_START, |(slot, offset)| {
-            geometry.slot_start(slot) + offset as u64
-        })
+        cut.map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
     }
 }
 

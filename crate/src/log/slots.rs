@@ -13,9 +13,7 @@ impl Log {
     pub(super) fn find_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
-        let count = u32::try_from(count)
-            .ok()
-            .filter(|&n| n < self.geometry.max_slots());
+        let count = u32::try_from(count).ok().filter(|&n| n < self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.file_slots = count;
         self.slots = (0..count).map(|_| Slot::new(Use::Spare)).collect();
@@ -24,9 +22,11 @@ impl Log {
             self.read_headers(file, index, &mut headers)?;
         }
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
-        headers.sort_by_key(|header| std::cmp::Reverse(header.sequence));
-        for header in &headers {
-            self.occupy(header, count);
+        let mut order: Vec<(u32, u32)> =
+            headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
+        order.sort_unstable();
+        for (_, i) in order.into_iter().rev() {
+            self.occupy(&headers[i as usize], count);
         }
         for index in 0..count {
             if self.slots[index as usize].used == Use::Spare && !self.is_blank(file, index)? {
@@ -65,10 +65,7 @@ impl Log {
         let end = header.slot.saturating_add(header.span.max(1)).min(count);
         let range = header.slot as usize..end as usize;
         self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
-        if self.slots[range.clone()]
-            .iter()
-            .any(|slot| slot.used != Use::Spare)
-        {
+        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Spare) {
             return;
         }
         let used = match header.kind {

@@ -25,15 +25,18 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
     }
     // Versions and frames that either has seen are used up.
     let next_version = valid.iter().map(|sb| sb.next_version).max();
-    if let Some(newest) = valid
-        .into_iter()
-        .max_by_key(|superblock| superblock.generation)
-    {
+    if let Some(newest) = valid.into_iter().max_by_key(|superblock| superblock.generation) {
+        // Only creation leaves the first generation alone: it was cut short, and is done again so
+        // that the flush at its end precedes all use.
+        if newest.generation == 1 && size <= DATA_START {
+            return Ok(None);
+        }
+        // Both slots are flushed before the database is used, so it cannot end before the second.
+        if newest.generation > 2 && size < SLOT_STRIDE + superblock::SIZE as u64 {
+            return Err(Error::Corruption(Damage::default()));
+        }
         let next_version = next_version.unwrap_or(newest.next_version);
-        return Ok(Some(Superblock {
-            next_version,
-            ..newest
-        }));
+        return Ok(Some(Superblock { next_version, ..newest }));
     }
     if size <= DATA_START && is_unfinished_creation(&start, &found) {
         return Ok(None);
@@ -60,17 +63,10 @@ fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
     // History and checkpoints are written down in the format and not built yet.
     let unbuilt = superblock.mode != 0 || superblock.checkpoint_sequence != 0;
     if superblock.major != MAJOR || unknown != 0 || unbuilt {
-        return Err(Error::UnsupportedFormat {
-            major: superblock.major,
-            features: unknown,
-        });
+        return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown });
     }
     // A checksum proves that the bytes are as written, not that their writer meant well.
-    let counts = [
-        superblock.first_frame,
-        superblock.next_frame,
-        superblock.next_version,
-    ];
+    let counts = [superblock.first_frame, superblock.next_frame, superblock.next_version];
     let sane = counts.iter().all(|n| (1..1 << 56).contains(n));
     if !SEGMENT_LOG2.contains(&superblock.segment_log2) || !sane {
         return Err(Error::Corruption(Damage::default()));

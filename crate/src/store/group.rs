@@ -34,13 +34,8 @@ impl<F: File> Store<F> {
     /// Marks this place in the open group. Until it is released no group is handed to the file.
     pub fn savepoint(&mut self) -> Savepoint {
         let mark = self.log.mark();
-        self.savepoints.push(SavepointState {
-            undo: self.undo.len(),
-            mark,
-        });
-        Savepoint {
-            depth: self.savepoints.len(),
-        }
+        self.savepoints.push(SavepointState { undo: self.undo.len(), mark });
+        Savepoint { depth: self.savepoints.len() }
     }
 
     /// How many savepoints are open.
@@ -57,11 +52,7 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When a later savepoint is still open.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<(), Error> {
-        assert_eq!(
-            savepoint.depth,
-            self.savepoints.len(),
-            "savepoints end in reverse order"
-        );
+        assert_eq!(savepoint.depth, self.savepoints.len(), "savepoints end in reverse order");
         self.release_last()
     }
 
@@ -70,11 +61,7 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When a later savepoint is still open.
     pub fn rollback(&mut self, savepoint: Savepoint) {
-        assert_eq!(
-            savepoint.depth,
-            self.savepoints.len(),
-            "savepoints end in reverse order"
-        );
+        assert_eq!(savepoint.depth, self.savepoints.len(), "savepoints end in reverse order");
         self.rollback_last();
     }
 
@@ -169,7 +156,9 @@ impl<F: File> Store<F> {
         }
         self.abort();
         self.flush()?;
-        if self.poisoned || !self.log.has_written() {
+        // What a crash left is put in order by the next close, even if nothing else was written.
+        let untouched = self.recovery.clean && !self.log.has_written();
+        if self.poisoned || untouched {
             return Ok(());
         }
         self.log.close(&mut self.file, self.next_version)

@@ -122,9 +122,7 @@ impl<F: File> Store<F> {
     pub fn keys(&mut self, keyspace: u32) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.build_order();
         let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
-        keys.into_iter()
-            .flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded))
-            .map(|k| &**k)
+        keys.into_iter().flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded)).map(|k| &**k)
     }
 
     /// Keys between two bounds, at most `limit` of them, handed to `visit` in order.
@@ -144,9 +142,7 @@ impl<F: File> Store<F> {
         }
         self.build_order();
         let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
-        let range = keys
-            .into_iter()
-            .flat_map(|keys| keys.range(bounds.0, bounds.1));
+        let range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
         if reverse {
             range.rev().take(limit).for_each(|key| visit(key));
         } else {
@@ -286,21 +282,13 @@ impl<F: File> Store<F> {
     }
 
     fn check_value(length: usize) -> Result<(), Error> {
-        if length > MAX_VALUE {
-            Err(Error::ValueTooLong)
-        } else {
-            Ok(())
-        }
+        if length > MAX_VALUE { Err(Error::ValueTooLong) } else { Ok(()) }
     }
 
     /// Enters that a key's record moved from `old` to `new`, and how to take that back.
     fn reindex(&mut self, keyspace: u32, key: &[u8], old: Option<Position>, new: Option<Position>) {
         let hash = self.hash(keyspace, key);
-        self.undo.push(Undo {
-            hash,
-            old: old.unwrap_or(0),
-            new: new.unwrap_or(0),
-        });
+        self.undo.push(Undo { hash, old: old.unwrap_or(0), new: new.unwrap_or(0) });
         self.move_in_index(keyspace, key, hash, old, new);
     }
 

@@ -37,12 +37,7 @@ impl<F: File> Store<F> {
             Ok(opened) => opened,
             Err(error) => return Err((file, error)),
         };
-        let Opened {
-            log,
-            frames,
-            recovery,
-            next_version,
-        } = opened;
+        let Opened { log, frames, recovery, next_version } = opened;
         let mut store = Store {
             file,
             log,
@@ -102,7 +97,7 @@ impl<F: File> Store<F> {
 
     /// Brings the values of live extents into memory and verifies them.
     fn load_extents(&mut self) -> Result<(), Error> {
-        let mut live = Vec::new();
+        let mut live = vec![false; self.log.slot_count()];
         let extents: Vec<Position> = self.index.positions().collect();
         for position in extents {
             let Some(extent) = self.log.descriptor_at(position) else {
@@ -116,9 +111,8 @@ impl<F: File> Store<F> {
                     ..Damage::default()
                 }));
             }
-            live.push(extent.slot);
+            live[extent.slot as usize] = true;
         }
-        live.sort_unstable();
         self.log.keep_extents(&live);
         Ok(())
     }
@@ -133,9 +127,9 @@ impl<F: File> Store<F> {
             let (header, key) = self.log.key_at(position);
             keys.entry(header.keyspace).or_default().push(Key::new(key));
         }
-        let sets = keys
-            .into_iter()
-            .map(|(keyspace, keys)| (keyspace, keys.into_iter().collect()));
-        self.order = Some(sets.collect());
+        let order = self.order.insert(BTreeMap::new());
+        for (keyspace, keys) in keys {
+            order.insert(keyspace, keys.into_iter().collect());
+        }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct NewRecord {
     extent: Option<u32>,
     /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
     viewed: bool,
+    /// Whether `old` was being changed in place, and has to get its bytes back.
+    restores: bool,
 }
 
 impl<F: File> Store<F> {
@@ -83,23 +85,22 @@ impl<F: File> Store<F> {
         };
         let (header, key) = self.log.key_at(position);
         let (keyspace, key) = (header.keyspace, key.to_vec());
-        let old = match self.staged {
+        let (old, in_place) = match self.staged {
             Staged::New(staged) => {
                 self.void(staged);
-                staged.old
+                (staged.old, staged.restores)
             }
-            _ => Some(position),
+            _ => (Some(position), true),
         };
-        let in_place = matches!(self.staged, Staged::InPlace(_));
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(keyspace, &key, capacity, old, true));
         match next {
-            Ok(next) => self.staged = Staged::New(next),
+            Ok(next) => {
+                self.staged = Staged::New(NewRecord { restores: in_place, ..next });
+            }
             Err(error) => {
-                if in_place {
-                    self.restore(position);
-                }
                 self.staged = Staged::Nothing;
+                self.restore_old(in_place, old);
                 return Err(error);
             }
         }
@@ -151,7 +152,7 @@ impl<F: File> Store<F> {
         match std::mem::replace(&mut self.staged, Staged::Nothing) {
             Staged::Nothing => {}
             Staged::New(staged) => {
-                if let (true, Some(old)) = (staged.viewed, staged.old) {
+                if let (true, false, Some(old)) = (staged.viewed, staged.restores, staged.old) {
                     // A view that the caller kept shows its record's bytes, not half an update.
                     self.staged = Staged::New(staged);
                     let length = self.staged_value().len();
@@ -160,6 +161,7 @@ impl<F: File> Store<F> {
                     }
                     self.staged = Staged::Nothing;
                 }
+                self.restore_old(staged.restores, staged.old);
                 self.void(staged);
             }
             Staged::InPlace(position) => self.restore(position),
@@ -175,11 +177,7 @@ impl<F: File> Store<F> {
         viewed: bool,
     ) -> Result<NewRecord, Error> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
-        let inline = if in_extent {
-            size_of::<ExtentRef>()
-        } else {
-            capacity
-        };
+        let inline = if in_extent { size_of::<ExtentRef>() } else { capacity };
         let size = record::size_of_record(key.len(), align_up(inline));
         self.log.make_room(&mut self.file, size)?;
         let extent = match in_extent {
@@ -199,12 +197,7 @@ impl<F: File> Store<F> {
         if let Some(slot) = extent {
             self.write_descriptor(position, slot, capacity);
         }
-        Ok(NewRecord {
-            position,
-            old,
-            extent,
-            viewed,
-        })
+        Ok(NewRecord { position, old, extent, viewed, restores: false })
     }
 
     /// Leaves the bytes of a staged record behind as a void record if somebody may look at them.
@@ -235,7 +228,16 @@ impl<F: File> Store<F> {
         self.saved = saved;
     }
 
+    /// Gives a record that was being changed in place its bytes back once others take its place:
+    /// they are still written, and verified.
+    fn restore_old(&mut self, restores: bool, old: Option<Position>) {
+        if let (true, Some(old)) = (restores, old) {
+            self.restore(old);
+        }
+    }
+
     fn finish_new(&mut self, staged: NewRecord, length: usize) -> u64 {
+        self.restore_old(staged.restores, staged.old);
         let version = self.take_version();
         let position = staged.position;
         match staged.extent {
@@ -248,11 +250,7 @@ impl<F: File> Store<F> {
         self.log.advance(size, false);
         let (header, key) = self.log.key_at(position);
         let (keyspace, hash) = (header.keyspace, self.hash(header.keyspace, key));
-        self.undo.push(super::Undo {
-            hash,
-            old: staged.old.unwrap_or(0),
-            new: position,
-        });
+        self.undo.push(super::Undo { hash, old: staged.old.unwrap_or(0), new: position });
         match staged.old {
             Some(old) => self.replace_in_index(hash, old, position),
             None => {
@@ -306,8 +304,6 @@ impl<F: File> Store<F> {
     }
 
     fn extent_length(&self, position: Position) -> usize {
-        self.log
-            .descriptor_at(position)
-            .map_or(0, |extent| extent.length as usize)
+        self.log.descriptor_at(position).map_or(0, |extent| extent.length as usize)
     }
 }
