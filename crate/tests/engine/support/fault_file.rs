@@ -15,7 +15,10 @@ use super::rng::Rng;
 /// One thing that happened to the disk, in order.
 #[derive(Clone, Debug)]
 pub enum Event {
-    Write { at: u64, bytes: Vec<u8> },
+    Write {
+        at: u64,
+        bytes: Vec<u8>,
+    },
     Truncate(u64),
     Flush,
     /// Said by the test: what was acknowledged so far.
@@ -182,7 +185,7 @@ impl File for FaultFile {
         if let Some(rng) = disk.short_reads.as_mut().filter(|_| n > 1) {
             n = rng.within(1..n + 1);
         }
-        buf[..n].copy_from_slice(&disk.now[at..][..n]);
+        buf[..n].copy_from_slice(disk.now.get(at..at + n).unwrap_or_default());
         Ok(n)
     }
 

@@ -4,3 +4,4 @@ pub mod fault_file;
 pub mod images;
 pub mod oracle;
 pub mod rng;
+pub mod session;

@@ -1,0 +1,202 @@
+//! Crashes, enumerated: whatever moment the process or the system dies at, the file opens, shows
+//! exactly the state after some commit, none that was flushed is missing, and it goes on from there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use varve::{Options, Store};
+
+use crate::support::fault_file::{Fault, FaultFile, Harm};
+use crate::support::images::{Crash, Death, Limits, walk};
+use crate::support::oracle::{Bounds, Commit, Entry, Oracle, State, difference, state_of};
+use crate::support::rng::{Rng, replayed};
+use crate::support::session::{Session, Step, Taste, next_step};
+
+/// Crash states that the ordinary test run has to reach.
+const REQUIRED: u64 = 100_000;
+
+const LIMITS: Limits =
+    Limits { exhaustive: 96, drawn: 12, patterns: 6, flushes_lie_from: usize::MAX, torn: true };
+
+#[derive(Default)]
+struct Tally {
+    process: AtomicU64,
+    system: AtomicU64,
+    nested: AtomicU64,
+    lied: AtomicU64,
+    reported: AtomicU64,
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn options_for(seed: u64) -> Options {
+    let segment_log2 = 12 + (seed % 3) as u8;
+    Options { segment_log2, entropy: [seed, 2, 3, 4], ..Options::default() }
+}
+
+/// Runs a random program of `steps` steps, dying and coming back on the way.
+fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
+    let segment = 1 << session.options.segment_log2;
+    let taste = Taste { keys: rng.within(3..14), segment, crashes: true };
+    for _ in 0..steps {
+        let step = next_step(rng, &taste);
+        if let Step::Die { ahead, byte } = step {
+            session.disk.arm(Fault { nth: ahead, lasting: false, harm: Harm::Die(byte) });
+        }
+        let outcome = session.step(&step);
+        match outcome {
+            Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
+            Err((error, _)) => panic!("{step:?} failed: {error}"),
+            Ok(()) if session.disk.is_dead() => session.revive(None),
+            Ok(()) => {}
+        }
+        session.check();
+    }
+    session.disk.heal();
+}
+
+/// What every crash state has to pass. Answers the commit that it shows, and its content.
+fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>) -> (Commit, State) {
+    let file = FaultFile::new(crash.image.to_vec());
+    let mut store =
+        Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
+    let seen = state_of(&mut store);
+    let commit = oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
+    drop(store.into_file());
+
+    let mut store =
+        Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("not a second time: {e}"));
+    let again = state_of(&mut store);
+    assert!(again == seen, "a second open shows {}", difference(&again, &seen));
+
+    let version = store.set(0, b"after", b"the crash").expect("it can be written to");
+    let value = b"the crash".as_slice().into();
+    let mut expected = seen.clone();
+    expected.insert((0, b"after".to_vec()), Entry { value, version });
+    store.close().map_err(|(_, e)| e).expect("it closes");
+    let mut store = Store::open(file, *options).expect("it opens after its close");
+    assert!(store.recovery().clean, "its close is noticed");
+    let seen_last = state_of(&mut store);
+    assert!(
+        seen_last == expected,
+        "after its close it shows {}",
+        difference(&seen_last, &expected)
+    );
+    (commit, seen)
+}
+
+/// Dies again while recovering from `crash`, at every moment of it and of a few commits after it.
+fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, tally: &Tally) {
+    let mut session = Session::new(FaultFile::new(image.to_vec()), *options, state);
+    session.open(Bounds::only(session.start)).expect("it opened before");
+    let at =
+        |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: rng_fill(i) };
+    for step in [at(1), Step::Commit, at(2), Step::Flush, at(3), Step::Reopen] {
+        session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
+    }
+    let (base, events, start) = session.history();
+    let limits = Limits { exhaustive: 24, drawn: 4, patterns: 3, torn: rng.one_in(6), ..LIMITS };
+    walk(&base, start, &events, limits, rng, |crash| {
+        add(&tally.nested);
+        verify(&session.oracle, options, crash);
+    });
+}
+
+fn rng_fill(i: usize) -> u64 {
+    i as u64 * 77
+}
+
+/// One generation after another, each beginning with what a crash of the one before left.
+fn run_seed(seed: u64, tally: &Tally) {
+    let mut rng = Rng::new(seed);
+    let options = options_for(seed);
+    let (mut image, mut state) = (vec![], State::new());
+    for generation in 0..4 {
+        let disk = FaultFile::new(image.clone()).with_short_reads(seed);
+        let mut session = Session::new(disk, options, state.clone());
+        session.open(Bounds::only(session.start)).expect("it opens");
+        let steps = rng.within(10..60);
+        run_program(&mut session, &mut rng, steps);
+        let (base, events, start) = session.history();
+        let mut drawn = 0;
+        let mut walker_rng = Rng::new(rng.next());
+        walk(&base, start, &events, LIMITS, &mut walker_rng, |crash| {
+            add(if crash.death == Death::Process { &tally.process } else { &tally.system });
+            let context = Context { seed, generation, crash };
+            let (commit, seen) = context.explain(|| verify(&session.oracle, &options, crash));
+            if rng.one_in(400) {
+                context.explain(|| {
+                    verify_nested(&options, crash.image, seen.clone(), &mut rng, tally)
+                });
+            }
+            drawn += 1;
+            if rng.one_in(drawn) {
+                let _ = commit;
+                (image, state) = (crash.image.to_vec(), seen);
+            }
+        });
+    }
+}
+
+struct Context<'a> {
+    seed: u64,
+    generation: usize,
+    crash: &'a Crash<'a>,
+}
+
+impl Context<'_> {
+    /// Runs `check`, and says how to replay it when it fails.
+    fn explain<T>(&self, check: impl FnOnce() -> T) -> T {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
+            eprintln!(
+                "VARVE_CRASH_SEED={} replays it: generation {}, {:?} died at event {}, {} bytes, {:?}",
+                self.seed,
+                self.generation,
+                self.crash.death,
+                self.crash.event,
+                self.crash.image.len(),
+                self.crash.bounds
+            );
+            std::panic::resume_unwind(cause)
+        })
+    }
+}
+
+/// Runs `seeds` on two threads, which take them in turn.
+fn on_two_threads(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    run(seed);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
+    let tally = Tally::default();
+    if let Some(seed) = replayed("VARVE_CRASH_SEED") {
+        return run_seed(seed, &tally);
+    }
+    let begin = Instant::now();
+    on_two_threads(0..24, |seed| run_seed(seed, &tally));
+    let [process, system, nested] = [&tally.process, &tally.system, &tally.nested]
+        .map(|counter| counter.load(Ordering::Relaxed));
+    let total = process + system + nested;
+    println!(
+        "{total} crash states: {process} of a dying process, {system} of a dying system, \
+         {nested} during and after recovery; {:.1?}",
+        begin.elapsed()
+    );
+    assert!(total >= REQUIRED, "only {total} crash states");
+}

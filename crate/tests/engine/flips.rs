@@ -1,0 +1,175 @@
+//! Damage: whatever single bit flips, and wherever the file is cut, no wrong value is served.
+
+use varve::{Error, Options, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::oracle::{State, difference, state_of};
+use crate::support::rng::bytes_of;
+
+fn options() -> Options {
+    Options { segment_log2: 12, ..Options::default() }
+}
+
+/// How a file was left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Closed,
+    /// Flushed, with a watermark behind the flush, and then the process died.
+    Witnessed,
+    /// Flushed, and then the process died: the window of FORMAT.md.
+    Flushed,
+}
+
+/// A file of two segments and an extent, and the states after each of its flushed commits.
+fn sample(end: End) -> (Vec<u8>, Vec<State>) {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options()).expect("a new file opens");
+    let mut states = vec![State::new()];
+    for i in 0..6_u8 {
+        store.set(0, &[b'k', i], &bytes_of(i.into(), 90 * usize::from(i))).expect("set");
+        store.set(2, b"the same", &[i; 12]).expect("set");
+        if i == 3 {
+            store.set(0, b"large", &bytes_of(99, 1500)).expect("set");
+            store.delete(0, &[b'k', 1]).expect("delete");
+        }
+        store.flush().expect("flush");
+        states.push(state_of(&mut store));
+    }
+    match end {
+        End::Closed => drop(store.close().map_err(|(_, e)| e).expect("close")),
+        End::Witnessed => {
+            store.witness().expect("witness");
+            drop(store.into_file());
+        }
+        End::Flushed => drop(store.into_file()),
+    }
+    (file.image(), states)
+}
+
+#[derive(Debug, Default)]
+struct Outcomes {
+    reported: u64,
+    harmless: u64,
+    shortened: u64,
+}
+
+/// Opens a damaged image. Only `End::Flushed` may lose commits, and then exactly the last ones.
+fn judge(image: &[u8], states: &[State], end: End, outcomes: &mut Outcomes, what: &str) {
+    let file = FaultFile::new(image.to_vec());
+    match Store::open(file.clone(), options()) {
+        Err(Error::Corruption(_) | Error::NotADatabase | Error::UnsupportedFormat { .. }) => {
+            assert!(file.event_count() == 0, "{what}: a refused file was written to");
+            outcomes.reported += 1;
+        }
+        Err(error) => panic!("{what}: {error:?} is not what damage is called"),
+        Ok(mut store) => {
+            let seen = state_of(&mut store);
+            let last = states.last().expect("there are some");
+            if &seen == last {
+                outcomes.harmless += 1;
+            } else {
+                let within = end == End::Flushed && states.contains(&seen);
+                assert!(within, "{what} goes unnoticed: {}", difference(&seen, last));
+                outcomes.shortened += 1;
+            }
+        }
+    }
+}
+
+fn flip_every_bit(end: End) -> Outcomes {
+    let (image, states) = sample(end);
+    let mut outcomes = Outcomes::default();
+    let mut damaged = image.clone();
+    for bit in 0..image.len() * 8 {
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        judge(&damaged, &states, end, &mut outcomes, &format!("{end:?}, bit {bit} flipped"));
+        damaged[bit / 8] ^= 1 << (bit % 8);
+    }
+    println!("{end:?}: {} bytes, {outcomes:?}", image.len());
+    outcomes
+}
+
+#[test]
+fn every_flipped_bit_of_a_closed_file_is_noticed_or_harmless() {
+    let outcomes = flip_every_bit(End::Closed);
+    assert_eq!(outcomes.shortened, 0);
+    assert!(outcomes.reported > 0 && outcomes.harmless > 0);
+}
+
+#[test]
+fn every_flipped_bit_behind_which_a_witness_stands_is_noticed_or_harmless() {
+    assert_eq!(flip_every_bit(End::Witnessed).shortened, 0);
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_flush_before_its_witness_loses_the_last_commits_at_most() {
+    let (_, states) = sample(End::Flushed);
+    let outcomes = flip_every_bit(End::Flushed);
+    // A loss is possible here, and only of the last commit: the one before has a witness in it.
+    assert!(outcomes.reported > outcomes.shortened, "{} states", states.len());
+}
+
+#[test]
+fn a_closed_file_that_was_cut_short_is_noticed_or_whole() {
+    let (image, states) = sample(End::Closed);
+    let mut outcomes = Outcomes::default();
+    // Less than a superblock is a creation that was cut short, and holds nothing to lose.
+    for len in 256..image.len() {
+        judge(&image[..len], &states, End::Closed, &mut outcomes, &format!("cut to {len} bytes"));
+    }
+    println!("cut: {outcomes:?}");
+}
+
+#[test]
+fn a_zeroed_sector_of_a_closed_file_is_noticed_or_harmless() {
+    let (image, states) = sample(End::Closed);
+    let mut outcomes = Outcomes::default();
+    for from in (0..image.len()).step_by(64) {
+        let mut damaged = image.clone();
+        let to = image.len().min(from + 512);
+        damaged[from..to].fill(0);
+        judge(&damaged, &states, End::Closed, &mut outcomes, &format!("{from}..{to} zeroed"));
+    }
+    assert!(outcomes.reported > 0);
+}
+
+#[test]
+fn a_sector_that_holds_another_one_is_noticed_or_harmless() {
+    let (image, states) = sample(End::Closed);
+    let mut outcomes = Outcomes::default();
+    for to in (0..image.len() / 512).map(|s| s * 512) {
+        for from in (0..image.len() / 512).map(|s| s * 512) {
+            let mut damaged = image.clone();
+            damaged.copy_within(from..from + 512, to);
+            let what = format!("the sector at {from} written to {to}");
+            judge(&damaged, &states, End::Closed, &mut outcomes, &what);
+        }
+    }
+    assert!(outcomes.reported > 0);
+}
+
+#[test]
+fn an_image_of_the_database_stored_as_a_value_never_passes_for_its_log() {
+    let (image, _) = sample(End::Closed);
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    store.set(0, b"a", b"1").expect("set");
+    store.set(0, b"image", &image).expect("set");
+    store.flush().expect("flush");
+    for piece in image.chunks(700) {
+        store.set(0, b"piece", piece).expect("set");
+        store.commit().expect("commit");
+    }
+    let expected = state_of(&mut store);
+    let whole = file.image();
+    drop(store.into_file());
+    for len in (whole.len().saturating_sub(9000)..whole.len()).rev().step_by(97) {
+        if let Ok(mut store) = Store::open(FaultFile::new(whole[..len].to_vec()), options()) {
+            let seen = state_of(&mut store);
+            let known = [&b"a"[..], b"image", b"piece"];
+            assert!(seen.keys().all(|(ks, key)| *ks == 0 && known.contains(&key.as_slice())));
+        }
+    }
+    let mut store = Store::open(FaultFile::new(whole), options()).expect("open");
+    assert!(state_of(&mut store) == expected);
+}

@@ -1,0 +1,8 @@
+//! The engine against crashes, faults, damage, a model, and the defects of its ancestor.
+
+mod crash;
+mod faults;
+mod flips;
+mod graus;
+mod model;
+mod support;

@@ -1,0 +1,363 @@
+//! Random programs against a `BTreeMap`, with reopens and crashes; a failure is shrunk.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use varve::{Error, MemoryFile, Options, Savepoint, Store};
+
+use crate::support::oracle::KEYSPACES;
+use crate::support::rng::{Rng, bytes_of, replayed};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Set { at: Place, len: usize, fill: u64 },
+    Delete(Place),
+    Refuse(Place),
+    Throw(Place),
+    InPlace { at: Place, fill: u64 },
+    Resize { at: Place, len: usize, fill: u64 },
+    Read(Place),
+    Scan(u32),
+    Savepoint,
+    Release,
+    Rollback,
+    Commit,
+    Flush,
+    Reopen,
+    Crash,
+}
+
+/// A keyspace and a key in it.
+type Place = (u32, Vec<u8>);
+type Map = BTreeMap<Place, (Vec<u8>, u64)>;
+
+struct Model {
+    store: Option<Store<MemoryFile>>,
+    options: Options,
+    now: Map,
+    committed: Map,
+    saved: Vec<(Savepoint, Map)>,
+    /// The largest version seen since the last crash.
+    version: u64,
+}
+
+type Checked = Result<(), String>;
+
+fn check(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn failed(what: &'static str) -> impl Fn(Error) -> String {
+    move |e| format!("{what} failed: {e}")
+}
+
+impl Model {
+    fn new(options: Options) -> Self {
+        let store = Store::open(MemoryFile::default(), options).expect("a new file opens");
+        Model {
+            store: Some(store),
+            options,
+            now: Map::new(),
+            committed: Map::new(),
+            saved: vec![],
+            version: 0,
+        }
+    }
+
+    fn store(&mut self) -> &mut Store<MemoryFile> {
+        self.store.as_mut().expect("the store is open")
+    }
+
+    fn run(&mut self, op: &Op) -> Checked {
+        match op {
+            Op::Set { at, len, fill } => self.set(at, *len, *fill)?,
+            Op::Delete(at) => {
+                let was_there = self.now.remove(at).is_some();
+                let found = self.store().delete(at.0, &at.1).map_err(failed("delete"))?;
+                check(found == was_there, || format!("delete answers {found}"))?;
+            }
+            Op::Refuse(at) => self.update(at, false, None, 0)?,
+            Op::Throw(at) => self.throw(at)?,
+            Op::InPlace { at, fill } => self.update(at, true, None, *fill)?,
+            Op::Resize { at, len, fill } => self.update(at, true, Some(*len), *fill)?,
+            Op::Read(at) => self.read(at)?,
+            Op::Scan(keyspace) => self.scan(*keyspace)?,
+            Op::Savepoint if self.saved.len() < 4 => {
+                let savepoint = self.store().savepoint();
+                self.saved.push((savepoint, self.now.clone()));
+            }
+            Op::Release => {
+                if let Some((savepoint, _)) = self.saved.pop() {
+                    self.store().release(savepoint).map_err(failed("release"))?;
+                }
+            }
+            Op::Rollback => {
+                if let Some((savepoint, map)) = self.saved.pop() {
+                    self.store().rollback(savepoint);
+                    self.now = map;
+                }
+            }
+            Op::Commit if self.saved.is_empty() => {
+                self.store().commit().map_err(failed("commit"))?;
+            }
+            Op::Flush if self.saved.is_empty() => {
+                self.store().flush().map_err(failed("flush"))?;
+            }
+            Op::Reopen if self.saved.is_empty() => self.reopen()?,
+            Op::Crash => self.crash()?,
+            Op::Savepoint | Op::Commit | Op::Flush | Op::Reopen => {}
+        }
+        if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
+            self.committed.clone_from(&self.now);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, at: &Place, len: usize, fill: u64) -> Checked {
+        let value = bytes_of(fill, len);
+        let version = self.store().set(at.0, &at.1, &value).map_err(failed("set"))?;
+        self.newer(version)?;
+        self.now.insert(at.clone(), (value, version));
+        self.read(at)
+    }
+
+    fn newer(&mut self, version: u64) -> Checked {
+        check(version > self.version, || format!("version {version} after {}", self.version))?;
+        self.version = version;
+        Ok(())
+    }
+
+    fn update(&mut self, at: &Place, accept: bool, resize: Option<usize>, fill: u64) -> Checked {
+        let before = self.now.get(at).map(|(value, _)| value.clone());
+        let value = bytes_of(fill, resize.or(before.as_ref().map(Vec::len)).unwrap_or(0));
+        let answer = self.store().update_if(
+            at.0,
+            &at.1,
+            |seen| {
+                assert_eq!(Some(seen), before.as_deref(), "what the predicate sees");
+                accept
+            },
+            |bytes| {
+                assert_eq!(Some(&*bytes), before.as_deref(), "what the callback sees");
+                if resize.is_some() {
+                    // Bytes that others take the place of are nobody's business afterwards.
+                    bytes.fill(0xDD);
+                    return Ok(Some(value.clone()));
+                }
+                bytes.copy_from_slice(&value);
+                Ok(None)
+            },
+        );
+        let applied = answer.map_err(failed("update"))?;
+        check(applied == (accept && before.is_some()), || format!("update answers {applied}"))?;
+        if applied {
+            let version = self.store().version(at.0, &at.1).ok_or("no version")?;
+            self.newer(version)?;
+            self.now.insert(at.clone(), (value, version));
+        }
+        self.read(at)
+    }
+
+    fn throw(&mut self, at: &Place) -> Checked {
+        let answer = self.store().update_if(
+            at.0,
+            &at.1,
+            |_| true,
+            |bytes| {
+                bytes.fill(0xEE);
+                Err(())
+            },
+        );
+        let expected = if self.now.contains_key(at) { Err(Error::Aborted) } else { Ok(false) };
+        check(answer == expected, || format!("a throwing update answers {answer:?}"))?;
+        self.read(at)
+    }
+
+    fn read(&mut self, at: &Place) -> Checked {
+        let store = self.store.as_ref().expect("the store is open");
+        let (value, version) = (store.get(at.0, &at.1), store.version(at.0, &at.1));
+        let expected = self.now.get(at);
+        check(value == expected.map(|(v, _)| v.as_slice()), || {
+            let lengths = (value.map(<[u8]>::len), expected.map(|(v, _)| v.len()));
+            format!("{at:?} holds something else; lengths {lengths:?}")
+        })?;
+        check(version == expected.map(|&(_, v)| v), || format!("{at:?} has version {version:?}"))?;
+        check(store.has(at.0, &at.1) == expected.is_some(), || format!("has({at:?}) is wrong"))
+    }
+
+    fn scan(&mut self, keyspace: u32) -> Checked {
+        let keys: Vec<_> = self.store().keys(keyspace).map(<[u8]>::to_vec).collect();
+        let expected: Vec<_> =
+            self.now.keys().filter(|(ks, _)| *ks == keyspace).map(|(_, k)| k.clone()).collect();
+        check(keys == expected, || {
+            format!("the keys of {keyspace}: {} found, {} expected", keys.len(), expected.len())
+        })?;
+        let count = self.store().count(keyspace);
+        check(count == keys.len() as u64, || format!("the count of {keyspace} is {count}"))
+    }
+
+    fn whole(&mut self) -> Checked {
+        for keyspace in KEYSPACES {
+            self.scan(keyspace)?;
+        }
+        let places: Vec<_> = self.now.keys().cloned().collect();
+        places.iter().try_for_each(|at| self.read(at))
+    }
+
+    fn reopen(&mut self) -> Checked {
+        let store = self.store.take().expect("the store is open");
+        let file = store.close().map_err(|(_, e)| format!("close failed: {e}"))?;
+        self.open(file)?;
+        let clean = self.store().recovery().clean;
+        check(clean, || "a close was not noticed".into())?;
+        self.whole()
+    }
+
+    fn crash(&mut self) -> Checked {
+        self.saved.clear();
+        let file = self.store.take().expect("the store is open").into_file();
+        self.now.clone_from(&self.committed);
+        self.version = self.now.values().map(|&(_, v)| v).max().unwrap_or(0);
+        self.open(file)?;
+        self.whole()
+    }
+
+    fn open(&mut self, file: MemoryFile) -> Checked {
+        self.store = Some(Store::open(file, self.options).map_err(failed("open"))?);
+        Ok(())
+    }
+}
+
+/// What a program is made of; some have few keys and many collisions, some grow the index.
+struct Taste {
+    keys: usize,
+    alphabet: usize,
+    largest: usize,
+    rare: usize,
+}
+
+fn taste_for(seed: u64, segment: usize) -> Taste {
+    match seed % 4 {
+        0 => Taste { keys: 8, alphabet: 2, largest: segment, rare: 30 },
+        1 => Taste { keys: 300, alphabet: 3, largest: 100, rare: 60 },
+        2 => Taste { keys: 20_000, alphabet: 250, largest: 30, rare: 1500 },
+        _ => Taste { keys: 40, alphabet: 7, largest: segment / 2, rare: 80 },
+    }
+}
+
+/// The key is a function of its number; a small alphabet gives prefixes of each other.
+fn key_of(number: usize, alphabet: usize) -> Vec<u8> {
+    let mut rest = number + 1;
+    let mut key = vec![];
+    while rest > 0 {
+        key.push((rest % alphabet) as u8);
+        rest /= alphabet;
+    }
+    if number % 97 == 13 {
+        key.extend_from_slice(&bytes_of(number as u64, 300));
+    }
+    key
+}
+
+fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
+    let keyspace = *rng.pick(&KEYSPACES);
+    let at = (keyspace, key_of(rng.below(taste.keys), taste.alphabet));
+    let fill = rng.next();
+    let len = match rng.below(taste.rare) {
+        0 => rng.below(segment * 3),
+        1 => (segment / 4).saturating_sub(4) + rng.below(9),
+        n if n % 5 == 0 => rng.below(taste.largest),
+        n if n % 5 == 1 => 0,
+        _ => rng.below(24),
+    };
+    if rng.one_in(taste.rare) {
+        return match rng.below(8) {
+            0 | 1 => Op::Reopen,
+            2 | 3 => Op::Crash,
+            4 => Op::Flush,
+            _ => Op::Scan(keyspace),
+        };
+    }
+    match rng.below(40) {
+        0..14 => Op::Set { at, len, fill },
+        14..18 => Op::Delete(at),
+        18..20 => Op::Refuse(at),
+        20..22 => Op::Throw(at),
+        22..27 => Op::InPlace { at, fill },
+        27..30 => Op::Resize { at, len, fill },
+        30..34 => Op::Read(at),
+        34 => Op::Savepoint,
+        35 => Op::Release,
+        36 => Op::Rollback,
+        _ => Op::Commit,
+    }
+}
+
+/// Runs a program; answers the step at which it went wrong, and how.
+fn run(options: &Options, program: &[Op]) -> Result<(), (usize, String)> {
+    let mut model = Model::new(*options);
+    for (i, op) in program.iter().enumerate() {
+        let outcome = catch_unwind(AssertUnwindSafe(|| model.run(op)));
+        let outcome = outcome.unwrap_or_else(|cause| {
+            let text = cause.downcast_ref::<String>().cloned();
+            let text = text.or(cause.downcast_ref::<&str>().map(|s| (*s).to_string()));
+            Err(format!("it panics: {}", text.unwrap_or_default()))
+        });
+        outcome.map_err(|e| (i, e))?;
+    }
+    let end = program.len();
+    model.whole().and_then(|()| model.crash()).map_err(|e| (end, e))
+}
+
+/// Leaves out parts of a failing program as long as it fails.
+fn shrink(options: &Options, mut program: Vec<Op>) -> Vec<Op> {
+    let mut part = program.len() / 2;
+    let mut tries = 4000;
+    while part > 0 && tries > 0 {
+        let mut from = 0;
+        while from < program.len() && tries > 0 {
+            tries -= 1;
+            let mut shorter = program.clone();
+            shorter.drain(from..program.len().min(from + part));
+            if let Err((step, _)) = run(options, &shorter) {
+                shorter.truncate(step + 1);
+                program = shorter;
+            } else {
+                from += part;
+            }
+        }
+        part /= 2;
+    }
+    program
+}
+
+fn run_seed(seed: u64, steps: usize) {
+    let mut rng = Rng::new(seed);
+    let options = Options {
+        segment_log2: 12 + (rng.below(5) as u8),
+        entropy: [seed, seed, 0, 1],
+        ..Options::default()
+    };
+    let segment = 1 << options.segment_log2;
+    let taste = taste_for(seed, segment);
+    let program: Vec<_> = (0..steps).map(|_| next_op(&mut rng, &taste, segment)).collect();
+    if let Err((step, what)) = run(&options, &program) {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let short = shrink(&options, program[..steps.min(step + 1)].to_vec());
+        std::panic::set_hook(hook);
+        let why = run(&options, &short);
+        panic!("VARVE_MODEL_SEED={seed}: step {step}: {what}\nshrunk to {why:?}:\n{short:#?}");
+    }
+}
+
+#[test]
+fn random_programs_do_what_a_map_does() {
+    const STEPS: usize = 6_000;
+    const SEEDS: u64 = 80;
+    if let Some(seed) = replayed("VARVE_MODEL_SEED") {
+        return run_seed(seed, STEPS);
+    }
+    (0..SEEDS).for_each(|seed| run_seed(seed, STEPS));
+    println!("{} operations", STEPS as u64 * SEEDS);
+}

@@ -1,0 +1,307 @@
+//! Every image that a crash could have left, from the history of a disk.
+//!
+//! * The process dies: all writes are there, the last one up to some byte.
+//! * The system dies: of what was written since the last flush, each sector of 512 bytes shows any
+//!   one of the contents it had since then, and the file has any one of the sizes it had. That is
+//!   reordering, dropped writes, and size without data in one. Some images go further and mix
+//!   parts of writes within a sector, older ones lost under newer ones.
+//! * A flush that lied: the same, with the flushes after some moment taken for nothing.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::fault_file::{Event, write_into};
+use super::oracle::Bounds;
+use super::rng::Rng;
+
+pub const SECTOR: usize = 512;
+
+/// What died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    Process,
+    System,
+}
+
+/// One state that a crash could have left.
+pub struct Crash<'a> {
+    pub death: Death,
+    /// Index of the event at which it happened.
+    pub event: usize,
+    pub image: &'a [u8],
+    pub bounds: Bounds,
+}
+
+/// How much to enumerate.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Choices of sectors per event up to which all are taken.
+    pub exhaustive: usize,
+    /// Beyond that, this many drawn by the seed, beside the regular patterns.
+    pub drawn: usize,
+    /// Regular patterns (all but one sector, only one sector) per event at most.
+    pub patterns: usize,
+    /// Flushes from this event on do nothing, though they say that they did.
+    pub flushes_lie_from: usize,
+    /// Whether writes are torn at every byte.
+    pub torn: bool,
+}
+
+type Sector = [u8; SECTOR];
+
+/// The disk while its history is walked: what is durable and what might be.
+struct Walker {
+    durable: Vec<u8>,
+    now: Vec<u8>,
+    /// Contents since the last flush of each sector touched; the first is the durable one.
+    sectors: BTreeMap<usize, Vec<Sector>>,
+    /// Sizes since the last flush; the first is the durable one.
+    sizes: Vec<usize>,
+    pending: Vec<(u64, Vec<u8>)>,
+}
+
+fn sector_of(image: &[u8], index: usize) -> Sector {
+    let mut sector = [0; SECTOR];
+    let bytes = image.get(index * SECTOR..).unwrap_or_default();
+    let n = bytes.len().min(SECTOR);
+    sector[..n].copy_from_slice(&bytes[..n]);
+    sector
+}
+
+impl Walker {
+    fn new(base: &[u8]) -> Self {
+        Walker {
+            durable: base.to_vec(),
+            now: base.to_vec(),
+            sectors: BTreeMap::new(),
+            sizes: vec![base.len()],
+            pending: vec![],
+        }
+    }
+
+    fn settle(&mut self) {
+        self.durable.clone_from(&self.now);
+        self.sectors.clear();
+        self.sizes = vec![self.now.len()];
+        self.pending.clear();
+    }
+
+    /// Takes note of what `range` holds now.
+    fn touch(&mut self, range: std::ops::Range<usize>) -> HashSet<usize> {
+        let mut fresh = HashSet::new();
+        for index in range.start / SECTOR..range.end.div_ceil(SECTOR) {
+            let durable = &self.durable;
+            let contents =
+                self.sectors.entry(index).or_insert_with(|| vec![sector_of(durable, index)]);
+            let content = sector_of(&self.now, index);
+            if contents.last() != Some(&content) {
+                contents.push(content);
+                fresh.insert(index);
+            }
+        }
+        if self.sizes.last() != Some(&self.now.len()) {
+            self.sizes.push(self.now.len());
+        }
+        fresh
+    }
+
+    /// Applies an event and tells which sectors it changed.
+    fn apply(&mut self, event: &Event) -> HashSet<usize> {
+        match event {
+            Event::Write { at, bytes } => {
+                write_into(&mut self.now, bytes, *at);
+                self.pending.push((*at, bytes.clone()));
+                let at = *at as usize;
+                self.touch(at..at + bytes.len())
+            }
+            Event::Truncate(size) => {
+                let (before, size) = (self.now.len(), *size as usize);
+                self.now.resize(size, 0);
+                self.touch(size.min(before)..before.max(size))
+            }
+            Event::Flush | Event::Mark(_) => HashSet::new(),
+        }
+    }
+
+    /// The image in which each touched sector shows the chosen content.
+    fn compose(&self, choice: &Choice) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        for ((&index, contents), &pick) in self.sectors.iter().zip(&choice.sectors) {
+            write_into(&mut image, &contents[pick], (index * SECTOR) as u64);
+        }
+        image.resize(self.sizes[choice.size], 0);
+        image
+    }
+
+    /// The image of any subset of the parts, one per sector, of the pending writes.
+    fn mix(&self, rng: &mut Rng) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        let lost = rng.within(1..8);
+        for (at, bytes) in &self.pending {
+            let mut from = 0;
+            while from < bytes.len() {
+                let at = *at as usize + from;
+                let to = bytes.len().min(from + SECTOR - at % SECTOR);
+                if rng.below(8) >= lost {
+                    write_into(&mut image, &bytes[from..to], at as u64);
+                }
+                from = to;
+            }
+        }
+        image.resize(*rng.pick(&self.sizes), 0);
+        image
+    }
+
+    fn newest(&self) -> Choice {
+        Choice {
+            sectors: self.sectors.values().map(|c| c.len() - 1).collect(),
+            size: self.sizes.len() - 1,
+        }
+    }
+
+    /// All choices, when they are at most `limit`.
+    fn every_choice(&self, limit: usize) -> Option<Vec<Choice>> {
+        let mut choices = vec![Choice { sectors: vec![], size: 0 }];
+        let of_size = (0..self.sizes.len()).map(|size| Choice { sectors: vec![], size });
+        choices.splice(.., of_size);
+        for contents in self.sectors.values() {
+            if choices.len() * contents.len() > limit {
+                return None;
+            }
+            let extended = |choice: &Choice| {
+                let choice = choice.clone();
+                (0..contents.len()).map(move |pick| {
+                    let mut choice = choice.clone();
+                    choice.sectors.push(pick);
+                    choice
+                })
+            };
+            choices = choices.iter().flat_map(extended).collect();
+        }
+        Some(choices)
+    }
+
+    /// Regular patterns, and some drawn by the seed.
+    fn some_choices(&self, limits: Limits, rng: &mut Rng) -> Vec<Choice> {
+        let newest = self.newest();
+        let oldest = Choice { sectors: vec![0; newest.sectors.len()], size: 0 };
+        let mut choices = vec![
+            newest.clone(),
+            Choice { size: 0, ..newest.clone() },
+            Choice { size: newest.size, ..oldest.clone() },
+        ];
+        let count = newest.sectors.len();
+        for i in 0..limits.patterns.min(count) {
+            let sector = if count <= limits.patterns { i } else { rng.below(count) };
+            let mut all_but_one = newest.clone();
+            all_but_one.sectors[sector] = 0;
+            let mut only_one = oldest.clone();
+            only_one.sectors[sector] = newest.sectors[sector];
+            only_one.size = newest.size;
+            choices.extend([all_but_one, only_one]);
+        }
+        for _ in 0..limits.drawn {
+            let kept = rng.within(1..8);
+            let mut choice = newest.clone();
+            for pick in &mut choice.sectors {
+                *pick = if rng.below(8) < kept { *pick } else { rng.below(*pick + 1) };
+            }
+            if rng.one_in(2) {
+                choice.size = rng.below(choice.size + 1);
+            }
+            choices.push(choice);
+        }
+        choices
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Choice {
+    sectors: Vec<usize>,
+    size: usize,
+}
+
+/// Walks a history and shows every crash state in it to `visit`; each differs from all that were
+/// shown for earlier events, or allows less.
+pub fn walk(
+    base: &[u8],
+    start: Bounds,
+    events: &[Event],
+    limits: Limits,
+    rng: &mut Rng,
+    mut visit: impl FnMut(&Crash<'_>),
+) {
+    let mut walker = Walker::new(base);
+    let mut bounds = start;
+    for (index, event) in events.iter().enumerate() {
+        let mut show = |death, image: &[u8], bounds| {
+            visit(&Crash { death, event: index, image, bounds });
+        };
+        match event {
+            Event::Mark(mark) => {
+                bounds.note(*mark);
+                show(Death::Process, &walker.now, bounds.all_written());
+            }
+            Event::Flush if index >= limits.flushes_lie_from => {}
+            Event::Flush => {
+                walker.settle();
+                bounds.floor = bounds.tip;
+                show(Death::System, &walker.now, bounds);
+            }
+            Event::Write { .. } | Event::Truncate(_) => {
+                if let (Event::Write { at, bytes }, true) = (event, limits.torn) {
+                    let torn = bounds.all_written();
+                    tear(&walker.now, *at as usize, bytes, |i| show(Death::Process, i, torn));
+                }
+                let grown = walker.sizes.len();
+                let fresh = walker.apply(event);
+                show(Death::Process, &walker.now, bounds.all_written());
+                let grown = walker.sizes.len() > grown;
+                scatter(&walker, &fresh, grown, limits, rng, |i| show(Death::System, i, bounds));
+            }
+        }
+    }
+}
+
+/// The write stops after each of its bytes but the last; bytes that change nothing are passed over.
+fn tear(now: &[u8], at: usize, bytes: &[u8], mut show: impl FnMut(&[u8])) {
+    let mut image = now.to_vec();
+    for (i, &byte) in bytes[..bytes.len() - 1].iter().enumerate() {
+        if image.get(at + i) != Some(&byte) {
+            write_into(&mut image, &[byte], (at + i) as u64);
+            show(&image);
+        }
+    }
+}
+
+/// Power fails after the last event, which changed the sectors `fresh`.
+fn scatter(
+    walker: &Walker,
+    fresh: &HashSet<usize>,
+    grown: bool,
+    limits: Limits,
+    rng: &mut Rng,
+    mut show: impl FnMut(&[u8]),
+) {
+    let newest = walker.newest();
+    let is_new = |choice: &Choice| {
+        (grown && choice.size == newest.size)
+            || walker
+                .sectors
+                .keys()
+                .enumerate()
+                .any(|(i, s)| fresh.contains(s) && choice.sectors[i] == newest.sectors[i])
+    };
+    let exhaustive = walker.every_choice(limits.exhaustive);
+    let mixes = if exhaustive.is_some() { 0 } else { limits.drawn / 4 };
+    let choices = exhaustive.unwrap_or_else(|| walker.some_choices(limits, rng));
+    let mut seen = HashSet::new();
+    for choice in choices {
+        // The newest of everything is what the death of the process leaves: shown already.
+        if choice != newest && is_new(&choice) && seen.insert(choice.clone()) {
+            show(&walker.compose(&choice));
+        }
+    }
+    for _ in 0..mixes {
+        show(&walker.mix(rng));
+    }
+}

@@ -1,0 +1,185 @@
+//! What the store ought to hold: every state that a commit led to, and which of them may be found.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use varve::{File, Store};
+
+/// The keyspaces that the tests write to.
+pub const KEYSPACES: [u32; 3] = [0, 2, 70_000];
+
+/// The value of a key and its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub value: Rc<[u8]>,
+    pub version: u64,
+}
+
+/// Everything the store holds, by keyspace and key.
+pub type State = BTreeMap<(u32, Vec<u8>), Entry>;
+
+/// A commit, by the order in which it was tried.
+pub type Commit = usize;
+
+/// What the test says between the events of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A call begins that may make this commit visible.
+    Trying(Commit),
+    /// The call ended and the commit stands.
+    Committed(Commit),
+    /// The call ended and nothing was committed.
+    Settled,
+    /// `flush` or `close` returned: this commit survives power loss.
+    Flushed(Commit),
+    /// The store was opened and showed this commit.
+    Recovered(Commit),
+}
+
+/// The commits that a crash at some moment may leave visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The last commit that was flushed.
+    pub floor: Commit,
+    /// The last commit that was acknowledged.
+    pub tip: Commit,
+    /// The commit that was under way.
+    pub trying: Option<Commit>,
+}
+
+impl Bounds {
+    pub fn only(commit: Commit) -> Self {
+        Bounds { floor: commit, tip: commit, trying: None }
+    }
+
+    /// What remains possible when everything that was written is there.
+    pub fn all_written(self) -> Self {
+        Bounds { floor: self.tip, ..self }
+    }
+
+    pub fn note(&mut self, mark: Mark) {
+        match mark {
+            Mark::Trying(commit) => self.trying = Some(commit),
+            Mark::Settled => self.trying = None,
+            Mark::Committed(commit) | Mark::Recovered(commit) => {
+                (self.tip, self.trying) = (commit, None);
+            }
+            Mark::Flushed(commit) => *self = Bounds::only(commit),
+        }
+    }
+}
+
+struct Node {
+    before: Option<Commit>,
+    state: State,
+    /// Of keys and values.
+    content: u64,
+    /// Of keys, values and versions; unknown when the call that made the commit never returned.
+    full: Option<u64>,
+}
+
+/// All commits that were ever tried, each knowing the one before it.
+#[derive(Default)]
+pub struct Oracle {
+    nodes: Vec<Node>,
+}
+
+impl Oracle {
+    /// Notes a commit on top of `before`. `exact` says that the versions in `state` are known.
+    pub fn add(&mut self, before: Option<Commit>, state: State, exact: bool) -> Commit {
+        let (content, full) = digest_of(&state);
+        self.nodes.push(Node { before, state, content, full: exact.then_some(full) });
+        self.nodes.len() - 1
+    }
+
+    /// The call that made `commit` has returned, with this outcome.
+    pub fn fix(&mut self, commit: Commit, state: State) {
+        let (content, full) = digest_of(&state);
+        let before = self.nodes[commit].before;
+        self.nodes[commit] = Node { before, state, content, full: Some(full) };
+    }
+
+    pub fn state(&self, commit: Commit) -> &State {
+        &self.nodes[commit].state
+    }
+
+    /// Which of the allowed commits the store shows, or what it shows instead.
+    pub fn identify(&self, seen: &State, bounds: Bounds) -> Result<Commit, String> {
+        let (content, full) = digest_of(seen);
+        let matches = |&c: &Commit| {
+            let node = &self.nodes[c];
+            node.full.map_or(node.content == content, |f| f == full)
+        };
+        let mut path = vec![];
+        let mut at = Some(bounds.tip);
+        while let Some(commit) = at {
+            path.push(commit);
+            at = (commit != bounds.floor).then(|| self.nodes[commit].before).flatten();
+        }
+        path.splice(0..0, bounds.trying);
+        if let Some(&commit) = path.iter().find(|c| matches(c)) {
+            return Ok(commit);
+        }
+        let elsewhere: Vec<_> = (0..self.nodes.len()).filter(matches).collect();
+        Err(format!(
+            "the content is of none of the commits {path:?} ({bounds:?}); it equals {elsewhere:?}; \
+             against commit {}: {}",
+            bounds.tip,
+            difference(seen, self.state(bounds.tip))
+        ))
+    }
+}
+
+fn digest_of(state: &State) -> (u64, u64) {
+    let (mut content, mut full) = (DefaultHasher::new(), DefaultHasher::new());
+    for (key, entry) in state {
+        (key, &entry.value).hash(&mut content);
+        entry.version.hash(&mut full);
+    }
+    let content = content.finish();
+    content.hash(&mut full);
+    (content, full.finish())
+}
+
+fn shown(entry: Option<&Entry>) -> String {
+    entry.map_or_else(
+        || "nothing".into(),
+        |e| {
+            let head: Vec<_> = e.value.iter().take(6).collect();
+            format!("version {} of {} bytes {head:02x?}", e.version, e.value.len())
+        },
+    )
+}
+
+/// The first differences between what was found and what was expected.
+pub fn difference(found: &State, expected: &State) -> String {
+    let keys: std::collections::BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let lines: Vec<_> = keys
+        .into_iter()
+        .filter(|k| found.get(*k) != expected.get(*k))
+        .map(|k| {
+            format!("{k:?}: found {}, expected {}", shown(found.get(k)), shown(expected.get(k)))
+        })
+        .collect();
+    let more = lines.len().saturating_sub(4);
+    format!("{} (and {more} more)", lines[..lines.len() - more].join("; "))
+}
+
+/// Everything that the store shows, read by its ordered keys and checked against its counts.
+pub fn state_of<F: File>(store: &mut Store<F>) -> State {
+    let mut state = State::new();
+    for keyspace in KEYSPACES {
+        let keys: Vec<Vec<u8>> = store.keys(keyspace).map(<[u8]>::to_vec).collect();
+        assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
+        assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
+        for key in keys {
+            let value = store.get(keyspace, &key).unwrap_or_else(|| panic!("{key:?} has no value"));
+            let value = Rc::from(value);
+            let version = store.version(keyspace, &key).expect("a key that is there has a version");
+            state.insert((keyspace, key), Entry { value, version });
+        }
+    }
+    state
+}

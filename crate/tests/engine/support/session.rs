@@ -1,0 +1,399 @@
+//! A store on a fault-injecting disk, beside the oracle that knows what it ought to hold.
+//!
+//! Every call goes to both. Before a call that may commit, the disk's history is marked with the
+//! commit that is being tried; after it, with what became of it. So each crash in that history
+//! knows what it may leave visible.
+
+use std::rc::Rc;
+
+use varve::{Error, Options, Store};
+
+use super::fault_file::{Event, FaultFile};
+use super::oracle::{Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, difference, state_of};
+use super::rng::{Rng, bytes_of};
+
+/// How an update ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    InPlace,
+    Resize(usize),
+    Refuse,
+    Throw,
+}
+
+/// One call, or a few that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Set {
+        keyspace: u32,
+        key: Vec<u8>,
+        len: usize,
+        fill: u64,
+    },
+    Delete {
+        keyspace: u32,
+        key: Vec<u8>,
+    },
+    Update {
+        keyspace: u32,
+        key: Vec<u8>,
+        fill: u64,
+        end: Update,
+    },
+    Savepoint,
+    Release,
+    Rollback,
+    Commit,
+    Flush,
+    Witness,
+    /// Close and open again.
+    Reopen,
+    /// The process dies between two calls.
+    Crash,
+    /// The process dies in the write that is this many calls of the disk ahead, at this byte.
+    Die {
+        ahead: u64,
+        byte: usize,
+    },
+}
+
+/// See the module's comment.
+pub struct Session {
+    pub disk: FaultFile,
+    pub options: Options,
+    store: Option<Store<FaultFile>>,
+    pub oracle: Oracle,
+    /// What the disk held at the beginning of its history.
+    pub start: Commit,
+    /// The last commit that was acknowledged.
+    tip: Commit,
+    /// What the store ought to show now, and at each open savepoint.
+    state: State,
+    saved: Vec<(varve::Savepoint, State)>,
+}
+
+impl Session {
+    /// Opens `disk`, which holds exactly `state`.
+    pub fn new(disk: FaultFile, options: Options, state: State) -> Self {
+        let mut oracle = Oracle::default();
+        let start = oracle.add(None, state.clone(), true);
+        Session { disk, options, store: None, oracle, start, tip: start, state, saved: vec![] }
+    }
+
+    pub fn store(&mut self) -> &mut Store<FaultFile> {
+        self.store.as_mut().expect("the session is open")
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// What it ought to show after its uncommitted group is gone.
+    pub fn committed(&self) -> &State {
+        self.oracle.state(self.tip)
+    }
+
+    /// The history of the disk and what it allowed at its beginning.
+    pub fn history(&self) -> (Vec<u8>, Vec<Event>, Bounds) {
+        let (base, events) = self.disk.history();
+        (base, events, Bounds::only(self.start))
+    }
+
+    /// Opens the store and checks that it shows one of the commits it may show.
+    pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
+        self.saved.clear();
+        let mut store = Store::open(self.disk.clone(), self.options)?;
+        let seen = state_of(&mut store);
+        let commit = self.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("{e}"));
+        self.oracle.fix(commit, seen.clone());
+        (self.tip, self.state) = (commit, seen);
+        self.disk.mark(Mark::Recovered(commit));
+        self.store = Some(store);
+        Ok(())
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.store.as_ref().is_some_and(|s| s.stats().poisoned)
+    }
+
+    /// Ends whatever is open and commits.
+    pub fn finish(&mut self) {
+        while !self.saved.is_empty() {
+            self.step(&Step::Release).expect("release");
+        }
+        self.step(&Step::Commit).expect("commit");
+    }
+
+    /// What is allowed after the process died now.
+    pub fn bounds(&self, trying: Option<Commit>) -> Bounds {
+        Bounds { floor: self.tip, tip: self.tip, trying }
+    }
+
+    /// Checks that the store shows what it ought to.
+    pub fn check(&mut self) {
+        let seen = state_of(self.store());
+        let wanted = &self.state;
+        assert!(&seen == wanted, "the store shows {}", difference(&seen, wanted));
+    }
+
+    /// Does what the session does when its process has died: opens again until that succeeds.
+    pub fn revive(&mut self, trying: Option<Commit>) {
+        drop(self.store.take().map(Store::into_file));
+        self.disk.heal();
+        self.open(self.bounds(trying)).unwrap_or_else(|e| panic!("after a crash: {e}"));
+    }
+
+    /// Runs one call that may commit, `after` being the state that it leads to.
+    ///
+    /// On an error the group is gone, as the store promises.
+    fn call<T>(
+        &mut self,
+        after: State,
+        run: impl FnOnce(&mut Store<FaultFile>) -> Result<T, Error>,
+        versions: impl FnOnce(&mut State, &Store<FaultFile>, &T),
+    ) -> Result<T, (Error, Commit)> {
+        let trying = self.oracle.add(Some(self.tip), after.clone(), false);
+        // Inside a savepoint nothing may become visible, so nothing is tried.
+        if self.saved.is_empty() {
+            self.disk.mark(Mark::Trying(trying));
+        }
+        match run(self.store()) {
+            Ok(value) => {
+                self.state = after;
+                let store = self.store.as_ref().expect("open");
+                versions(&mut self.state, store, &value);
+                if self.saved.is_empty() && store.stats().pending_bytes == 0 {
+                    self.oracle.fix(trying, self.state.clone());
+                    self.disk.mark(Mark::Committed(trying));
+                    self.tip = trying;
+                } else {
+                    self.disk.mark(Mark::Settled);
+                }
+                Ok(value)
+            }
+            Err(error) => {
+                // Poisoned means that it is not known how much of the group got to the file.
+                if !self.is_poisoned() {
+                    self.disk.mark(Mark::Settled);
+                }
+                Err((error, trying))
+            }
+        }
+    }
+
+    /// Runs a step. An error is the store's; the oracle then expects the group to be gone, except
+    /// when the callback of an update failed.
+    pub fn step(&mut self, step: &Step) -> Result<(), (Error, Commit)> {
+        match step {
+            Step::Set { keyspace, key, len, fill } => self.set(*keyspace, key, *len, *fill),
+            Step::Delete { keyspace, key } => self.delete(*keyspace, key),
+            Step::Update { keyspace, key, fill, end } => self.update(*keyspace, key, *fill, *end),
+            Step::Savepoint => {
+                let savepoint = self.store().savepoint();
+                self.saved.push((savepoint, self.state.clone()));
+                Ok(())
+            }
+            Step::Release => {
+                let Some((savepoint, _)) = self.saved.pop() else {
+                    return Ok(());
+                };
+                let after = self.state.clone();
+                self.call(after, |s| s.release(savepoint), |_, _, ()| ())
+            }
+            Step::Rollback => {
+                let Some((savepoint, state)) = self.saved.pop() else {
+                    return Ok(());
+                };
+                self.store().rollback(savepoint);
+                self.state = state;
+                Ok(())
+            }
+            Step::Commit if self.saved.is_empty() => {
+                let after = self.state.clone();
+                self.call(after, Store::commit, |_, _, ()| ())
+            }
+            Step::Flush if self.saved.is_empty() => {
+                let after = self.state.clone();
+                self.call(after, Store::flush, |_, _, ()| ())?;
+                self.disk.mark(Mark::Flushed(self.tip));
+                Ok(())
+            }
+            Step::Witness if self.saved.is_empty() => {
+                let after = self.state.clone();
+                self.call(after, Store::witness, |_, _, ()| ())
+            }
+            Step::Reopen if self.saved.is_empty() => self.reopen(),
+            Step::Crash => {
+                self.revive(None);
+                Ok(())
+            }
+            Step::Die { .. } | Step::Commit | Step::Flush | Step::Witness | Step::Reopen => Ok(()),
+        }
+    }
+
+    fn set(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        len: usize,
+        fill: u64,
+    ) -> Result<(), (Error, Commit)> {
+        let value: Rc<[u8]> = bytes_of(fill, len).into();
+        let mut after = self.state.clone();
+        let at = (keyspace, key.to_vec());
+        let before = after.insert(at.clone(), Entry { value: value.clone(), version: 0 });
+        let note = |state: &mut State, _: &Store<FaultFile>, &version: &u64| {
+            assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
+            state.insert(at, Entry { value: value.clone(), version });
+        };
+        self.call(after, |s| s.set(keyspace, key, &value), note).map(|_| ())
+    }
+
+    fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<(), (Error, Commit)> {
+        let mut after = self.state.clone();
+        let was_there = after.remove(&(keyspace, key.to_vec())).is_some();
+        let found = self.call(after, |s| s.delete(keyspace, key), |_, _, _| ())?;
+        assert_eq!(found, was_there, "deleting {key:?}");
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        fill: u64,
+        end: Update,
+    ) -> Result<(), (Error, Commit)> {
+        let at = (keyspace, key.to_vec());
+        let before = self.state.get(&at).cloned();
+        let mut after = self.state.clone();
+        let value = before.as_ref().map(|b| match end {
+            Update::InPlace => bytes_of(fill, b.value.len()),
+            Update::Resize(len) => bytes_of(fill, len),
+            Update::Refuse | Update::Throw => b.value.to_vec(),
+        });
+        if let Some(entry) = after.get_mut(&at) {
+            entry.value = value.clone().expect("the key is there").into();
+        }
+        let applies = before.is_some() && !matches!(end, Update::Refuse | Update::Throw);
+        let run = |s: &mut Store<FaultFile>| {
+            let seen = |bytes: &[u8]| {
+                assert_eq!(
+                    Some(bytes),
+                    before.as_ref().map(|b| &*b.value),
+                    "what an update is shown"
+                );
+                end != Update::Refuse
+            };
+            let change = |bytes: &mut [u8]| match end {
+                Update::Resize(len) => {
+                    bytes.fill(0xDD);
+                    Ok(Some(bytes_of(fill, len)))
+                }
+                Update::Throw => {
+                    bytes.fill(0xEE);
+                    Err(())
+                }
+                _ => {
+                    bytes.copy_from_slice(value.as_ref().expect("the key is there"));
+                    Ok(None)
+                }
+            };
+            match s.update_if(keyspace, key, seen, change) {
+                Err(Error::Aborted) if end == Update::Throw && before.is_some() => Ok(false),
+                other => other,
+            }
+        };
+        let note = |state: &mut State, store: &Store<FaultFile>, &applied: &bool| {
+            assert_eq!(applied, applies, "the answer of an update that was to {end:?}");
+            if let Some(entry) = state.get_mut(&at).filter(|_| applied) {
+                let version = store.version(keyspace, key).expect("the key is there");
+                assert!(version > entry.version, "version {version} did not grow");
+                entry.version = version;
+            }
+        };
+        self.call(after, run, note).map(|_| ())
+    }
+
+    fn reopen(&mut self) -> Result<(), (Error, Commit)> {
+        let store = self.store.take().expect("the session is open");
+        let trying = self.oracle.add(Some(self.tip), self.state.clone(), true);
+        self.disk.mark(Mark::Trying(trying));
+        if let Err((_, error)) = store.close() {
+            return Err((error, trying));
+        }
+        self.disk.mark(Mark::Committed(trying));
+        self.disk.mark(Mark::Flushed(trying));
+        self.tip = trying;
+        self.open(Bounds::only(trying)).map_err(|e| (e, trying))?;
+        let recovery = *self.store().recovery();
+        assert!(recovery.clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
+        Ok(())
+    }
+
+    /// A call failed: either it was refused and the open group stands, or the group could not be
+    /// handed to the file and is gone.
+    pub fn note_failure(&mut self) {
+        if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
+            self.state = self.committed().clone();
+        }
+    }
+}
+
+/// Sizes and chances of a random program.
+#[derive(Clone, Debug)]
+pub struct Taste {
+    pub keys: usize,
+    pub segment: usize,
+    pub crashes: bool,
+}
+
+/// A key of the small universe that programs use: short ones, and one that is long.
+pub fn key_of(index: usize) -> Vec<u8> {
+    match index {
+        0 => vec![0],
+        5 => bytes_of(5, 130),
+        i => format!("key/{i}").into_bytes(),
+    }
+}
+
+fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
+    match rng.below(40) {
+        0..4 => 0,
+        4..24 => rng.below(40),
+        24..34 => rng.below(200),
+        34..38 => rng.below(segment / 4),
+        38 => segment / 4 - 2 + rng.below(6),
+        _ => rng.within(segment / 4 + 1..segment * 2),
+    }
+}
+
+/// The next step of a random program.
+pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
+    let keyspace = *rng.pick(&KEYSPACES);
+    let key = key_of(rng.below(taste.keys));
+    let fill = rng.next();
+    match rng.below(100) {
+        0..34 => Step::Set { keyspace, key, len: size_of_value(rng, taste.segment), fill },
+        34..42 => Step::Delete { keyspace, key },
+        42..60 => {
+            let end = match rng.below(9) {
+                0..4 => Update::InPlace,
+                4..7 => Update::Resize(size_of_value(rng, taste.segment)),
+                7 => Update::Refuse,
+                _ => Update::Throw,
+            };
+            Step::Update { keyspace, key, fill, end }
+        }
+        60..68 => Step::Savepoint,
+        68..73 => Step::Release,
+        73..76 => Step::Rollback,
+        76..86 => Step::Commit,
+        86..92 => Step::Flush,
+        92..94 => Step::Witness,
+        94..96 => Step::Reopen,
+        96..98 if taste.crashes => Step::Crash,
+        98..100 if taste.crashes => Step::Die { ahead: rng.next() % 8, byte: rng.below(600) },
+        _ => Step::Commit,
+    }
+}
