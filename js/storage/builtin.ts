@@ -5,6 +5,7 @@ import type * as ChildProcess from "node:child_process";
 import type * as Fs from "node:fs";
 import type * as Os from "node:os";
 import type * as Path from "node:path";
+import type * as Timers from "node:timers";
 import { StorageUnavailableError } from "../errors.js";
 
 /** The modules that file storage uses. */
@@ -13,6 +14,7 @@ export interface Builtins {
   path: typeof Path;
   os: typeof Os;
   childProcess: typeof ChildProcess;
+  timers: typeof Timers;
   process: NodeJS.Process;
 }
 
@@ -40,6 +42,7 @@ export function builtins(): Builtins {
     path: process.getBuiltinModule("node:path"),
     os: process.getBuiltinModule("node:os"),
     childProcess: process.getBuiltinModule("node:child_process"),
+    timers: process.getBuiltinModule("node:timers"),
     process,
   };
   return found;

@@ -1,36 +1,26 @@
 /**
  * The lock beside a database file: one holder at a time, and a dead one does not keep it.
  *
- * Node has no file locks, so the lock is a file that says who holds it. Four rules make it safe:
+ * Node has no file locks, so the lock is a file that says who holds it. These rules make it safe:
  *
  * 1. It appears with its whole content at once (written elsewhere, then linked to its name), so that
  *    nobody ever reads half of it.
- * 2. Only a lock whose holder is certainly dead is broken: no such process, or another process under
- *    the same number (started at another time), or a machine that has been started again since.
- * 3. Who breaks a lock holds a second lock while doing so, and looks again under it. Two starters
+ * 2. Only a lock whose holder is dead is broken: there is no such process, or another one under the
+ *    same number (started at another time), or the machine has been started again since.
+ * 3. A holder in another container or machine cannot be seen. It shows that it lives by touching its
+ *    lock every two seconds; one that has not for eight is taken for dead. A holder that was stopped
+ *    for so long and wakes up looks whether the lock is still its own before it writes again.
+ * 4. Who breaks a lock holds a second lock while doing so, and looks again under it. Two starters
  *    that see the same dead holder can therefore not remove each other's fresh lock.
- * 4. It is released only by the one whose token it carries.
+ * 5. It is released only by the one whose token it carries.
  */
 
 import { DatabaseBusyError } from "../errors.js";
 import { type Builtins, builtins } from "./builtin.js";
+import { lifeOf, type ProcessIdentity, self } from "./processes.js";
 
-/** A lock that is held. */
-export interface Lock {
-  /** Gives it back. Calling it twice is legal; a lock that is no longer ours stays. */
-  release(): void;
-}
-
-/** Who holds a lock. What the platform does not tell is `null`. */
-interface Holder {
-  pid: number;
-  /** When the process started, in whatever form the platform tells; tells reused numbers apart. */
-  started: string | null;
-  /** One for each start of the machine. */
-  boot: string | null;
-  /** The space in which process numbers count: containers have their own. */
-  space: string | null;
-  host: string;
+/** What a lock file says. The token is a new one each time. */
+interface Holder extends ProcessIdentity {
   token: string;
 }
 
@@ -38,46 +28,138 @@ interface Holder {
 interface Sighting {
   content: string;
   inode: number;
-  /** Milliseconds since it was written, in either direction of a clock that was changed. */
-  age: number;
+  touched: number;
 }
 
-/** A breaker that died leaves a lock of its own, and so on; so many in a row are not believed. */
-const DEEPEST = 3;
-/** How long others may take to break the same dead lock. */
-const PATIENCE_MS = 5000;
+/** How often a holder touches its lock. */
+const BEAT_MS = 2000;
+/** A holder that was still for this long looks at its lock before it writes. */
+const STILL_MS = 5000;
+/** An unseen holder that has not touched its lock for this long is dead. Well above STILL_MS. */
+const SILENCE_MS = 8000;
 /** A lock without readable content is being written by a file system without links, or is a ruin. */
 const WRITING_MS = 2000;
+/** How long it may take in all to see through a dead lock. */
+const PATIENCE_MS = 20_000;
+/** A breaker that died leaves a lock of its own, and so on; so many in a row are not believed. */
+const DEEPEST = 3;
 
 /**
- * Takes the lock at `path`, which guards `guarded`.
+ * Takes the lock at `path`, which guards the file `guarded`.
  *
  * @throws DatabaseBusyError when a living process holds it, with that process's number
  */
 export async function acquireLock(path: string, guarded: string): Promise<Lock> {
-  return acquire(path, guarded, 0);
+  return new Lock(path, await acquire(path, guarded, 0));
 }
 
-async function acquire(path: string, guarded: string, depth: number): Promise<Lock> {
-  const node = builtins();
-  const mine: Holder = { ...self(node), token: token() };
-  const content = `${JSON.stringify(mine)}\n`;
-  const deadline = Date.now() + PATIENCE_MS;
-  for (;;) {
-    if (create(node, path, content, mine.token)) {
-      return { release: () => releaseIfOurs(node, path, content) };
-    }
-    const seen = look(node, path);
-    if (seen === undefined) continue;
-    const holder = parse(seen.content);
-    if (holder === undefined ? seen.age > WRITING_MS : isDead(node, holder, path, guarded)) {
-      await breakLock(path, guarded, seen, depth);
-    } else if (holder !== undefined) {
-      throw busy(path, guarded, holder, depth);
-    }
-    if (Date.now() > deadline) throw busy(path, guarded, holder, depth);
-    await pause();
+/** A lock that is held. */
+export class Lock {
+  readonly #node = builtins();
+  readonly #path: string;
+  readonly #content: string;
+  readonly #timer: { unref(): unknown };
+  #beaten = Date.now();
+  #held = true;
+
+  /** Only for `acquireLock`: `content` lies at `path` already. */
+  constructor(path: string, content: string) {
+    this.#path = path;
+    this.#content = content;
+    const { setInterval } = this.#node.timers;
+    this.#timer = setInterval(() => this.#beat(), BEAT_MS);
+    this.#timer.unref();
   }
+
+  /**
+   * To be called before each change of the guarded file: costs a look at the clock, and a look at the
+   * lock only when this process stood still for seconds.
+   *
+   * @throws an error with the code EBADF when the lock was lost in the meantime, for good
+   */
+  assertHeld(): void {
+    if (this.#held && Date.now() - this.#beaten > STILL_MS) this.#beat();
+    if (this.#held) return;
+    throw Object.assign(
+      new Error(
+        `The lock ${this.#path} was taken over by another process while this one stood still ` +
+          "(suspended, or busy for seconds), so that it must not write any more.",
+      ),
+      { code: "EBADF" },
+    );
+  }
+
+  /** Gives it back. Calling it twice is legal; a lock that is no longer ours stays. */
+  release(): void {
+    const wasHeld = this.#held;
+    this.#stop();
+    if (wasHeld && look(this.#node, this.#path)?.content === this.#content) {
+      unlink(this.#node, this.#path);
+    }
+  }
+
+  #beat(): void {
+    const now = Date.now();
+    try {
+      // Touched before it is looked at: whoever is about to break it looks once more after that.
+      this.#node.fs.utimesSync(this.#path, now / 1000, now / 1000);
+      if (look(this.#node, this.#path)?.content === this.#content) this.#beaten = now;
+      else this.#stop();
+    } catch (error) {
+      // Gone is lost. Anything else, say a file system that hangs, is tried again at the next beat.
+      if (codeOf(error) === "ENOENT") this.#stop();
+    }
+  }
+
+  #stop(): void {
+    this.#held = false;
+    this.#node.timers.clearInterval(this.#timer as NodeJS.Timeout);
+  }
+}
+
+/** Puts the lock file in place, when nobody has or a dead one had, and gives its content. */
+async function acquire(path: string, guarded: string, depth: number): Promise<string> {
+  const node = builtins();
+  const token = globalThis.crypto.randomUUID().replaceAll("-", "").slice(0, 16);
+  const content = `${JSON.stringify({ ...self(node), token } satisfies Holder)}\n`;
+  const start = Date.now();
+  let first: Sighting | undefined;
+  let since = start;
+  for (;;) {
+    if (create(node, path, content, token)) return content;
+    const seen = look(node, path);
+    const holder = seen && parse(seen.content);
+    if (seen !== undefined) {
+      if (first === undefined || !isSame(first, seen)) {
+        first = seen;
+        since = Date.now();
+      }
+      const life = judge(node, holder, first, seen, since);
+      if (life === "dead") await breakLock(path, guarded, seen, depth);
+      if (life === "alive") throw busy(path, guarded, holder, depth);
+    }
+    if (Date.now() - start > PATIENCE_MS) throw busy(path, guarded, holder, depth);
+    await pause(holder !== undefined && lifeOf(node, holder) === "unseen" ? 100 : 2);
+  }
+}
+
+/** Whether the holder lives, or "unknown" for as long as only time can tell. */
+function judge(
+  node: Builtins,
+  holder: Holder | undefined,
+  first: Sighting,
+  seen: Sighting,
+  since: number,
+): "alive" | "dead" | "unknown" {
+  const now = Date.now();
+  if (holder === undefined) {
+    return Math.abs(now - seen.touched) > WRITING_MS ? "dead" : "unknown";
+  }
+  const life = lifeOf(node, holder);
+  if (life !== "unseen") return life;
+  // Its clock may not be ours: what counts is a change that was watched, or none for long enough.
+  if (seen.touched !== first.touched) return "alive";
+  return now - since > SILENCE_MS ? "dead" : "unknown";
 }
 
 /** Removes a lock that was seen to be dead, unless somebody else was faster. */
@@ -93,45 +175,68 @@ async function breakLock(
         `When no program uses ${guarded}, delete every file whose name begins like the lock's.`,
     );
   }
-  let breaker: Lock;
+  const node = builtins();
+  const breaker = `${path}.break`;
+  let content: string;
   try {
-    breaker = await acquire(`${path}.break`, guarded, depth + 1);
+    content = await acquire(breaker, guarded, depth + 1);
   } catch (error) {
     // Somebody else is at it, which is as good.
     if (error instanceof DatabaseBusyError && depth === 0) return;
     throw error;
   }
   try {
-    const node = builtins();
     const now = look(node, path);
-    if (now !== undefined && now.content === dead.content && now.inode === dead.inode) {
-      unlink(node, path);
-    }
+    if (now !== undefined && isSame(now, dead) && now.touched === dead.touched) unlink(node, path);
+    removeDrafts(node, path);
   } finally {
-    breaker.release();
+    if (look(node, breaker)?.content === content) unlink(node, breaker);
+  }
+}
+
+/** What was written and never linked, by processes that died in between a minute ago or more. */
+function removeDrafts(node: Builtins, path: string): void {
+  const { fs, path: paths } = node;
+  const start = `${paths.basename(path)}.`;
+  for (const name of fs.readdirSync(paths.dirname(path))) {
+    if (!name.startsWith(start) || !/^[0-9a-f]{16}$/.test(name.slice(start.length))) continue;
+    const draft = paths.join(paths.dirname(path), name);
+    const age = Date.now() - (look(node, draft)?.touched ?? Date.now());
+    if (age > 60_000) unlink(node, draft);
   }
 }
 
 /** Makes the lock file with its content at once; `false` when there is one already. */
-function create(node: Builtins, path: string, content: string, unique: string): boolean {
+function create(node: Builtins, path: string, content: string, token: string): boolean {
   const { fs } = node;
-  const draft = `${path}.${unique}`;
-  fs.writeFileSync(draft, content, { flag: "wx" });
+  const draft = `${path}.${token}`;
   try {
-    fs.linkSync(draft, path);
+    fs.writeFileSync(draft, content, { flag: "wx" });
+    const linked = link(node, draft, path);
+    // A file system without links (exFAT, some network shares): less than atomic, see WRITING_MS.
+    return linked ?? createInPlace(node, path, content);
+  } finally {
+    unlink(node, draft);
+  }
+}
+
+/** `undefined` when this file system cannot do it. */
+function link({ fs }: Builtins, from: string, to: string): boolean | undefined {
+  try {
+    fs.linkSync(from, to);
+    return true;
+  } catch (error) {
+    return codeOf(error) === "EEXIST" ? false : undefined;
+  }
+}
+
+function createInPlace({ fs }: Builtins, path: string, content: string): boolean {
+  try {
+    fs.writeFileSync(path, content, { flag: "wx" });
     return true;
   } catch (error) {
     if (codeOf(error) === "EEXIST") return false;
-    // A file system without links (exFAT, some network shares): less than atomic, see WRITING_MS.
-    try {
-      fs.writeFileSync(path, content, { flag: "wx" });
-      return true;
-    } catch (second) {
-      if (codeOf(second) === "EEXIST") return false;
-      throw second;
-    }
-  } finally {
-    unlink(node, draft);
+    throw error;
   }
 }
 
@@ -145,15 +250,14 @@ function look({ fs }: Builtins, path: string): Sighting | undefined {
   }
   try {
     const { ino, mtimeMs } = fs.fstatSync(fd);
-    const content = fs.readFileSync(fd, "utf8");
-    return { content, inode: ino, age: Math.abs(Date.now() - mtimeMs) };
+    return { content: fs.readFileSync(fd, "utf8"), inode: ino, touched: mtimeMs };
   } finally {
     fs.closeSync(fd);
   }
 }
 
-function releaseIfOurs(node: Builtins, path: string, content: string): void {
-  if (look(node, path)?.content === content) unlink(node, path);
+function isSame(one: Sighting, other: Sighting): boolean {
+  return one.content === other.content && one.inode === other.inode;
 }
 
 function unlink({ fs }: Builtins, path: string): void {
@@ -172,87 +276,16 @@ function parse(content: string): Holder | undefined {
   } catch {
     return undefined;
   }
-  const holder = value as Partial<Holder> | null;
-  const complete =
-    Number.isSafeInteger(holder?.pid) &&
-    Number(holder?.pid) > 0 &&
-    typeof holder?.token === "string";
-  return complete ? (holder as Holder) : undefined;
-}
-
-function isDead(node: Builtins, holder: Holder, path: string, guarded: string): boolean {
-  const here = self(node);
-  if (holder.boot !== null && here.boot !== null) {
-    const sameMachine = holder.boot === here.boot || holder.host === here.host;
-    if (!sameMachine || (holder.boot === here.boot && holder.space !== here.space)) {
-      throw elsewhere(path, guarded, holder);
-    }
-    if (holder.boot !== here.boot) return true;
-  }
-  const living = findProcess(node, holder.pid);
-  if (living === undefined) return true;
-  return holder.started !== null && living.started !== null && holder.started !== living.started;
-}
-
-/** The process of that number, or `undefined` when there is certainly none. */
-function findProcess(node: Builtins, pid: number): { started: string | null } | undefined {
-  if (node.process.platform === "linux") {
-    const stat = processStat(node, String(pid));
-    if (stat !== undefined) return stat.ended ? undefined : { started: stat.started };
-    // Not seen is not dead: /proc may hide the processes of others. The signal below knows.
-  }
-  try {
-    node.process.kill(pid, 0);
-  } catch (error) {
-    if (codeOf(error) === "ESRCH") return undefined;
-  }
-  return { started: node.process.platform === "linux" ? null : startedByPs(node, pid) };
-}
-
-let known: Omit<Holder, "token"> | undefined;
-
-function self(node: Builtins): Omit<Holder, "token"> {
-  const { fs, os, process } = node;
-  const linux = process.platform === "linux";
-  known ??= {
-    pid: process.pid,
-    started: linux ? (processStat(node, "self")?.started ?? null) : startedByPs(node, process.pid),
-    boot: linux
-      ? attempt(() => fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim())
-      : null,
-    space: linux ? attempt(() => fs.readlinkSync("/proc/self/ns/pid")) : null,
-    host: os.hostname(),
+  const { pid, token, started, boot, space, host } = (value ?? {}) as Partial<Holder>;
+  if (!Number.isSafeInteger(pid) || Number(pid) <= 0 || typeof token !== "string") return undefined;
+  return {
+    pid: Number(pid),
+    token,
+    started: started ?? null,
+    boot: boot ?? null,
+    space: space ?? null,
+    host: host ?? "",
   };
-  return known;
-}
-
-/** From /proc: when the process started (field 22, in ticks since boot), and whether it has ended. */
-function processStat(
-  { fs }: Builtins,
-  pid: string,
-): { started: string; ended: boolean } | undefined {
-  const stat = attempt(() => fs.readFileSync(`/proc/${pid}/stat`, "utf8"));
-  if (stat === null) return undefined;
-  // Field 2 is the program's name in parentheses and may hold spaces and parentheses of its own.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [state, started] = [fields[0], fields[19]];
-  if (state === undefined || started === undefined) return undefined;
-  // A zombie holds no file any more; only its parent has not asked for its end yet.
-  return { started, ended: state === "Z" || state === "X" || state === "x" };
-}
-
-function startedByPs({ childProcess, process }: Builtins, pid: number): string | null {
-  if (process.platform === "win32") return null;
-  return attempt(() =>
-    childProcess
-      .execFileSync("ps", ["-o", "lstart=", "-p", String(pid)], {
-        env: { ...process.env, LC_ALL: "C", TZ: "UTC" },
-        encoding: "utf8",
-        stdio: ["ignore", "pipe", "ignore"],
-        timeout: 5000,
-      })
-      .trim(),
-  );
 }
 
 function busy(
@@ -264,43 +297,27 @@ function busy(
   if (holder === undefined || depth > 0) {
     return new DatabaseBusyError(`Another program is just opening ${guarded}. Try again.`);
   }
-  const who =
-    holder.pid === builtins().process.pid
-      ? `this process (${holder.pid}), in another thread or through another copy of varve`
-      : `process ${holder.pid}`;
   return new DatabaseBusyError(
-    `The database ${guarded} is open in ${who}. One process may have it open at a time: ` +
+    `The database ${guarded} is open in ${whose(holder)}. One process may have it open at a time: ` +
       `close it there first. (The lock is ${path}.)`,
     { pid: holder.pid },
   );
 }
 
-function elsewhere(path: string, guarded: string, holder: Holder): DatabaseBusyError {
-  return new DatabaseBusyError(
-    `The database ${guarded} is locked by process ${holder.pid} in another container or on another ` +
-      `machine (${holder.host}), and whether that still runs cannot be seen from here. ` +
-      `If it is certain to have ended, delete ${path}.`,
-    { pid: holder.pid },
-  );
+function whose({ pid, host, space }: Holder): string {
+  const here = self(builtins());
+  if (host !== here.host || space !== here.space) {
+    return `process ${pid} of another container or machine (${host})`;
+  }
+  if (pid !== here.pid) return `process ${pid}`;
+  return `this process (${pid}), in another thread or through another copy of varve`;
 }
 
-function token(): string {
-  return globalThis.crypto.randomUUID().replaceAll("-", "").slice(0, 16);
-}
-
-/** A few milliseconds, different for each waiter so that they do not meet again. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 2 + Math.random() * 10));
+/** That long and a little more, different for each waiter so that they do not meet again. */
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms + Math.random() * 10));
 }
 
 function codeOf(error: unknown): unknown {
   return (error as { code?: unknown } | null)?.code;
-}
-
-function attempt<T>(fn: () => T): T | null {
-  try {
-    return fn();
-  } catch {
-    return null;
-  }
 }

@@ -100,6 +100,7 @@ class NodeFile implements StorageFile {
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
     const fd = this.#living();
+    this.#lock.assertHeld();
     let done = 0;
     try {
       while (done < buffer.length) {
@@ -115,7 +116,9 @@ class NodeFile implements StorageFile {
   }
 
   truncate(size: number): void {
-    this.#node.fs.ftruncateSync(this.#living(), size);
+    const fd = this.#living();
+    this.#lock.assertHeld();
+    this.#node.fs.ftruncateSync(fd, size);
     this.#size = size;
   }
 

@@ -2,6 +2,7 @@ import {
   existsSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -9,7 +10,19 @@ import {
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { file } from "varve";
-import { cleanup, context, deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import {
+  bytes,
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  throws,
+  turn,
+} from "../harness.js";
 import { folder, Holder } from "./support/processes.js";
 
 const NAME = "shop";
@@ -137,13 +150,64 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
-  test("a holder in another container cannot be seen, so that its lock is respected", async () => {
+  test("a holder in another container is respected for as long as it touches its lock", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: 1, space: "pid:[1]" });
+    await forgedLock(directory, { pid: 1, space: "pid:[1]", host: "elsewhere" });
+    const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
+    cleanup(() => clearInterval(touching));
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
-      message: /another container.*delete/,
+      message: /process 1 of another container or machine \(elsewhere\)/,
     });
+  });
+
+  test("a holder in another container that is silent for eight seconds is dead", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: 1, space: "pid:[1]" });
+    const start = Date.now();
+    await opensAndCloses(directory);
+    ok(Date.now() - start > 7900, "it was given time to show that it lives");
+  });
+
+  test("an open database touches its lock", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    const before = statSync(lockOf(directory)).mtimeMs;
+    const deadline = Date.now() + 10_000;
+    while (statSync(lockOf(directory)).mtimeMs === before) {
+      ok(Date.now() < deadline, "it was touched within ten seconds");
+      await turn(100);
+    }
+  });
+
+  test("a holder that stood still and lost its lock writes no more, and its file may be closed", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    equal(opened.write(bytes("before"), { at: 0 }), 6);
+    const real = Date.now;
+    cleanup(() => {
+      Date.now = real;
+    });
+    writeFileSync(lockOf(directory), "somebody else's");
+    Date.now = () => real() + 6000;
+    throws(() => opened.write(bytes("after"), { at: 0 }), { code: "EBADF", message: /taken over/ });
+    throws(() => opened.truncate(0), { code: "EBADF" });
+    opened.close();
+    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "before");
+    equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
+  });
+
+  test("a holder that stood still and kept its lock goes on", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    const real = Date.now;
+    cleanup(() => {
+      Date.now = real;
+    });
+    Date.now = () => real() + 60_000;
+    equal(opened.write(bytes("on and on"), { at: 0 }), 9);
   });
 
   test("an empty lock left by a power failure is removed", async () => {
@@ -174,6 +238,15 @@ suite("the lock of a database file", () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: process.pid, started: "1" });
     writeFileSync(`${lockOf(directory)}.break`, content);
+    await opensAndCloses(directory);
+  });
+
+  test("what a process wrote and did not live to put in place is removed with the dead lock", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: process.pid, started: "1" });
+    const draft = `${lockOf(directory)}.0123456789abcdef`;
+    writeFileSync(draft, "");
+    utimesSync(draft, new Date(0), new Date(0));
     await opensAndCloses(directory);
   });
 
