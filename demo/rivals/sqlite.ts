@@ -7,8 +7,6 @@ import init, {
 import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../drop.js";
 import { type Rival, refused } from "./rival.js";
 
-const FILE = "/drop-bench.sqlite3";
-
 /*
  * The pool of synchronous file handles is SQLite's fastest store in a browser, and asks for no headers.
  * Measured here, drop of 20,000 with a commit for each, ms: journal delete 980-1,170, truncate 2,310,
@@ -82,6 +80,7 @@ function throughRawCalls(sqlite3: Sqlite3Static, statements: Statements): Purcha
 class SqliteRival implements Rival {
   readonly id: string;
   readonly name: string;
+  readonly #file: string;
   readonly durability = "WAL, normal: survives a crash of tab or browser";
   #db: OpfsSAHPoolDatabase;
   #statements: Statements;
@@ -93,13 +92,14 @@ class SqliteRival implements Rival {
   ) {
     this.id = raw ? "sqlite-raw" : "sqlite";
     this.name = raw ? "SQLite, raw calls" : "SQLite (wasm)";
-    pool.unlink(FILE);
+    this.#file = `/drop-bench-${this.id}.sqlite3`;
+    pool.unlink(this.#file);
     this.#db = this.#open();
     this.#statements = this.#prepare();
   }
 
   #open(): OpfsSAHPoolDatabase {
-    const db = new this.pool.OpfsSAHPoolDb(FILE);
+    const db = new this.pool.OpfsSAHPoolDb(this.#file);
     db.exec(TUNING);
     db.exec(
       "CREATE TABLE IF NOT EXISTS product(id TEXT PRIMARY KEY, stock INTEGER NOT NULL, name TEXT NOT NULL) WITHOUT ROWID",
@@ -152,7 +152,7 @@ class SqliteRival implements Rival {
 
   async dispose(): Promise<void> {
     this.#close();
-    this.pool.unlink(FILE);
+    this.pool.unlink(this.#file);
   }
 }
 
@@ -162,8 +162,8 @@ let pool: Promise<{ sqlite3: Sqlite3Static; util: SAHPoolUtil }> | undefined;
 function poolOnce() {
   pool ??= (async () => {
     const sqlite3 = await init();
-    // A database, its WAL, and room for temporary files.
-    return { sqlite3, util: await sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 6 }) };
+    // Two databases, the WAL of each, and room for temporary files.
+    return { sqlite3, util: await sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 8 }) };
   })();
   return pool;
 }

@@ -1,0 +1,236 @@
+import { type Database, open, opfs } from "varve";
+import { indexedDbRival } from "../../demo/rivals/indexeddb.js";
+import type { Grouping } from "../../demo/rivals/rival.js";
+import { sqliteRival } from "../../demo/rivals/sqlite.js";
+import { varveRival } from "../../demo/rivals/varve.js";
+import { runSuite } from "../../demo/suite.js";
+
+export interface BrowserRequest {
+  /** Samples of each single call. */
+  samples: number;
+  /** Drops of each store. */
+  runs: number;
+  /** Buyers of each drop. */
+  cycles: number;
+}
+
+/** A single call, many times. */
+export interface Call {
+  id: string;
+  work: string;
+  store: string;
+  durability: string;
+  ns: number[];
+}
+
+export interface BrowserResult {
+  calls: Call[];
+  drops: { id: string; name: string; grouping: Grouping; durability: string; ms: number[] }[];
+  equal: boolean;
+}
+
+const FOLDER = "bench-calls";
+/** Enough keys that no engine can fold the call away, few enough to stay hot. A power of two. */
+const KEYS = 64;
+const VALUE = 64;
+const GETS = 200_000;
+const WRITES = 20_000;
+const WRITTEN = "written: survives a crash of tab or browser";
+
+function progress(doing: string): void {
+  self.postMessage({ type: "progress", doing });
+}
+
+/** What is measured; gives a number that depends on every call, so that none can be left out. */
+interface Work extends Omit<Call, "ns"> {
+  count: number;
+  /** What `run` must give, if that is known. */
+  expected?: number;
+  run(): number;
+}
+
+function works(db: Database): Work[] {
+  const names = Array.from({ length: KEYS }, (_, i) => `user:${String(i).padStart(11, "0")}`);
+  const utf8 = new TextEncoder();
+  const byteNames = names.map((name) => utf8.encode(name));
+  const value = new Uint8Array(VALUE).fill(7);
+  const map = new Map<string, number>();
+  const buffer = new ArrayBuffer(KEYS * VALUE);
+  names.forEach((name, i) => {
+    db.set(name, value);
+    map.set(name, i * VALUE);
+    new Uint8Array(buffer, i * VALUE, VALUE).set(value);
+  });
+  db.commit();
+
+  const increase = (view: Uint8Array) => {
+    view[1] = view[1]! + 1;
+  };
+  const always = { predicate: (view: Uint8Array) => view[0] === 7 };
+  const seven = 7 * GETS;
+  return [
+    {
+      id: "map",
+      work: "get of 64 bytes, by string",
+      store: "Map and new Uint8Array",
+      durability: "none: memory of the page",
+      count: GETS,
+      expected: seven,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < GETS; i++) {
+          const at = map.get(names[i & (KEYS - 1)]!);
+          if (at !== undefined) sum += new Uint8Array(buffer, at, VALUE)[0]!;
+        }
+        return sum;
+      },
+    },
+    {
+      id: "get",
+      work: "get of 64 bytes, by string",
+      store: "varve",
+      durability: "reads",
+      count: GETS,
+      expected: seven,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < GETS; i++) {
+          const view = db.get(names[i & (KEYS - 1)]!);
+          if (view !== undefined) sum += view[0]!;
+        }
+        return sum;
+      },
+    },
+    {
+      id: "getBytes",
+      work: "get of 64 bytes, by bytes",
+      store: "varve",
+      durability: "reads",
+      count: GETS,
+      expected: seven,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < GETS; i++) {
+          const view = db.get(byteNames[i & (KEYS - 1)]!);
+          if (view !== undefined) sum += view[0]!;
+        }
+        return sum;
+      },
+    },
+    {
+      id: "updateIf",
+      work: "updateIf with a predicate, one write per 20,000",
+      store: "varve",
+      durability: WRITTEN,
+      count: WRITES,
+      expected: WRITES,
+      run() {
+        let done = 0;
+        for (let i = 0; i < WRITES; i++) {
+          if (db.updateIf(names[i & (KEYS - 1)]!, increase, always)) done += 1;
+        }
+        db.commit();
+        return done;
+      },
+    },
+    {
+      id: "updateIfPlain",
+      work: "updateIf, one write per 20,000",
+      store: "varve",
+      durability: WRITTEN,
+      count: WRITES,
+      expected: WRITES,
+      run() {
+        let done = 0;
+        for (let i = 0; i < WRITES; i++) {
+          if (db.updateIf(names[i & (KEYS - 1)]!, increase)) done += 1;
+        }
+        db.commit();
+        return done;
+      },
+    },
+    {
+      id: "set",
+      work: "set of 64 bytes over an existing key, writes of 256 KiB",
+      store: "varve",
+      durability: WRITTEN,
+      count: WRITES,
+      run() {
+        for (let i = 0; i < WRITES; i++) db.set(names[i & (KEYS - 1)]!, value);
+        db.commit();
+        return db.count();
+      },
+    },
+  ];
+}
+
+/** Each kind of call once per round, each in a turn of its own. */
+async function measureCalls(samples: number): Promise<Call[]> {
+  const root = await navigator.storage.getDirectory();
+  const db = await open("calls", { storage: opfs(FOLDER) });
+  const all = works(db);
+  const ns = all.map(() => [] as number[]);
+  const warmup = 5;
+  for (let round = 0; round < warmup + samples; round++) {
+    progress(`single calls, round ${round + 1} of ${warmup + samples}`);
+    for (const [index, { id, count, expected, run }] of all.entries()) {
+      const start = performance.now();
+      const result = run();
+      const elapsed = performance.now() - start;
+      if (expected !== undefined && result !== expected) {
+        throw new Error(`${id} gave ${result} instead of ${expected}`);
+      }
+      if (round >= warmup) ns[index]!.push((elapsed * 1e6) / count);
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+  }
+  await db.close();
+  await root.removeEntry(FOLDER, { recursive: true });
+  return all.map(({ id, work, store, durability }, index) => ({
+    id,
+    work,
+    store,
+    durability,
+    ns: ns[index]!,
+  }));
+}
+
+async function measureDrops({
+  cycles,
+  runs,
+}: BrowserRequest): Promise<Pick<BrowserResult, "drops" | "equal">> {
+  const drops: BrowserResult["drops"] = [];
+  const contenders = [
+    { id: "varve", name: "varve", open: varveRival },
+    { id: "sqlite", name: "SQLite, prepared statements", open: () => sqliteRival() },
+    { id: "sqlite-raw", name: "SQLite, raw calls", open: () => sqliteRival({ raw: true }) },
+    { id: "indexeddb", name: "IndexedDB", open: indexedDbRival },
+  ];
+  const { equal } = await runSuite(
+    contenders,
+    ["all", "each"],
+    { cycles, runs },
+    {
+      progress: (_done, _total, doing) => progress(doing),
+      row: ({ id, grouping, durability, ms }) => {
+        const name = contenders.find((one) => one.id === id)!.name;
+        drops.push({ id, name, grouping, durability, ms: ms.samples });
+      },
+      failed: ({ name, error }) => {
+        throw new Error(`${name}: ${error}`);
+      },
+    },
+  );
+  return { drops, equal };
+}
+
+self.onmessage = async ({ data }: MessageEvent<BrowserRequest>) => {
+  try {
+    const calls = await measureCalls(data.samples);
+    const result: BrowserResult = { calls, ...(await measureDrops(data)) };
+    self.postMessage({ type: "result", result });
+  } catch (error) {
+    const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    self.postMessage({ type: "error", message });
+  }
+};

@@ -1,0 +1,68 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
+import { join } from "node:path";
+import { browserBench } from "./browser/host.js";
+import { keysBench } from "./keys/run.js";
+import { nodeBench } from "./node/drop.js";
+import { render, type Section } from "./report.js";
+
+export interface BenchOptions {
+  /** The repository. */
+  root: string;
+  /** Few samples, to see that it works. */
+  quick: boolean;
+}
+
+const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
+  node: nodeBench,
+  keys: keysBench,
+  browser: browserBench,
+};
+
+function commit(root: string): string {
+  try {
+    const git = (...args: string[]) => execFileSync("git", args, { cwd: root, encoding: "utf8" });
+    return `${git("rev-parse", "--short", "HEAD").trim()}${git("status", "--porcelain").trim() === "" ? "" : " with changes"}`;
+  } catch {
+    return "unknown";
+  }
+}
+
+export async function main(options: BenchOptions & { sections: string[] }): Promise<void> {
+  const chosen = options.sections.length > 0 ? options.sections : Object.keys(SECTIONS);
+  const unknown = chosen.filter((name) => !(name in SECTIONS));
+  if (unknown.length > 0) {
+    throw new Error(
+      `there is no benchmark ${unknown.join(", ")}; there are ${Object.keys(SECTIONS).join(", ")}`,
+    );
+  }
+  const machine = {
+    cpu: cpus()[0]?.model ?? "unknown",
+    cores: cpus().length,
+    // Above the number of cores, somebody else is at work and the figures say little.
+    load: loadavg()[0],
+    platform: `${process.platform} ${process.arch}`,
+    node: process.version,
+  };
+  const sections: Section[] = [];
+  process.stdout.write(
+    `${machine.cpu}, ${machine.cores} cores, load ${machine.load?.toFixed(1)}, Node ${machine.node}\n`,
+  );
+  for (const name of chosen) {
+    const section = await SECTIONS[name]!(options);
+    sections.push(section);
+    process.stdout.write(`\n${render(section)}\n`);
+  }
+  const results = {
+    date: new Date().toISOString(),
+    commit: commit(options.root),
+    machine,
+    sections,
+  };
+  const folder = join(options.root, "benches/results");
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, "latest.json");
+  writeFileSync(path, `${JSON.stringify(results, null, 2)}\n`);
+  process.stdout.write(`\nAll samples are in benches/results/latest.json.\n`);
+}
