@@ -151,7 +151,12 @@ impl Log {
     /// above it in older segments.
     fn log_segments(&mut self) -> Vec<(u32, u64)> {
         let logs = self.slots.iter().zip(0..).filter(|(slot, _)| slot.used == Use::Log);
-        let mut order: Vec<(u32, u32)> = logs.map(|(slot, i)| (slot.sequence, i)).collect();
+        // Segments below the first sequence are no longer needed by the log, whatever they hold.
+        let first = self.superblock.first_sequence;
+        let mut order: Vec<(u32, u32)> = logs
+            .filter(|(slot, _)| u64::from(slot.sequence) >= first)
+            .map(|(slot, i)| (slot.sequence, i))
+            .collect();
         order.sort_unstable();
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
