@@ -14,12 +14,7 @@ use crate::image::{
 };
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
-    Golden {
-        name,
-        about,
-        bytes: image.bytes,
-        expect: Expect::Opens(content),
-    }
+    Golden { name, about, bytes: image.bytes, expect: Expect::Opens(content) }
 }
 
 pub fn all() -> Vec<Golden> {
@@ -51,12 +46,7 @@ fn one_record() -> Golden {
     image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1)]);
     image.close(&mut segment, 2, 2);
     let about = "one key, flushed, witnessed, closed";
-    opens(
-        "one-record",
-        about,
-        image,
-        Content::closed_at(2).live("name", "varve", 1),
-    )
+    opens("one-record", about, image, Content::closed_at(2).live("name", "varve", 1))
 }
 
 fn default_segment() -> Golden {
@@ -65,38 +55,19 @@ fn default_segment() -> Golden {
     image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1)]);
     image.close(&mut segment, 2, 2);
     let about = "one key in a segment of 1 MiB, the ordinary size";
-    opens(
-        "default-segment",
-        about,
-        image,
-        Content::closed_at(2).live("name", "varve", 1),
-    )
+    opens("default-segment", about, image, Content::closed_at(2).live("name", "varve", 1))
 }
 
 fn set_delete_overwrite() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let first = [
-        set("apple", "red", 1),
-        set("banana", "yellow", 2),
-        set("cherry", "dark", 3),
-    ];
+    let first = [set("apple", "red", 1), set("banana", "yellow", 2), set("cherry", "dark", 3)];
     image.frame(&mut segment, commit(1, 1), &first);
-    image.frame(
-        &mut segment,
-        commit(2, 1),
-        &[delete("banana", 4), set("apple", "green", 5)],
-    );
-    image.frame(
-        &mut segment,
-        commit(3, 3),
-        &[set("cherry", "", 6), delete("plum", 7)],
-    );
+    image.frame(&mut segment, commit(2, 1), &[delete("banana", 4), set("apple", "green", 5)]);
+    image.frame(&mut segment, commit(3, 3), &[set("cherry", "", 6), delete("plum", 7)]);
     image.close(&mut segment, 4, 8);
     let about = "an overwritten value, a deleted key, an emptied value, a delete of what never was";
-    let content = Content::closed_at(4)
-        .live("apple", "green", 5)
-        .live("cherry", "", 6);
+    let content = Content::closed_at(4).live("apple", "green", 5).live("cherry", "", 6);
     opens("set-delete-overwrite", about, image, content)
 }
 
@@ -148,9 +119,7 @@ fn capacity_and_void() -> Golden {
     image.frame(&mut segment, commit(1, 1), &records);
     image.close(&mut segment, 2, 3);
     let about = "a value with room to grow, and space that a rolled-back call left";
-    let content = Content::closed_at(2)
-        .live("roomy", "ten bytes.", 1)
-        .live("after", "the void", 2);
+    let content = Content::closed_at(2).live("roomy", "ten bytes.", 1).live("after", "the void", 2);
     opens("capacity-and-void", about, image, content)
 }
 
@@ -158,16 +127,8 @@ fn commit_across_segments() -> Golden {
     let mut image = Image::opened(LOG2);
     let value = |seed| fill(900, seed);
     let mut first = image.segment(0, 1, 1);
-    image.frame(
-        &mut first,
-        commit(1, 1),
-        &[set("a", "before", 1), set("b", "before", 2)],
-    );
-    let records = [
-        set("a", value(3), 3),
-        set("c", value(4), 4),
-        set("d", value(5), 5),
-    ];
+    image.frame(&mut first, commit(1, 1), &[set("a", "before", 1), set("b", "before", 2)]);
+    let records = [set("a", value(3), 3), set("c", value(4), 4), set("d", value(5), 5)];
     image.frame(&mut first, part(2, 1), &records);
     let mut second = image.segment(1, 2, 3);
     let records = [
@@ -197,21 +158,15 @@ fn extents() -> Golden {
     let big_at = image.extent(1, 2, &big);
     let gone_at = image.extent(3, 3, &fill(2000, 2));
     let odd_at = image.extent(4, 4, &odd);
-    let records = [
-        extent("big", big_at, 1),
-        extent("gone", gone_at, 2),
-        extent("odd", odd_at, 3),
-    ];
+    let records = [extent("big", big_at, 1), extent("gone", gone_at, 2), extent("odd", odd_at, 3)];
     image.frame(&mut segment, commit(1, 1), &records);
     image.frame(&mut segment, commit(2, 1), &[set("gone", "small now", 4)]);
     image.close(&mut segment, 3, 5);
     image.superblock.next_sequence = 5;
     image.write_superblock();
     let about = "values in extents of two slots and of one, and one that was superseded";
-    let content = Content::closed_at(3)
-        .live("big", big, 1)
-        .live("gone", "small now", 4)
-        .live("odd", odd, 3);
+    let content =
+        Content::closed_at(3).live("big", big, 1).live("gone", "small now", 4).live("odd", odd, 3);
     opens("extents", about, image, content)
 }
 
@@ -245,39 +200,16 @@ fn transaction(noted: &Noted) -> Record {
     };
     let mut value = fixed.to_bytes().to_vec();
     value.extend(noted.note.bytes());
-    Record {
-        value,
-        ..Record::default()
-    }
-    .kind(KIND_TRANSACTION)
-    .keyspace(KEYSPACE_ENGINE)
+    Record { value, ..Record::default() }.kind(KIND_TRANSACTION).keyspace(KEYSPACE_ENGINE)
 }
 
 fn transactions() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let notes = [
-        Noted {
-            number: 1,
-            time_ms: CREATED_MS,
-            client: 0,
-            request: 0,
-            note: "first stock",
-        },
-        Noted {
-            number: 2,
-            time_ms: CREATED_MS + 1500,
-            client: 77,
-            request: 5,
-            note: "",
-        },
-        Noted {
-            number: 3,
-            time_ms: CREATED_MS + 1500,
-            client: 77,
-            request: 6,
-            note: "größer",
-        },
+        Noted { number: 1, time_ms: CREATED_MS, client: 0, request: 0, note: "first stock" },
+        Noted { number: 2, time_ms: CREATED_MS + 1500, client: 77, request: 5, note: "" },
+        Noted { number: 3, time_ms: CREATED_MS + 1500, client: 77, request: 6, note: "größer" },
     ];
     let records = [transaction(&notes[0]), set("stock", "3", 1)];
     image.frame(&mut segment, commit(1, 1), &records);
@@ -291,38 +223,18 @@ fn transactions() -> Golden {
     image.frame(&mut segment, commit(2, 1), &records);
     image.close(&mut segment, 3, 5);
     let about = "transactions with number, time, note, and the request of a client";
-    let content = Content::closed_at(3)
-        .live("stock", "9", 3)
-        .live("order", "7", 4);
-    opens(
-        "transactions",
-        about,
-        image,
-        notes.into_iter().fold(content, Content::noted),
-    )
+    let content = Content::closed_at(3).live("stock", "9", 3).live("order", "7", 4);
+    opens("transactions", about, image, notes.into_iter().fold(content, Content::noted))
 }
 
 fn results(acknowledged: u64, answers: &[(u64, u32, &[u8])]) -> Vec<u8> {
     let count = answers.len() as u32;
     let lease_ms = CREATED_MS + 60_000;
-    let mut value = ClientResults {
-        acknowledged,
-        lease_ms,
-        count,
-        reserved: 0,
-    }
-    .to_bytes()
-    .to_vec();
+    let mut value =
+        ClientResults { acknowledged, lease_ms, count, reserved: 0 }.to_bytes().to_vec();
     for &(request, status, answer) in answers {
         let length = answer.len() as u32;
-        value.extend(
-            ClientResult {
-                request,
-                status,
-                length,
-            }
-            .to_bytes(),
-        );
+        value.extend(ClientResult { request, status, length }.to_bytes());
         value.extend(answer);
         value.resize(value.len().next_multiple_of(8), 0);
     }
@@ -335,34 +247,20 @@ fn client_results() -> Golden {
     let after = results(4, &[(5, 0, b"hello"), (6, 16, b"")]);
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let records = [
-        set("order", "6", 1),
-        set(&key, &before, 2).keyspace(KEYSPACE_ENGINE),
-    ];
+    let records = [set("order", "6", 1), set(&key, &before, 2).keyspace(KEYSPACE_ENGINE)];
     image.frame(&mut segment, commit(1, 1), &records);
-    let records = [
-        set("order", "7", 3),
-        set(&key, &after, 4).keyspace(KEYSPACE_ENGINE),
-    ];
+    let records = [set("order", "7", 3), set(&key, &after, 4).keyspace(KEYSPACE_ENGINE)];
     image.frame(&mut segment, commit(2, 1), &records);
     image.close(&mut segment, 3, 5);
     let about = "client 77 acknowledged request 4; the answers to 5 and 6 are kept with the writes";
     let content =
-        Content::closed_at(3)
-            .live("order", "7", 3)
-            .live_in(KEYSPACE_ENGINE, key, after, 4);
+        Content::closed_at(3).live("order", "7", 3).live_in(KEYSPACE_ENGINE, key, after, 4);
     opens("client-results", about, image, content)
 }
 
 fn descriptor(fingerprint: u64, keyspace: u32, flags: u32, parent: u32, json: &str) -> Vec<u8> {
     let json_len = json.len() as u32;
-    let fixed = CollectionDescriptor {
-        fingerprint,
-        keyspace,
-        flags,
-        parent,
-        json_len,
-    };
+    let fixed = CollectionDescriptor { fingerprint, keyspace, flags, parent, json_len };
     [fixed.to_bytes(), json.as_bytes()].concat()
 }
 
@@ -377,10 +275,7 @@ fn collection_and_index() -> Golden {
     // As musli-zerocopy lays out { stock: u16, name: Ref<str> }: 20,001 and the name behind it.
     let value = [&[0x21, 0x4E, 0, 0, 12, 0, 0, 0, 5, 0, 0, 0], &b"Yeezy"[..]].concat();
     let entry_key = [&20_001_u16.to_be_bytes()[..], b"yeezy"].concat();
-    let entry = IndexEntry {
-        key_offset: 2,
-        reserved: 0,
-    };
+    let entry = IndexEntry { key_offset: 2, reserved: 0 };
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let records = [
@@ -389,10 +284,8 @@ fn collection_and_index() -> Golden {
         set(&old_key, &old, 3).keyspace(KEYSPACE_ENGINE),
     ];
     image.frame(&mut segment, commit(1, 1), &records);
-    let records = [
-        set("yeezy", &value, 4).keyspace(2),
-        set(&entry_key, entry.to_bytes(), 5).keyspace(3),
-    ];
+    let records =
+        [set("yeezy", &value, 4).keyspace(2), set(&entry_key, entry.to_bytes(), 5).keyspace(3)];
     image.frame(&mut segment, commit(2, 1), &records);
     image.close(&mut segment, 3, 6);
     let about = "a collection, its index, a dropped collection; one record and its index entry";

@@ -54,19 +54,12 @@ pub struct Noted {
 impl Content {
     /// A log of frames 1 to `last_frame` that ends in order, without a clean close.
     pub fn up_to(last_frame: u64) -> Self {
-        Content {
-            last_frame,
-            ..Default::default()
-        }
+        Content { last_frame, ..Default::default() }
     }
 
     /// The same after a clean close, whose witness is frame `last_frame`.
     pub fn closed_at(last_frame: u64) -> Self {
-        Content {
-            last_frame,
-            clean: true,
-            ..Default::default()
-        }
+        Content { last_frame, clean: true, ..Default::default() }
     }
 
     /// Frames from `first` on are needed.
@@ -139,14 +132,7 @@ impl Golden {
 
 impl Content {
     fn describe(&self, out: &mut String) {
-        let Content {
-            torn_bytes,
-            dropped_frames,
-            last_frame,
-            clean,
-            created,
-            ..
-        } = self;
+        let Content { torn_bytes, dropped_frames, last_frame, clean, created, .. } = self;
         let _ = writeln!(
             out,
             "  \"recovery\": {{ \"tornBytes\": {torn_bytes}, \"droppedFrames\": {dropped_frames}, \
@@ -154,13 +140,7 @@ impl Content {
             self.replayed()
         );
         let transactions = self.transactions.iter().map(|t| {
-            let Noted {
-                number,
-                time_ms,
-                client,
-                request,
-                note,
-            } = t;
+            let Noted { number, time_ms, client, request, note } = t;
             format!(
                 "{{ \"number\": {number}, \"timeMs\": {time_ms}, \"client\": {client}, \
                  \"request\": {request}, \"note\": \"{note}\" }}"
@@ -169,12 +149,7 @@ impl Content {
         list(out, "transactions", transactions, ",");
         let live = self.live.iter().map(|l| {
             let (key, value) = (hex(&l.key), hex(&l.value));
-            let Live {
-                keyspace,
-                version,
-                expiry,
-                ..
-            } = l;
+            let Live { keyspace, version, expiry, .. } = l;
             format!(
                 "{{ \"keyspace\": {keyspace}, \"version\": {version}, \"expiry\": {expiry}, \
                  \"key\": \"{key}\", \"value\": \"{value}\" }}"
@@ -189,13 +164,8 @@ fn describe_error(error: &Error, out: &mut String) {
     let _ = writeln!(out, "  \"error\": {{");
     match error {
         Error::Corruption(damage) => {
-            let Damage {
-                position,
-                expected_frame,
-                flushed_frames,
-                intact_frames,
-                intact_bytes,
-            } = damage;
+            let Damage { position, expected_frame, flushed_frames, intact_frames, intact_bytes } =
+                damage;
             let _ = writeln!(
                 out,
                 "    \"code\": {code},\n    \"position\": {position},\n    \

@@ -30,12 +30,7 @@ pub struct Record {
 /// A key and its value.
 pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, version: u64) -> Record {
     Record {
-        header: RecordHeader {
-            kind: record::KIND_SET,
-            version,
-            oldest: 1,
-            ..Default::default()
-        },
+        header: RecordHeader { kind: record::KIND_SET, version, oldest: 1, ..Default::default() },
         key: key.as_ref().to_vec(),
         value: value.as_ref().to_vec(),
     }
@@ -43,11 +38,7 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, version: u64) -> Reco
 
 /// Space that a rolled-back call left, with what it had written there.
 pub fn void(left: &[u8]) -> Record {
-    Record {
-        value: left.to_vec(),
-        ..Record::default()
-    }
-    .kind(record::KIND_VOID)
+    Record { value: left.to_vec(), ..Record::default() }.kind(record::KIND_VOID)
 }
 
 /// A key is gone.
@@ -106,9 +97,7 @@ impl Record {
 
 /// `len` bytes in which no two neighbours are alike and the last is not zero.
 pub fn fill(len: usize, seed: u8) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed) | 1 << (i % 8))
-        .collect()
+    (0..len).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed) | 1 << (i % 8)).collect()
 }
 
 /// A segment of the log that is being filled.
@@ -140,20 +129,12 @@ pub struct Mark {
 
 /// A frame that completes its commit.
 pub fn commit(number: u64, watermark: u64) -> Mark {
-    Mark {
-        number,
-        watermark,
-        commit: true,
-    }
+    Mark { number, watermark, commit: true }
 }
 
 /// A frame whose commit goes on in the next one.
 pub fn part(number: u64, watermark: u64) -> Mark {
-    Mark {
-        number,
-        watermark,
-        commit: false,
-    }
+    Mark { number, watermark, commit: false }
 }
 
 impl Image {
@@ -184,12 +165,7 @@ impl Image {
             checkpoint_frame: 0,
             reserved: [0; 12],
         };
-        let mut image = Image {
-            bytes: Vec::new(),
-            log2,
-            superblock,
-            salts: 0,
-        };
+        let mut image = Image { bytes: Vec::new(), log2, superblock, salts: 0 };
         image.write_superblock();
         image.write_superblock();
         image
@@ -233,10 +209,7 @@ impl Image {
     /// How many bytes of a range there are up to its last one that is not zero.
     pub fn used(&self, range: Range<u64>) -> u64 {
         let bytes = &self.bytes[range.start as usize..range.end as usize];
-        bytes
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |last| last as u64 + 1)
+        bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1)
     }
 
     /// Flips one bit of the byte at `at`.
@@ -274,20 +247,13 @@ impl Image {
             ..Default::default()
         });
         let start = self.slot_start(slot);
-        Segment {
-            start,
-            sequence,
-            salt,
-            at: start + segment::SIZE as u64,
-        }
+        Segment { start, sequence, salt, at: start + segment::SIZE as u64 }
     }
 
     /// Puts only the trailer of a log segment into `slot`, as before its first frame.
     pub fn trailer(&mut self, slot: u32, sequence: u32, first_frame: u64) {
         let start = self.slot_start(slot);
-        let before = self
-            .bytes
-            .get(start as usize..start as usize + segment::SIZE);
+        let before = self.bytes.get(start as usize..start as usize + segment::SIZE);
         let before = before.map_or(vec![0; segment::SIZE], <[u8]>::to_vec);
         self.segment(slot, sequence, first_frame);
         self.put(start, &before);
@@ -310,14 +276,7 @@ impl Image {
             ..Default::default()
         });
         self.put(at, value);
-        ExtentRef {
-            slot,
-            span,
-            length: value.len() as u64,
-            check,
-            sequence,
-            reserved: 0,
-        }
+        ExtentRef { slot, span, length: value.len() as u64, check, sequence, reserved: 0 }
     }
 
     /// Appends a frame and gives its file position.
@@ -350,10 +309,7 @@ impl Image {
         };
         header.seal(&mut bytes, segment.salt, at);
         let room = segment.start + (1 << self.log2) - segment::SIZE as u64;
-        assert!(
-            at + bytes.len() as u64 <= room,
-            "the frame does not fit its segment"
-        );
+        assert!(at + bytes.len() as u64 <= room, "the frame does not fit its segment");
         self.put(at, &bytes);
         segment.at += bytes.len() as u64;
         at

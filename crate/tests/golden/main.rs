@@ -18,10 +18,7 @@ use varve::format::checksum::checksum;
 use varve::{Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
-    [content::all(), recovered::all(), refused::all()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [content::all(), recovered::all(), refused::all()].into_iter().flatten().collect()
 }
 
 fn folder() -> PathBuf {
@@ -37,15 +34,8 @@ fn agree(name: &str, bytes: &[u8]) {
         return;
     }
     let committed = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let same = committed
-        .iter()
-        .zip(bytes)
-        .take_while(|(a, b)| a == b)
-        .count();
-    assert!(
-        committed == bytes,
-        "{name} differs from what is committed, first at byte {same}"
-    );
+    let same = committed.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+    assert!(committed == bytes, "{name} differs from what is committed, first at byte {same}");
 }
 
 #[test]
@@ -61,15 +51,8 @@ fn every_committed_golden_file_is_one_of_these() {
     let known: Vec<&str> = all().iter().map(|golden| golden.name).collect();
     for entry in fs::read_dir(folder()).expect("there are golden files") {
         let path = entry.expect("the folder can be read").path();
-        let stem = path
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .unwrap_or_default()
-            .to_owned();
-        assert!(
-            known.contains(&&*stem) || stem == "checksums",
-            "{stem} is not built here"
-        );
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+        assert!(known.contains(&&*stem) || stem == "checksums", "{stem} is not built here");
     }
 }
 
@@ -77,9 +60,7 @@ fn every_committed_golden_file_is_one_of_these() {
 #[test]
 fn the_checksum_vectors_are_those_of_this_implementation() {
     let data: Vec<u8> = (0..5000_u32).map(|i| (i * 131 + 7) as u8).collect();
-    let lengths = [
-        0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, 4096, 5000,
-    ];
+    let lengths = [0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, 4096, 5000];
     let seeds = [0, 1, 0x9E37_79B9_7F4A_7C15, u64::MAX];
     let lines: Vec<String> = lengths
         .into_iter()
@@ -88,21 +69,13 @@ fn the_checksum_vectors_are_those_of_this_implementation() {
             format!("  {{ \"length\": {length}, \"seed\": \"{seed:016x}\", \"check\": \"{check:016x}\" }}")
         })
         .collect();
-    agree(
-        "checksums.json",
-        format!("[\n{}\n]\n", lines.join(",\n")).as_bytes(),
-    );
+    agree("checksums.json", format!("[\n{}\n]\n", lines.join(",\n")).as_bytes());
 }
 
 fn open(bytes: &[u8]) -> Result<Store<MemoryFile>, (MemoryFile, Error)> {
-    let file = MemoryFile {
-        bytes: bytes.to_vec(),
-    };
+    let file = MemoryFile { bytes: bytes.to_vec() };
     let segment_log2 = image::LOG2;
-    let options = Options {
-        segment_log2,
-        ..Options::default()
-    };
+    let options = Options { segment_log2, ..Options::default() };
     Store::open_or_return(file, options)
 }
 
@@ -172,11 +145,7 @@ fn check(golden: &Golden) -> Vec<String> {
 fn every_golden_file_opens_with_its_content_or_its_error() {
     let wrong: Vec<String> = all()
         .iter()
-        .flat_map(|golden| {
-            check(golden)
-                .into_iter()
-                .map(|what| format!("{}: {what}", golden.name))
-        })
+        .flat_map(|golden| check(golden).into_iter().map(|what| format!("{}: {what}", golden.name)))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -209,11 +178,7 @@ fn every_golden_file_that_opens_can_be_written_and_opens_again() {
     for golden in all() {
         if let Expect::Opens(content) = &golden.expect {
             let found = go_on(&golden, content).unwrap_or_else(|error| vec![format!("{error:?}")]);
-            wrong.extend(
-                found
-                    .into_iter()
-                    .map(|what| format!("{}: {what}", golden.name)),
-            );
+            wrong.extend(found.into_iter().map(|what| format!("{}: {what}", golden.name)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -11,12 +11,7 @@ use crate::golden::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
-    Golden {
-        name,
-        about,
-        bytes: image.bytes,
-        expect: Expect::Opens(content),
-    }
+    Golden { name, about, bytes: image.bytes, expect: Expect::Opens(content) }
 }
 
 pub fn all() -> Vec<Golden> {
@@ -98,11 +93,7 @@ fn lost_frame() -> Golden {
     let (mut image, mut segment) = flushed();
     let at = image.frame(&mut segment, commit(3, 2), &[set("lost", fill(100, 1), 2)]);
     let end = segment.at;
-    image.frame(
-        &mut segment,
-        commit(4, 2),
-        &[set("later", "also dropped", 3)],
-    );
+    image.frame(&mut segment, commit(4, 2), &[set("later", "also dropped", 3)]);
     image.zero(at..end);
     let about = "frame 3 never reached the medium and frame 4 did; neither was flushed";
     let torn = image.used(at..segment.at);
@@ -133,15 +124,8 @@ fn image_in_a_value() -> Golden {
 
 fn stale_frame() -> Golden {
     let (mut image, segment) = flushed();
-    let mut stale = Segment {
-        salt: segment.salt ^ 1,
-        ..segment
-    };
-    image.frame(
-        &mut stale,
-        commit(3, 3),
-        &[set("kept", "from an earlier life", 9)],
-    );
+    let mut stale = Segment { salt: segment.salt ^ 1, ..segment };
+    image.frame(&mut stale, commit(3, 3), &[set("kept", "from an earlier life", 9)]);
     let about = "behind the end lies the right frame number under the salt of an earlier use";
     let torn = image.used(segment.at..stale.at);
     opens("stale-frame", about, image, kept().torn(torn, 0))
@@ -150,52 +134,26 @@ fn stale_frame() -> Golden {
 fn abandoned_frames() -> Golden {
     let (mut image, mut segment) = flushed();
     let at = image.frame(&mut segment, commit(3, 2), &[set("lost", "torn", 2)]);
-    image.frame(
-        &mut segment,
-        commit(4, 2),
-        &[set("kept", "dropped by the recovery", 3)],
-    );
+    image.frame(&mut segment, commit(4, 2), &[set("kept", "dropped by the recovery", 3)]);
     image.flip(at + 50);
     let mut fresh = image.segment(1, 2, 3);
-    image.frame(
-        &mut fresh,
-        commit(3, 2),
-        &[set("after", "the recovery", 1 << 33)],
-    );
+    image.frame(&mut fresh, commit(3, 2), &[set("after", "the recovery", 1 << 33)]);
     image.close(&mut fresh, 4, (1 << 33) + 1);
     let about = "a recovery dropped frames 3 and 4; a fresh segment took their numbers";
     let content =
-        Content::closed_at(4)
-            .live("kept", "flushed", 1)
-            .live("after", "the recovery", 1 << 33);
+        Content::closed_at(4).live("kept", "flushed", 1).live("after", "the recovery", 1 << 33);
     opens("abandoned-frames", about, image, content)
 }
 
 fn abandoned_segment() -> Golden {
     let (mut image, mut segment) = flushed();
-    let at = image.frame(
-        &mut segment,
-        commit(3, 2),
-        &[set("lost", "never written", 2)],
-    );
+    let at = image.frame(&mut segment, commit(3, 2), &[set("lost", "never written", 2)]);
     image.zero(at..segment.at);
     let mut lost = image.segment(1, 2, 4);
-    image.frame(
-        &mut lost,
-        commit(4, 2),
-        &[set("kept", "dropped by the recovery", 3)],
-    );
+    image.frame(&mut lost, commit(4, 2), &[set("kept", "dropped by the recovery", 3)]);
     let mut fresh = image.segment(2, 3, 3);
-    image.frame(
-        &mut fresh,
-        commit(3, 2),
-        &[set("after", "the recovery", 1 << 33)],
-    );
-    image.frame(
-        &mut fresh,
-        commit(4, 2),
-        &[set("again", "frame 4", (1 << 33) + 1)],
-    );
+    image.frame(&mut fresh, commit(3, 2), &[set("after", "the recovery", 1 << 33)]);
+    image.frame(&mut fresh, commit(4, 2), &[set("again", "frame 4", (1 << 33) + 1)]);
     image.close(&mut fresh, 5, (1 << 33) + 2);
     let about = "a recovery lost frame 3 and with it the whole next segment";
     let content = Content::closed_at(5)
@@ -215,10 +173,7 @@ fn torn_segment_start() -> Golden {
 
 fn reserved_segment() -> Golden {
     let (mut image, _) = flushed();
-    image.put(
-        image.slot_start(2) - segment::SIZE as u64,
-        &[0; segment::SIZE],
-    );
+    image.put(image.slot_start(2) - segment::SIZE as u64, &[0; segment::SIZE]);
     let about = "a slot was reserved at the end of the file and not used";
     opens("reserved-segment", about, image, kept())
 }
@@ -228,11 +183,7 @@ fn frames_after_clean() -> Golden {
     let mut segment = image.segment(0, 1, 1);
     image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
     image.close(&mut segment, 2, 2);
-    image.frame(
-        &mut segment,
-        commit(3, 2),
-        &[set("kept", "by the next session", 2)],
-    );
+    image.frame(&mut segment, commit(3, 2), &[set("kept", "by the next session", 2)]);
     let about = "the next session's frame survived a power loss, its superblock did not";
     let content = Content::up_to(3).live("kept", "by the next session", 2);
     opens("frames-after-clean", about, image, content)
@@ -245,19 +196,13 @@ fn one_header_lost() -> Golden {
     let descriptor = image.extent(1, 2, &big);
     image.frame(&mut first, commit(1, 1), &[extent("big", descriptor, 1)]);
     let mut second = image.segment(3, 3, 2);
-    image.frame(
-        &mut second,
-        commit(2, 1),
-        &[set("small", "here", 2).oldest(3)],
-    );
+    image.frame(&mut second, commit(2, 1), &[set("small", "here", 2).oldest(3)]);
     image.close(&mut second, 3, 3);
     image.flip(first.start + 30);
     image.flip(image.slot_start(1) + 9);
     image.flip(image.slot_start(4) - 1);
     let about = "a segment and an extent with a damaged header, a segment with a damaged trailer";
-    let content = Content::closed_at(3)
-        .live("big", big, 1)
-        .live("small", "here", 2);
+    let content = Content::closed_at(3).live("big", big, 1).live("small", "here", 2);
     opens("one-header-lost", about, image, content)
 }
 
@@ -283,11 +228,7 @@ fn unfinished_creation() -> Golden {
     let mut image = Image::created(LOG2);
     image.bytes.truncate(100);
     let about = "creation was cut short within the first superblock: it is done again";
-    let content = Content {
-        clean: true,
-        created: true,
-        ..Content::default()
-    };
+    let content = Content { clean: true, created: true, ..Content::default() };
     opens("unfinished-creation", about, image, content)
 }
 
@@ -301,12 +242,7 @@ fn compatible_bit() -> Golden {
     image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1)]);
     image.close(&mut segment, 2, 2);
     let about = "a later minor version and an unknown compatible feature";
-    opens(
-        "compatible-bit",
-        about,
-        image,
-        Content::closed_at(2).live("name", "varve", 1),
-    )
+    opens("compatible-bit", about, image, Content::closed_at(2).live("name", "varve", 1))
 }
 
 fn skippable_kind() -> Golden {
@@ -317,9 +253,7 @@ fn skippable_kind() -> Golden {
     image.frame(&mut segment, commit(1, 1), &records);
     image.close(&mut segment, 2, 4);
     let about = "a record of an unknown kind that may be skipped";
-    let content = Content::closed_at(2)
-        .live("name", "varve", 1)
-        .live("more", "after it", 3);
+    let content = Content::closed_at(2).live("name", "varve", 1).live("more", "after it", 3);
     opens("skippable-kind", about, image, content)
 }
 
@@ -331,7 +265,7 @@ fn first_needed() -> Golden {
     let mut old = image.segment(2, 1, 1);
     image.frame(&mut old, commit(1, 1), &[set("gone", "not needed", 1)]);
     let mut reused = image.segment(1, 2, 2);
-    image.frame(&mut reused, commit(2, 1), &[set("gone", "not needed", 2)]);
+    let stale = image.frame(&mut reused, commit(2, 1), &[set("gone", "not needed", 2)]);
     let mut segment = image.segment(0, 3, 5);
     let records = [set("kept", "copied", 3), set("new", "here", 4).oldest(3)];
     image.frame(&mut segment, commit(5, 5), &records);
@@ -340,7 +274,7 @@ fn first_needed() -> Golden {
     image.write_superblock();
     let about =
         "the log begins at frame 5; a slot has its old header and the trailer of its next use";
-    let content = Content::up_to(6).from(5);
+    let content = Content::up_to(6).from(5).torn(image.used(stale..reused.at), 0);
     let content = content.live("kept", "copied", 3).live("new", "here", 4);
     opens("first-needed", about, image, content)
 }

@@ -9,12 +9,7 @@ use crate::golden::{Expect, Golden};
 use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
 
 fn refused(name: &'static str, about: &'static str, image: Image, error: Error) -> Golden {
-    Golden {
-        name,
-        about,
-        bytes: image.bytes,
-        expect: Expect::Refused(error),
-    }
+    Golden { name, about, bytes: image.bytes, expect: Expect::Refused(error) }
 }
 
 pub fn all() -> Vec<Golden> {
@@ -45,11 +40,7 @@ fn three_frames() -> (Image, Segment, [u64; 3]) {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let places = [1, 2, 3].map(|n| {
-        image.frame(
-            &mut segment,
-            commit(n, 1),
-            &[set(format!("key {n}"), fill(50, 1), n)],
-        )
+        image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), fill(50, 1), n)])
     });
     image.close(&mut segment, 4, 4);
     (image, segment, places)
@@ -97,12 +88,7 @@ fn damaged_without_close() -> Golden {
         intact_frames: 1,
         intact_bytes: segment.at - witness,
     };
-    refused(
-        "damaged-without-close",
-        about,
-        image,
-        Error::Corruption(damage),
-    )
+    refused("damaged-without-close", about, image, Error::Corruption(damage))
 }
 
 fn damaged_commit() -> Golden {
@@ -149,11 +135,7 @@ fn lost_segment() -> Golden {
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "first", 1)]);
     let mut second = image.segment(1, 2, 2);
-    image.frame(
-        &mut second,
-        commit(2, 1),
-        &[set("b", "second", 2).oldest(2)],
-    );
+    image.frame(&mut second, commit(2, 1), &[set("b", "second", 2).oldest(2)]);
     let mut third = image.segment(2, 3, 3);
     let start = image.frame(&mut third, commit(3, 1), &[set("c", "third", 3).oldest(3)]);
     image.close(&mut third, 4, 4);
@@ -191,10 +173,7 @@ fn newer_major() -> Golden {
     image.superblock.major = MAJOR + 1;
     image.write_superblocks();
     let about = "a later major version";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR + 1,
-        features: 0,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
     refused("newer-major", about, image, error)
 }
 
@@ -204,10 +183,7 @@ fn newer_major_in_one_slot() -> Golden {
     image.write_superblock();
     let about =
         "a later major version in the newer slot, as an upgrade that was cut short leaves it";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR + 1,
-        features: 0,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
     refused("newer-major-in-one-slot", about, image, error)
 }
 
@@ -216,10 +192,7 @@ fn incompatible_bit() -> Golden {
     image.superblock.incompatible = 1 << 3;
     image.write_superblocks();
     let about = "an unknown incompatible feature";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR,
-        features: 8,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 8 };
     refused("incompatible-bit", about, image, error)
 }
 
@@ -227,17 +200,10 @@ fn unknown_kind() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let unknown = set("name", "something of later", 2).kind(0x41);
-    image.frame(
-        &mut segment,
-        commit(1, 1),
-        &[set("name", "varve", 1), unknown],
-    );
+    image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1), unknown]);
     image.close(&mut segment, 2, 3);
     let about = "a record of an unknown kind that must be understood";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR,
-        features: 0,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 0 };
     refused("unknown-kind", about, image, error)
 }
 
@@ -288,10 +254,7 @@ fn damaged_magics() -> Golden {
 fn foreign_and_small() -> Golden {
     let mut image = Image::created(LOG2);
     image.bytes.fill(0);
-    image.put(
-        300,
-        b"a small file of something else that begins with zeros",
-    );
+    image.put(300, b"a small file of something else that begins with zeros");
     let about = "a small file of something else whose first 256 bytes are zeros";
     refused("foreign-and-small", about, image, Error::NotADatabase)
 }
@@ -303,10 +266,7 @@ fn newer_major_in_the_older_slot() -> Golden {
     image.superblock.major = MAJOR;
     image.write_superblock();
     let about = "a later major version in the slot with the smaller generation";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR + 1,
-        features: 0,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
     refused("newer-major-in-the-older-slot", about, image, error)
 }
 
@@ -315,9 +275,6 @@ fn history_mode() -> Golden {
     image.superblock.mode = MODE_KEEP_HISTORY;
     image.write_superblocks();
     let about = "a database that keeps its history, which this version does not honour";
-    let error = Error::UnsupportedFormat {
-        major: MAJOR,
-        features: 0,
-    };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 0 };
     refused("history-mode", about, image, error)
 }
