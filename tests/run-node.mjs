@@ -1,5 +1,5 @@
 // Runs the suites that belong to Node. The last line is the sum; the exit code says the same.
-//   node tests/run-node.mjs [--build release|debug] [--rooms contract,node] [text in the test's name]
+//   node tests/run-node.mjs [--build release|debug] [--rooms contract,node,vectors] [text in the test's name]
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +8,8 @@ import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
 import { entry, filesBelow, Problem, parseArguments, root, say } from "../scripts/lib.mjs";
 
-const USAGE = "node tests/run-node.mjs [--build release|debug] [--rooms contract,node] [filter]";
+const USAGE =
+  "node tests/run-node.mjs [--build release|debug] [--rooms contract,node,vectors] [filter]";
 
 entry(async () => {
   const { values, words } = parseArguments(
@@ -17,7 +18,7 @@ entry(async () => {
     USAGE,
   );
   const build = values["--build"] ?? "release";
-  const rooms = (values["--rooms"] ?? "contract,node").split(",");
+  const rooms = (values["--rooms"] ?? "contract,node,vectors").split(",");
   const files = rooms.flatMap((room) =>
     filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts")),
   );
