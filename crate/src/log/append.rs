@@ -186,20 +186,26 @@ impl Log {
     }
 
     /// Overwrites whatever a failed group may have left with zeros, so that no later opening takes
-    /// it for a commit that was acknowledged.
+    /// it for a commit that was acknowledged. The zeros are flushed before anything is written over
+    /// them: else power loss could bring back a frame of the failed group among newer ones.
     fn erase_group(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
         let geometry = self.geometry;
         for span in frames {
             let start = geometry.slot_start(span.slot);
-            erase(file, frame::SIZE, start + span.start as u64)?;
+            erase(file, span.end - span.start, start + span.start as u64)?;
         }
-        let introduced = frames.iter().map(|span| span.slot).chain(self.extents.iter().copied());
-        for slot in introduced.filter(|&slot| !self.slots[slot as usize].written) {
-            let end = geometry.slot_start(slot + self.slots[slot as usize].span);
-            erase(file, segment::SIZE, geometry.slot_start(slot))?;
-            erase(file, segment::SIZE, end - segment::SIZE as u64)?;
+        for slot in frames.iter().map(|span| span.slot) {
+            if !self.slots[slot as usize].written {
+                let start = geometry.slot_start(slot);
+                erase(file, segment::SIZE, start)?;
+                erase(file, segment::SIZE, start + geometry.room_end() as u64)?;
+            }
         }
-        Ok(())
+        for &slot in &self.extents {
+            let bytes = geometry.segment() * self.slots[slot as usize].span as usize;
+            erase(file, bytes, geometry.slot_start(slot))?;
+        }
+        Ok(file.flush()?)
     }
 
     fn accept(&mut self, frames: &[FrameSpan]) {
@@ -225,10 +231,14 @@ impl Log {
 /// Zeros `len` bytes at `at` where they are not zero already: on a full disk a hole cannot be
 /// written to, and needs not be.
 fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
-    let mut bytes = [0; segment::SIZE];
-    let there = read_full(file, &mut bytes[..len], at)?;
-    if bytes[..there].iter().any(|&b| b != 0) {
-        write_all(file, &[0; segment::SIZE][..there], at)?;
+    const PIECE: usize = 4096;
+    let mut bytes = [0; PIECE];
+    for from in (0..len).step_by(PIECE) {
+        let (piece, at) = (&mut bytes[..PIECE.min(len - from)], at + from as u64);
+        let there = read_full(file, piece, at)?;
+        if piece[..there].iter().any(|&b| b != 0) {
+            write_all(file, &[0; PIECE][..there], at)?;
+        }
     }
     Ok(())
 }

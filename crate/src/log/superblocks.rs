@@ -31,6 +31,10 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
         if newest.generation == 1 && size <= DATA_START {
             return Ok(None);
         }
+        // Perhaps whoever created it died before its flush, which has to precede all use.
+        if newest.generation == 2 && size <= DATA_START {
+            file.flush()?;
+        }
         // Both slots are flushed before the database is used, so it cannot end before the second.
         if newest.generation > 2 && size < SLOT_STRIDE + superblock::SIZE as u64 {
             return Err(Error::Corruption(Damage::default()));
