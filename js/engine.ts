@@ -476,12 +476,6 @@ export class Engine {
     this.call(() => this.wasm.reserve(bytes));
   }
 
-  /** Bytes of memory that the engine has not taken yet. */
-  headroom(): number {
-    this.plain(this.wasm.stats);
-    return this.u8.length - (this.f64[this.reportAt + 3] as number);
-  }
-
   /** Commits, flushes and marks the end as clean. */
   close(): void {
     this.check(this.plain(this.wasm.close));

@@ -30,8 +30,8 @@ const BUFFERED_MS = 5;
 const FLUSH_MS = 1_000;
 const WITNESS_MS = 80;
 
-/** So much memory is kept free for the next turn, beyond what the engine holds. */
-const HEADROOM = 4 * 1_048_576;
+/** So much memory is kept free for the next turn, beside room for the index to double. */
+const HEADROOM = 8 * 1_048_576;
 
 /** Looks at the bytes of a record and says whether it is to be changed. */
 export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
@@ -87,6 +87,7 @@ export class Session implements EngineListener {
   private flushTimer: ReturnType<typeof setTimeout> | undefined;
   private witnessTimer: ReturnType<typeof setTimeout> | undefined;
   private lastOptions: UpdateOptions | undefined;
+  private footprint: number;
   private readonly unhook: Array<() => void>;
 
   constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
@@ -110,6 +111,7 @@ export class Session implements EngineListener {
     this.flushTimer = undefined;
     this.witnessTimer = undefined;
     this.lastOptions = undefined;
+    this.footprint = 0;
     this.unhook = [];
     engine.listener = this;
     this.hook();
@@ -217,6 +219,7 @@ export class Session implements EngineListener {
     valueIfMissing: Value | undefined,
   ): boolean {
     const { engine } = this;
+    if (this.watch !== undefined) this.throwIfWritten(engine.get(key));
     let at: number;
     try {
       at = engine.updateBegin(key);
@@ -232,7 +235,6 @@ export class Session implements EngineListener {
     }
     let length = engine.stagedLength();
     const view = engine.view(at, length);
-    if (this.watch !== undefined) this.verifyStaged(at);
     let done = false;
     this.gate |= IN_CALLBACK;
     try {
@@ -299,13 +301,6 @@ export class Session implements EngineListener {
       `${what} has to be synchronous, and it returned a promise. Nothing of it was kept. ` +
         "Await what you need first, then call.",
     );
-  }
-
-  private verifyStaged(at: number): void {
-    const error = this.watch?.verify(at);
-    if (error === undefined) return;
-    this.engine.updateAbort();
-    throw error;
   }
 
   // ---------------------------------------------------------------- transactions
@@ -428,8 +423,16 @@ export class Session implements EngineListener {
   private closeTurn(): void {
     this.handOn(this.settings.durability === "flushed" || this.flushedWait !== undefined);
     this.engine.endTurn(this.watch !== undefined);
-    if (this.engine.headroom() < HEADROOM) this.engine.reserve(HEADROOM * 2);
+    this.keepHeadroom();
     this.arm();
+  }
+
+  /** The memory is to grow here, between turns, and not while a program holds views. */
+  private keepHeadroom(): void {
+    const { memoryBytes, indexBytes } = this.engine.stats();
+    if (memoryBytes + indexBytes === this.footprint) return;
+    this.footprint = memoryBytes + indexBytes;
+    this.engine.reserve(HEADROOM + 2 * indexBytes);
   }
 
   private checkViews(): void {
@@ -473,7 +476,8 @@ export class Session implements EngineListener {
       call();
     } catch (error) {
       failed.call(this, error as Error);
-      this.report(error as Error);
+      // That writes are refused is no news to a listener.
+      if (!(error instanceof DatabasePoisonedError)) this.report(error as Error);
       throw error;
     }
   }
@@ -490,9 +494,10 @@ export class Session implements EngineListener {
     wait?.settle();
   }
 
-  /** The open group was rolled back. */
+  /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
   private lost(error: Error): void {
-    this.watch?.renewAll();
+    this.watch?.forget();
+    if (this.death === undefined) this.engine.detach();
     const wait = this.committedWait;
     this.committedWait = undefined;
     wait?.settle(error);
@@ -528,8 +533,9 @@ export class Session implements EngineListener {
     }
   }
 
-  private throwIfWritten(): void {
-    const written = this.watch?.verify();
+  /** In strict mode: throws if a view was written through, any or the one given. */
+  private throwIfWritten(only?: Uint8Array): void {
+    const written = this.watch?.verify(only?.byteOffset);
     if (written !== undefined) throw written;
   }
 

@@ -1,0 +1,251 @@
+import { cleanup, deepEqual, equal, ok, suite, test, turn } from "../harness.js";
+import { FakeStorage } from "./fake.js";
+import { filled, opened } from "./places.js";
+
+/** A database that has written once, so that what follows is not about setting up its file. */
+async function settled(options: Parameters<typeof opened>[1] = {}) {
+  const fake = new FakeStorage();
+  const db = await opened(fake, options);
+  db.set("first", "1");
+  db.flush();
+  await turn(150);
+  fake.forget();
+  return { fake, db };
+}
+
+/** What a second program finds that opens the bytes as they are now. */
+async function survivors(fake: FakeStorage): Promise<Record<string, string | undefined>> {
+  const db = await opened(fake.crashed());
+  const found: Record<string, string | undefined> = {};
+  for (const key of ["a", "b", "c"]) found[key] = db.getText(key);
+  await db.close();
+  return found;
+}
+
+suite("durability", () => {
+  test("written: all writes of a turn are one write to the file, at its end", async () => {
+    const { fake, db } = await settled();
+    for (let i = 0; i < 100; i++) db.set(`key ${i}`, "value");
+    db.delete("key 5");
+    db.updateIf("key 6", (view) => {
+      view[0] = 65;
+    });
+    db.transaction(() => db.set("key 7", "in a transaction"));
+    db.batch([{ type: "set", key: "key 8", value: "in a batch" }]);
+    equal(fake.order, "");
+    await null;
+    equal(fake.order, "write");
+    await turn();
+    equal(fake.order, "write");
+  });
+
+  test("written is the default, and the database says what it has", async () => {
+    equal((await settled()).db.durability, "written");
+    equal((await settled({ durability: "flushed" })).db.durability, "flushed");
+    equal((await settled({ durability: "buffered" })).db.durability, "buffered");
+  });
+
+  test("written: each turn that writes is one write, and one that does not is none", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    await turn();
+    db.get("a");
+    db.has("b");
+    await turn();
+    db.set("a", "2");
+    db.set("a", "3");
+    await turn();
+    equal(fake.order, "write write");
+  });
+
+  test("written: what a turn wrote is in the file when the next one begins, whole", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    db.set("b", "1");
+    deepEqual(await survivors(fake), { a: undefined, b: undefined, c: undefined });
+    await turn();
+    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+  });
+
+  test("commit writes before it returns, and flush flushes after it wrote", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    db.commit();
+    equal(fake.order, "write");
+    deepEqual(fake.crashed().content, fake.content);
+    db.set("b", "1");
+    db.flush();
+    equal(fake.order, "write write flush");
+    db.commit();
+    db.flush();
+    equal(fake.order, "write write flush");
+    await db.committed;
+    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+  });
+
+  test("a group is handed on at 256 KiB, within its turn", async () => {
+    const { fake, db } = await settled();
+    for (let i = 0; i < 60; i++) db.set(`key ${i}`, filled(10_000, 1));
+    const early = fake.count("write");
+    ok(early >= 2, `${early} writes within the turn`);
+    ok(db.stats().pendingBytes < 262_144);
+    await turn();
+    equal(db.stats().pendingBytes, 0);
+  });
+
+  test("buffered: writes of several turns are one write, within a few milliseconds", async () => {
+    const { fake, db } = await settled({ durability: "buffered" });
+    const start = performance.now();
+    db.set("a", "1");
+    await null;
+    db.set("b", "1");
+    await null;
+    equal(fake.order, "");
+    while (fake.count("write") === 0 && performance.now() - start < 2_000) await turn(1);
+    equal(fake.order, "write");
+    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+    db.set("c", "1");
+    await db.committed;
+    equal(fake.order, "write write");
+  });
+
+  test("flushed: each turn is one write and one flush, in this order", async () => {
+    const { fake, db } = await settled({ durability: "flushed" });
+    db.set("a", "1");
+    db.set("b", "1");
+    equal(fake.order, "");
+    await null;
+    equal(fake.order, "write flush");
+    equal(db.stats().unflushed, false);
+  });
+
+  test("committed resolves when the writes so far are in the file, and not before", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    const { committed } = db;
+    equal(fake.count("write"), 0);
+    await committed;
+    equal(fake.order, "write");
+    await db.committed;
+    equal(fake.order, "write");
+  });
+
+  test("asking for flushed makes a flush happen at the end of the turn, at every level", async () => {
+    for (const durability of ["buffered", "written", "flushed"] as const) {
+      const { fake, db } = await settled({ durability });
+      db.set("a", "1");
+      const asked = db.flushed;
+      equal(fake.order, "");
+      await asked;
+      equal(fake.order, "write flush", durability);
+      await db.flushed;
+      equal(fake.order, "write flush", durability);
+    }
+  });
+
+  test("asking for flushed in a later turn flushes what was written in an earlier one", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    await turn();
+    equal(fake.order, "write");
+    await db.flushed;
+    equal(fake.order, "write flush");
+  });
+
+  test("what nobody flushes is flushed within a second, once, and followed by a witness", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    await turn(700);
+    equal(fake.order, "write");
+    await turn(500);
+    equal(fake.order, "write flush write");
+    await turn(1_200);
+    // The witness is a write like any other and is flushed in its turn, without another behind it.
+    ok(/^write flush write( flush)?$/.test(fake.order), fake.order);
+  });
+
+  test("a flush has a witness behind it within 100 milliseconds", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    db.flush();
+    await turn(130);
+    equal(fake.order, "write flush write");
+    await turn(200);
+    equal(fake.order, "write flush write");
+  });
+
+  test("close commits and flushes, and closes the file", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    await db.close();
+    ok(fake.order.startsWith("write"));
+    ok(fake.order.endsWith("flush"));
+    equal(fake.calls.at(-1)?.op, "close");
+    equal(fake.openFiles, 0);
+    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+  });
+});
+
+suite("durability at the end of a program", () => {
+  test("what is complete is committed, and what is not is undone", async () => {
+    const { fake, db } = await settled();
+    db.set("a", "1");
+    let left = fake;
+    try {
+      db.transaction(() => {
+        db.set("b", "half");
+        db.updateIf("a", (view) => {
+          view[0] = 88;
+          fake.exit?.();
+          left = fake.crashed();
+          throw new Error("the program is over");
+        });
+      });
+    } catch {
+      // Nothing runs on after the end.
+    }
+    deepEqual(await survivors(left), { a: "1", b: undefined, c: undefined });
+  });
+
+  test("a buffered write is committed", async () => {
+    const { fake, db } = await settled({ durability: "buffered" });
+    db.set("a", "1");
+    fake.exit?.();
+    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+  });
+
+  test("a closed database leaves no hook behind", async () => {
+    const { fake, db } = await settled();
+    ok(fake.exit !== undefined);
+    await db.close();
+    equal(fake.exit, undefined);
+  });
+});
+
+suite("durability when the page hides", () => {
+  test("everything is flushed, where such events exist", async () => {
+    const page = globalThis as { dispatchEvent?: (event: Event) => boolean };
+    const dispatch = page.dispatchEvent?.bind(globalThis) ?? lent();
+    const { fake, db } = await settled({ durability: "buffered" });
+    db.set("a", "1");
+    dispatch(new Event("pagehide"));
+    equal(fake.order, "write flush");
+    await db.close();
+    fake.forget();
+    dispatch(new Event("pagehide"));
+    equal(fake.order, "");
+  });
+});
+
+/** Node has no global events; for one test it gets some. */
+function lent(): (event: Event) => boolean {
+  const target = new EventTarget();
+  const lender = globalThis as Record<string, unknown>;
+  for (const name of ["addEventListener", "removeEventListener"] as const) {
+    lender[name] = target[name].bind(target);
+    cleanup(() => {
+      delete lender[name];
+    });
+  }
+  return target.dispatchEvent.bind(target);
+}

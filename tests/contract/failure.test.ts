@@ -1,0 +1,456 @@
+import type { Database, OpenOptions } from "varve";
+import { cleanup, deepEqual, equal, ok, rejects, suite, test, throws, turn } from "../harness.js";
+import { type Call, FakeStorage, type Fault, platform } from "./fake.js";
+import { filled, freshName, opened } from "./places.js";
+
+interface Setting {
+  fake: FakeStorage;
+  db: Database;
+  heard: Error[];
+}
+
+/** A database with `a` = old in its file, whose calls to the file fail when told to. */
+async function setting(options: OpenOptions = {}): Promise<Setting> {
+  const fake = new FakeStorage();
+  const heard: Error[] = [];
+  const db = await opened(fake, { onError: (error) => heard.push(error), ...options });
+  db.set("a", "old");
+  db.flush();
+  await turn();
+  return { fake, db, heard };
+}
+
+/** From now on calls of one kind fail. */
+function failing(fake: FakeStorage, op: Call["op"], fault: () => Fault): void {
+  fake.fault = (call) => (call.op === op ? fault() : undefined);
+}
+
+function healed(fake: FakeStorage): void {
+  fake.fault = () => undefined;
+}
+
+/** Nothing is ever rejected that nobody asked for. */
+function forbidUnhandled(): Error[] {
+  const unhandled: Error[] = [];
+  const { process } = globalThis as { process?: NodeJS.Process };
+  if (typeof process?.on === "function") {
+    const listener = (reason: unknown) => unhandled.push(reason as Error);
+    process.on("unhandledRejection", listener);
+    cleanup(() => process.off("unhandledRejection", listener));
+  } else {
+    const listener = (event: Event) => unhandled.push((event as PromiseRejectionEvent).reason);
+    addEventListener("unhandledrejection", listener);
+    cleanup(() => removeEventListener("unhandledrejection", listener));
+  }
+  return unhandled;
+}
+
+const QUOTA = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
+const POISONED = { name: "DatabasePoisonedError", code: "VARVE_DATABASE_POISONED" } as const;
+
+/** How a full disk shows: thrown by Chromium and Node, a count of zero or a short one elsewhere. */
+const FULL: [string, () => () => Fault, boolean][] = [
+  ["thrown as browsers do", () => platform.quota, true],
+  ["thrown as Node does", () => platform.enospc, true],
+  ["told by a count of zero", () => () => 0, false],
+  ["told by a short count", once, false],
+];
+
+/** The first write is cut off; the bytes that it left can be overwritten, as on any disk. */
+function once(): () => Fault {
+  let calls = 0;
+  return () => {
+    calls += 1;
+    return calls === 1 ? 7 : undefined;
+  };
+}
+
+suite("a full disk", () => {
+  for (const [style, fault, cause] of FULL) {
+    test(`at the end of a turn, ${style}, undoes the group and reaches everyone once`, async () => {
+      const { fake, db, heard } = await setting();
+      db.set("a", "new");
+      db.set("b", "new");
+      const committed = db.committed;
+      const flushed = db.flushed;
+      failing(fake, "write", fault());
+      const error = await rejects(committed, { ...QUOTA, cause });
+      equal(await rejects(flushed, QUOTA), error);
+      deepEqual(heard, [error]);
+      equal(
+        throws(() => db.get("a"), QUOTA),
+        error,
+      );
+      equal(db.getText("a"), "old");
+      equal(db.has("b"), false);
+      healed(fake);
+      db.set("c", "later");
+      await db.flushed;
+      deepEqual(heard, [error]);
+      const left = await opened(fake.crashed());
+      equal(left.getText("a"), "old");
+      equal(left.has("b"), false);
+      equal(left.getText("c"), "later");
+    });
+
+    test(`at a commit, ${style}, undoes the group and is thrown there`, async () => {
+      const { fake, db, heard } = await setting();
+      db.updateIf("a", (view) => {
+        view.fill(90);
+      });
+      db.delete("a");
+      db.set("b", "new");
+      const { committed } = db;
+      failing(fake, "write", fault());
+      const error = throws(() => db.commit(), { ...QUOTA, cause });
+      equal(await rejects(committed, QUOTA), error);
+      deepEqual(heard, [error]);
+      equal(db.getText("a"), "old");
+      equal(db.has("b"), false);
+      db.commit();
+      healed(fake);
+      db.set("b", "later");
+      await turn();
+      equal(db.getText("b"), "later");
+      const left = await opened(fake.crashed());
+      equal(left.getText("a"), "old");
+      equal(left.getText("b"), "later");
+    });
+  }
+
+  test("a call that needs a new segment says so itself, and what came before it stands", async () => {
+    const { fake, db, heard } = await setting();
+    const limit = fake.content.length;
+    fake.fault = ({ op, at, length }) =>
+      op === "write" && at + length > limit ? platform.quota() : undefined;
+    let written = 0;
+    const fill = () => {
+      for (;;) {
+        db.set(`key ${written}`, filled(10_000, written));
+        written += 1;
+      }
+    };
+    throws(fill, { ...QUOTA, cause: true });
+    ok(written > 50);
+    deepEqual(heard, []);
+    await db.committed;
+    throws(() => db.set("large", filled(300_000, 1)), QUOTA);
+    equal(db.count(), written + 1);
+    // What is there can still be changed and removed in the room that is left.
+    const left = await opened(fake.crashed());
+    equal(left.count(), written + 1);
+    equal(left.get(`key ${written - 1}`)?.[0], (written - 1) % 256);
+  });
+
+  test("a refused predicate is an answer also where there is no room for an update", async () => {
+    const { fake, db } = await setting();
+    const limit = fake.content.length;
+    while (db.stats().segments === 1) {
+      const room = limit - 8_192 - 200;
+      if (db.stats().liveBytes > room - 12_000) break;
+      db.set(`key ${db.count()}`, filled(10_000, 1));
+    }
+    db.set("big", filled(200_000, 1));
+    db.commit();
+    failing(fake, "write", platform.quota);
+    const change = () => "x".repeat(200_000);
+    equal(db.updateIf("big", change, { predicate: () => false }), false);
+    equal(db.updateIf("missing", change), false);
+    healed(fake);
+  });
+
+  test("a write that makes its group large and cannot hand it on loses all of it, and says so", async () => {
+    const { fake, db, heard } = await setting();
+    db.set("b", "in the same group");
+    const { committed } = db;
+    failing(fake, "write", platform.quota);
+    const error = throws(() => {
+      for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(10_000, 1));
+    }, QUOTA);
+    equal(await rejects(committed, QUOTA), error);
+    deepEqual(heard, [error]);
+    equal(db.count(), 1);
+    equal(db.getText("a"), "old");
+    healed(fake);
+    db.set("b", "again");
+    await db.committed;
+    equal(db.getText("b"), "again");
+  });
+
+  test("a transaction that cannot be handed on is undone as a whole", async () => {
+    const { fake, db } = await setting();
+    failing(fake, "write", platform.quota);
+    const large = () => {
+      for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(10_000, 1));
+    };
+    throws(() => db.transaction(large), QUOTA);
+    equal(db.count(), 1);
+    healed(fake);
+    db.transaction(large);
+    equal(db.count(), 51);
+  });
+
+  test("when nobody listens, nothing is rejected unheard, and the next call still throws", async () => {
+    const unhandled = forbidUnhandled();
+    const { fake, db } = await setting({ onError: undefined });
+    db.set("a", "new");
+    failing(fake, "write", platform.quota);
+    await turn(20);
+    deepEqual(unhandled, []);
+    throws(() => db.set("b", "1"), QUOTA);
+    healed(fake);
+    db.set("b", "1");
+    equal(db.getText("b"), "1");
+  });
+
+  test("an error that waits for the next call is what committed and close give", async () => {
+    const first = await setting();
+    first.db.set("a", "new");
+    failing(first.fake, "write", platform.quota);
+    await turn();
+    healed(first.fake);
+    await rejects(first.db.committed, QUOTA);
+    await first.db.committed;
+    const second = await setting();
+    second.db.set("a", "new");
+    failing(second.fake, "write", platform.quota);
+    await turn();
+    healed(second.fake);
+    await rejects(second.db.close(), QUOTA);
+    equal(second.fake.openFiles, 0);
+  });
+
+  test("a listener that throws does not keep others from hearing", async () => {
+    const heard: string[] = [];
+    const uncaught: unknown[] = [];
+    const catching = (error: unknown) => uncaught.push(error);
+    const { process } = globalThis as { process?: NodeJS.Process };
+    const onError = (event: ErrorEvent) => {
+      event.preventDefault();
+      catching(event.error);
+    };
+    if (typeof process?.on === "function") {
+      process.on("uncaughtException", catching);
+      cleanup(() => process.off("uncaughtException", catching));
+    } else {
+      addEventListener("error", onError);
+      cleanup(() => removeEventListener("error", onError));
+    }
+    const fake = new FakeStorage();
+    const name = freshName();
+    const thrower = () => {
+      heard.push("first");
+      throw new Error("the listener's own");
+    };
+    const db = await opened(fake, { onError: thrower }, name);
+    await opened(fake, { onError: () => heard.push("second") }, name);
+    db.set("a", "1");
+    failing(fake, "write", platform.quota);
+    await turn(10);
+    healed(fake);
+    deepEqual(heard, ["first", "second"]);
+    equal((uncaught[0] as Error | undefined)?.message, "the listener's own");
+    throws(() => db.get("a"), QUOTA);
+  });
+});
+
+suite("a failed flush", () => {
+  test("makes the database read-only, says so everywhere, and keeps the cause", async () => {
+    const { fake, db, heard } = await setting();
+    db.set("a", "new");
+    failing(fake, "flush", platform.io);
+    const error = await rejects(db.flushed, {
+      name: "StorageError",
+      code: "VARVE_STORAGE",
+      cause: true,
+    });
+    healed(fake);
+    deepEqual(heard, [error]);
+    equal(
+      throws(() => db.get("a")),
+      error,
+    );
+    equal(db.getText("a"), "new");
+    equal(db.has("a"), true);
+    equal(db.count(), 1);
+    const writes = [
+      () => db.set("b", "1"),
+      () => db.delete("a"),
+      () => db.updateIf("a", () => undefined),
+      () => db.batch([{ type: "set", key: "b", value: "1" }]),
+      () => db.transaction(() => db.set("b", "1")),
+      () => db.flush(),
+    ];
+    for (const write of writes) {
+      const refused = throws(write, { ...POISONED, message: /Close it and open it again/ });
+      equal(refused.cause, error);
+    }
+    equal(db.stats().poisoned, true);
+    deepEqual(heard, [error]);
+    await rejects(db.flushed, POISONED);
+    await db.close();
+    equal(fake.openFiles, 0);
+    const again = await opened(fake);
+    equal(again.getText("a"), "new");
+    again.set("b", "1");
+    await again.flushed;
+  });
+
+  test("is thrown by flush, and poisons as well", async () => {
+    const { fake, db } = await setting();
+    db.set("a", "new");
+    failing(fake, "flush", platform.io);
+    throws(() => db.flush(), { name: "StorageError", cause: true });
+    healed(fake);
+    throws(() => db.set("b", "1"), POISONED);
+    equal(db.getText("a"), "new");
+    await turn(1_300);
+    equal(db.getText("a"), "new");
+  });
+
+  test("of the timer that flushes once a second reaches the next call", async () => {
+    const { fake, db, heard } = await setting();
+    db.set("a", "new");
+    await turn();
+    failing(fake, "flush", platform.io);
+    await turn(1_200);
+    equal(heard.length, 1);
+    throws(() => db.get("a"), { name: "StorageError" });
+    throws(() => db.set("a", "newer"), POISONED);
+  });
+});
+
+suite("a failing file", () => {
+  test("whose failed write cannot be taken back makes the database read-only", async () => {
+    const { fake, db } = await setting();
+    db.set("a", "new");
+    let writes = 0;
+    fake.fault = ({ op }) => {
+      if (op !== "write") return undefined;
+      writes += 1;
+      return writes === 1 ? 20 : platform.io();
+    };
+    throws(() => db.commit());
+    healed(fake);
+    throws(() => db.set("b", "1"), POISONED);
+    equal(db.getText("a"), "old");
+    const left = await opened(fake.crashed());
+    equal(left.getText("a"), "old");
+  });
+
+  test("whose handle is lost says so", async () => {
+    const { fake, db } = await setting();
+    db.set("a", "new");
+    fake.fault = platform.lost;
+    throws(() => db.commit(), { name: "StorageError", message: /gone/, cause: true });
+    equal(db.getText("a"), "old");
+    await db.close().catch(() => {});
+    equal(fake.openFiles, 0);
+  });
+
+  test("that answers nonsense is not believed", async () => {
+    for (const nonsense of [-5, 1e9, Number.NaN, 0.5]) {
+      const { fake, db } = await setting();
+      db.set("a", "new");
+      failing(fake, "write", () => nonsense);
+      throws(() => db.commit(), { cause: true });
+      equal(db.getText("a"), "old");
+      healed(fake);
+    }
+  });
+
+  test("that cannot be read does not open, and is closed and free again", async () => {
+    const { fake, db } = await setting();
+    await db.close();
+    fake.forget();
+    failing(fake, "read", platform.io);
+    await rejects(opened(fake), { name: "StorageError", cause: true });
+    equal(fake.openFiles, 0);
+    equal(fake.order, "");
+    healed(fake);
+    const again = await opened(fake);
+    equal(again.getText("a"), "old");
+  });
+
+  test("that is full when the database is created does not open, and opens later", async () => {
+    const fake = new FakeStorage();
+    failing(fake, "write", platform.quota);
+    await rejects(opened(fake), QUOTA);
+    equal(fake.openFiles, 0);
+    healed(fake);
+    const db = await opened(fake);
+    db.set("a", "1");
+    await db.flushed;
+  });
+
+  test("that gives short reads is read all the same", async () => {
+    const { fake, db } = await setting();
+    for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(5_000, i));
+    await db.close();
+    let reads = 0;
+    failing(fake, "read", () => {
+      reads += 1;
+      return 1 + ((reads * 7_919) % 9_973);
+    });
+    const again = await opened(fake);
+    equal(again.count(), 51);
+    equal(again.get("key 49")?.[4_999], 49);
+  });
+});
+
+suite("a failure inside the engine", () => {
+  /** Makes the next call trap: a key length that no caller can reach. */
+  function sabotage(db: Database): void {
+    const engine = Reflect.get(Reflect.get(db, "session") as object, "engine") as object;
+    Reflect.set(engine, "encodeKey", () => 10_000_000);
+  }
+
+  for (const [name, call] of [
+    ["get", (db: Database) => db.get("a")],
+    ["set", (db: Database) => db.set("a", "1")],
+    ["delete", (db: Database) => db.delete("a")],
+    ["updateIf", (db: Database) => db.updateIf("a", () => {})],
+  ] as const) {
+    test(`in ${name} ends the instance: everything is refused, and the file opens intact`, async () => {
+      const { fake, db, heard } = await setting();
+      db.set("b", "not committed");
+      const { committed } = db;
+      const gone = committed.catch((error: unknown) => error);
+      sabotage(db);
+      const error = throws(() => call(db), {
+        ...POISONED,
+        message: /refuses everything.*panicked/s,
+      });
+      ok(error.cause instanceof WebAssembly.RuntimeError);
+      deepEqual(heard, [error]);
+      equal(await gone, error);
+      for (const other of [
+        () => db.get("a"),
+        () => db.has("a"),
+        () => db.count(),
+        () => db.set("a", "1"),
+        () => db.commit(),
+        () => db.flush(),
+        () => db.stats(),
+        () => db.transaction(() => 1),
+      ]) {
+        equal(throws(other), error);
+      }
+      await turn(20);
+      await db.close();
+      equal(fake.openFiles, 0);
+      const again = await opened(fake);
+      equal(again.getText("a"), "old");
+      equal(again.has("b"), false);
+    });
+  }
+
+  test("takes no other database with it", async () => {
+    const [one, other] = [await setting(), await setting()];
+    sabotage(one.db);
+    throws(() => one.db.get("a"), POISONED);
+    equal(other.db.getText("a"), "old");
+    other.db.set("a", "new");
+    await other.db.flushed;
+  });
+});

@@ -1,0 +1,141 @@
+/** A storage that records every call and fails on demand. */
+
+import type { OpenedStorage, Storage, StorageFile } from "varve";
+
+/** One call that reached the file. */
+export interface Call {
+  op: "read" | "write" | "truncate" | "flush" | "close";
+  at: number;
+  length: number;
+}
+
+/** What becomes of a call: nothing special, a short count, or a thrown error. */
+export type Fault = undefined | number | Error;
+
+/** The errors of the platforms, as the platforms make them. */
+export const platform = {
+  /** Chromium over quota. */
+  quota: (): Error =>
+    new DOMException("No space left in this origin's share", "QuotaExceededError"),
+  /** Node on a full disk. */
+  enospc: (): Error =>
+    Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" }),
+  /** A sync access handle that the browser has closed. */
+  lost: (): Error => new DOMException("The access handle was already closed", "InvalidStateError"),
+  /** Anything else. */
+  io: (): Error => Object.assign(new Error("EIO: i/o error"), { code: "EIO" }),
+};
+
+/** One file in memory, for one database at a time. */
+export class FakeStorage implements Storage {
+  readonly kind = "fake";
+  readonly calls: Call[] = [];
+  content = new Uint8Array(0);
+  openFiles = 0;
+  /** Decides what becomes of each call. */
+  fault: (call: Call) => Fault = () => undefined;
+  /** The function that the engine wants to have run when the program ends. */
+  exit: (() => void) | undefined;
+
+  identity(): unknown {
+    return this;
+  }
+
+  async open(): Promise<OpenedStorage> {
+    this.openFiles += 1;
+    return {
+      file: new FakeFile(this),
+      onExit: (commit) => {
+        this.exit = commit;
+        return () => {
+          this.exit = undefined;
+        };
+      },
+    };
+  }
+
+  /** The calls of one kind since the last `forget`. */
+  count(op: Call["op"]): number {
+    return this.calls.filter((call) => call.op === op).length;
+  }
+
+  /** The kinds of calls that change or flush the file since the last `forget`, in order. */
+  get order(): string {
+    return this.calls
+      .filter(({ op }) => op === "write" || op === "flush")
+      .map(({ op }) => op)
+      .join(" ");
+  }
+
+  forget(): void {
+    this.calls.length = 0;
+  }
+
+  /** Another storage with the same bytes: what a crash at this moment leaves. */
+  crashed(): FakeStorage {
+    const left = new FakeStorage();
+    left.content = this.content.slice();
+    return left;
+  }
+
+  /** Notes a call and gives what becomes of it. */
+  meet(op: Call["op"], at: number, length: number): number | undefined {
+    const call = { op, at, length };
+    this.calls.push(call);
+    const fault = this.fault(call);
+    if (fault instanceof Error) throw fault;
+    return fault;
+  }
+}
+
+class FakeFile implements StorageFile {
+  private readonly storage: FakeStorage;
+  private closed = false;
+
+  constructor(storage: FakeStorage) {
+    this.storage = storage;
+  }
+
+  read(buffer: Uint8Array, { at }: { at: number }): number {
+    const { content } = this.storage;
+    const wanted = Math.max(0, Math.min(buffer.length, content.length - at));
+    const count = Math.min(wanted, this.storage.meet("read", at, buffer.length) ?? wanted);
+    buffer.set(content.subarray(at, at + count));
+    return count;
+  }
+
+  write(buffer: Uint8Array, { at }: { at: number }): number {
+    const count = this.storage.meet("write", at, buffer.length) ?? buffer.length;
+    this.extend(at + count);
+    this.storage.content.set(buffer.subarray(0, count), at);
+    return count;
+  }
+
+  truncate(size: number): void {
+    this.storage.meet("truncate", size, 0);
+    this.extend(size);
+    this.storage.content = this.storage.content.slice(0, size);
+  }
+
+  getSize(): number {
+    return this.storage.content.length;
+  }
+
+  flush(): void {
+    this.storage.meet("flush", 0, 0);
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.storage.calls.push({ op: "close", at: 0, length: 0 });
+    this.storage.openFiles -= 1;
+  }
+
+  private extend(size: number): void {
+    if (size <= this.storage.content.length) return;
+    const longer = new Uint8Array(size);
+    longer.set(this.storage.content);
+    this.storage.content = longer;
+  }
+}

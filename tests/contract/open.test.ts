@@ -1,0 +1,354 @@
+import type { Database, OpenOptions } from "varve";
+import { memory, open } from "varve";
+import {
+  bytes,
+  cleanup,
+  deepEqual,
+  equal,
+  notEqual,
+  ok,
+  rejects,
+  suite,
+  test,
+  throws,
+  turn,
+  wasmOption,
+} from "../harness.js";
+import { FakeStorage } from "./fake.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
+
+everywhere("open and close", ({ storage, name: place }) => {
+  test("what was written is there after closing and opening again", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    equal(db.recovery.created, true);
+    for (let round = 0; round < 4; round++) {
+      for (let i = 0; i < 100; i++) db.set(`key ${i}`, `round ${round}, ${i}`);
+      db.delete(`key ${round}`);
+      db = await reopened(db, storage, name);
+      equal(db.recovery.created, false);
+      equal(db.recovery.wasClean, true);
+      equal(db.recovery.tornBytes, 0);
+      equal(db.count(), 99);
+      equal(db.getText("key 99"), `round ${round}, 99`);
+      equal(db.has(`key ${round}`), false);
+    }
+  });
+
+  test("a database that is opened and closed unwritten opens again", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    db = await reopened(db, storage, name);
+    db = await reopened(db, storage, name);
+    equal(db.count(), 0);
+    db.set("a", "1");
+    equal(db.getText("a"), "1");
+  });
+
+  test("a second open joins: both see the same, and the last close closes", async () => {
+    const name = freshName();
+    const one = await opened(storage, {}, name);
+    const two = await opened(storage, {}, name);
+    notEqual(one, two);
+    one.set("a", "1");
+    equal(two.getText("a"), "1");
+    two.transaction(() => one.set("b", "2"));
+    await one.close();
+    throws(() => one.get("a"), CLOSED);
+    equal(two.getText("b"), "2");
+    two.set("c", "3");
+    await two.close();
+    throws(() => two.get("a"), CLOSED);
+    const three = await opened(storage, {}, name);
+    equal(three.count(), 3);
+  });
+
+  test("opens at the same time share one opening", async () => {
+    const name = freshName();
+    const options = { storage, ...wasmOption() };
+    const all = await Promise.all([1, 2, 3].map(() => open(name, options)));
+    for (const db of all) cleanup(() => db.close());
+    all[0]?.set("a", "1");
+    equal(all[2]?.getText("a"), "1");
+    await all[0]?.close();
+    await all[1]?.close();
+    equal(all[2]?.getText("a"), "1");
+  });
+
+  test("a second open with other options is refused, and names them", async () => {
+    const name = freshName();
+    const db = await opened(storage, { durability: "flushed", memory: 8_388_608 }, name);
+    await rejects(opened(storage, {}, name), {
+      name: "OptionsMismatchError",
+      code: "VARVE_OPTIONS_MISMATCH",
+      message: /durability is "flushed" there and "written" here; memory/,
+    });
+    for (const options of [{ strictViews: true }, { ordered: false }] as OpenOptions[]) {
+      const other = { durability: "flushed", memory: 8_388_608, ...options } as const;
+      await rejects(opened(storage, other, name), { name: "OptionsMismatchError" });
+    }
+    const joined = await opened(storage, { durability: "flushed", memory: 8_388_608 }, name);
+    await db.close();
+    equal(joined.count(), 0);
+  });
+
+  test("closing again at once is the same as closing once", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    const other = await opened(storage, {}, name);
+    const [first, second] = [db.close(), db.close()];
+    equal(first, second);
+    await first;
+    await db.close();
+    equal(other.count(), 0);
+  });
+
+  test("a database that is closing can be opened again at once", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1");
+    const closing = db.close();
+    const again = await opened(storage, {}, name);
+    await closing;
+    equal(again.getText("a"), "1");
+  });
+
+  test("every call after close says that the database is closed", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    await db.close();
+    const calls = [
+      () => db.get("a"),
+      () => db.getText("a"),
+      () => db.has("a"),
+      () => db.count(),
+      () => db.set("a", "1"),
+      () => db.delete("a"),
+      () => db.updateIf("a", () => {}),
+      () => db.batch([]),
+      () => db.transaction(() => 1),
+      () => db.commit(),
+      () => db.flush(),
+      () => db.stats(),
+    ];
+    for (const call of calls) throws(call, { ...CLOSED, message: /Open it again/ });
+    await rejects(db.committed, CLOSED);
+    await rejects(db.flushed, CLOSED);
+    equal(db.recovery.created, true);
+    equal(db.durability, "written");
+  });
+
+  test("a database is closed at the end of its block by asyncDispose", async () => {
+    const db = await opened(storage);
+    await db[Symbol.asyncDispose]();
+    throws(() => db.get("a"), CLOSED);
+  });
+
+  test("names that look like paths or differ in case are names of their own", async () => {
+    const names = [
+      "../escape",
+      "..",
+      ".",
+      "a/b",
+      "a\\b",
+      "CON",
+      "con",
+      "Con",
+      "é",
+      "e\u0301",
+      " ",
+      "a%2fb",
+    ];
+    const all: Database[] = [];
+    for (const name of names) {
+      const db = await opened(storage, {}, name);
+      equal(db.count(), 0, name);
+      db.set("name", name);
+      all.push(db);
+    }
+    for (const db of all) await db.close();
+    for (const name of names) {
+      const db = await opened(storage, {}, name);
+      equal(db.getText("name"), name);
+    }
+  });
+
+  test("a bad name is refused before anything is opened", async () => {
+    const bad: [unknown, RegExp][] = [
+      ["", /empty/],
+      ["x".repeat(201), /200 bytes/],
+      ["é".repeat(50), /200 bytes/],
+      ["a\ud800", /surrogate/],
+      [undefined, /string/],
+      [7, /string.*7/],
+      [{}, /string/],
+    ];
+    for (const [name, message] of bad) {
+      await rejects(open(name as string, { storage }), { ...BAD, message });
+    }
+    await opened(storage, {}, "x".repeat(190));
+  });
+
+  test("a database of one storage is none of another", async () => {
+    const name = freshName();
+    const here = await opened(storage, {}, name);
+    const there = await opened(memory(), {}, name);
+    here.set("a", "here");
+    equal(there.has("a"), false, place);
+  });
+});
+
+suite("options", () => {
+  test("unknown options are refused with the list of the known ones", async () => {
+    const open2 = (options: unknown) => open("options", options as OpenOptions);
+    await rejects(open2({ durabilty: "flushed" }), {
+      ...BAD,
+      message: /"durabilty".*storage, durability, memory, ordered, strictViews, onError, wasm/,
+    });
+    await rejects(open2({ onProgress: () => {} }), { ...BAD, message: /"onProgress"/ });
+    for (const options of [null, 5, "written", [], () => {}]) await rejects(open2(options), BAD);
+  });
+
+  test("options of a wrong type or value are refused by name", async () => {
+    const wrong: [object, RegExp][] = [
+      [{ durability: "safe" }, /durability.*"buffered", "written" or "flushed".*"safe"/],
+      [{ durability: true }, /durability/],
+      [{ memory: "64 MiB" }, /memory.*"64 MiB"/],
+      [{ memory: 0 }, /memory/],
+      [{ memory: 1e12 }, /memory/],
+      [{ memory: 1_048_576.5 }, /memory/],
+      [{ ordered: 1 }, /ordered.*1/],
+      [{ strictViews: "yes" }, /strictViews/],
+      [{ onError: "log" }, /onError/],
+      [{ storage: "./data" }, /storage.*opfs\(\), file\(\) or memory\(\).*"\.\/data"/],
+      [{ storage: null }, /storage/],
+      [{ storage: memory }, /storage/],
+      [{ storage: memory(), wasm: "varve.wasm" }, /wasm/],
+    ];
+    for (const [options, message] of wrong) {
+      await rejects(open("options", options as OpenOptions), { ...BAD, message });
+    }
+  });
+
+  test("an option that is undefined is one that was left out", async () => {
+    const nothing = {
+      durability: undefined,
+      memory: undefined,
+      onError: undefined,
+      wasm: undefined,
+    };
+    const db = await opened(memory(), { ...nothing, ...wasmOption() });
+    equal(db.durability, "written");
+  });
+
+  test("each memory() is a storage of its own", async () => {
+    const name = freshName();
+    const [one, two] = [await opened(memory(), {}, name), await opened(memory(), {}, name)];
+    one.set("a", "1");
+    equal(two.has("a"), false);
+  });
+
+  test("a database without order has everything but ranges", async () => {
+    const db = await opened(memory(), { ordered: false });
+    db.set("a", "1");
+    db.delete("a");
+    db.set("b", "2");
+    equal(db.getText("b"), "2");
+  });
+});
+
+suite("a file", () => {
+  /** A closed database with some flushed records. */
+  async function written(): Promise<FakeStorage> {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < 40; i++) {
+      db.set(`key ${i}`, filled(500, i));
+      db.flush();
+    }
+    await db.close();
+    fake.forget();
+    return fake;
+  }
+
+  test("that is something else is refused and left as it is", async () => {
+    for (const content of [bytes("a letter to my aunt\n"), filled(100_000, 7), filled(20_000, 0)]) {
+      const fake = new FakeStorage();
+      fake.content = content.slice();
+      await rejects(opened(fake), {
+        name: "UnsupportedFormatError",
+        code: "VARVE_UNSUPPORTED_FORMAT",
+        message: /not a varve database/,
+      });
+      equal(fake.order, "");
+      equal(fake.openFiles, 0);
+      deepEqual(fake.content, content);
+    }
+  });
+
+  test("whose flushed data is damaged is refused with what is known, and nothing is written", async () => {
+    const fake = await written();
+    const at = 8_192 + 4_096 + 300;
+    fake.content[at] = (fake.content[at] as number) ^ 0x10;
+    const before = fake.content.slice();
+    const error = await rejects(opened(fake), {
+      name: "CorruptionError",
+      code: "VARVE_CORRUPTION",
+      message: /damaged at byte \d+/,
+    });
+    const details = Reflect.get(error, "details") as Record<string, number>;
+    ok((details.position as number) <= at && (details.position as number) > 8_192);
+    ok((details.intactFrames as number) > 10);
+    ok((details.intactBytes as number) > 5_000);
+    ok((details.flushedFrames as number) >= (details.expectedFrame as number));
+    equal(fake.order, "");
+    equal(fake.openFiles, 0);
+    deepEqual(fake.content, before);
+    // Undamaged again, it opens.
+    fake.content[at] = (fake.content[at] as number) ^ 0x10;
+    equal((await opened(fake)).count(), 40);
+  });
+
+  test("whose end was torn by a crash opens with all that was flushed, and says what it dropped", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    db.set("flushed", "1");
+    db.flush();
+    await turn(150);
+    const before = fake.content.slice();
+    db.set("torn", filled(2_000, 9));
+    db.commit();
+    const torn = fake.crashed();
+    const first = before.findIndex((byte, i) => byte !== fake.content[i]);
+    torn.content.fill(0, first + 700);
+    const again = await opened(torn);
+    equal(again.getText("flushed"), "1");
+    equal(again.has("torn"), false);
+    equal(again.recovery.wasClean, false);
+    ok(again.recovery.tornBytes > 0);
+    again.set("after", "2");
+    await again.close();
+    const third = await opened(torn);
+    equal(third.getText("after"), "2");
+    equal(third.count(), 2);
+  });
+
+  test("that fails to open fails for all who wait for it, and for nobody after", async () => {
+    const fake = await written();
+    const good = fake.content;
+    fake.content = bytes("not a database").slice();
+    const name = freshName();
+    const attempts = [1, 2, 3].map(() => opened(fake, {}, name));
+    const results = await Promise.allSettled(attempts);
+    deepEqual(
+      results.map(({ status }) => status),
+      ["rejected", "rejected", "rejected"],
+    );
+    equal(fake.openFiles, 0);
+    fake.content = good;
+    equal((await opened(fake, {}, name)).count(), 40);
+  });
+});

@@ -1,0 +1,208 @@
+import type { BatchOperation } from "varve";
+import { equal, rejects, test, text, throws, turn } from "../harness.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+everywhere("batch and transaction", ({ storage }) => {
+  test("a batch does all of its writes in order", async () => {
+    const db = await opened(storage);
+    db.set("gone", "1");
+    db.batch([
+      { type: "set", key: "a", value: "1" },
+      { type: "set", key: "a", value: "2" },
+      { type: "delete", key: "gone" },
+      { type: "delete", key: "never there" },
+      { type: "set", key: new Uint8Array([98]), value: new Uint8Array([51]) },
+    ]);
+    equal(db.getText("a"), "2");
+    equal(db.has("gone"), false);
+    equal(db.getText("b"), "3");
+    db.batch([]);
+    equal(db.count(), 2);
+  });
+
+  test("a batch with one bad operation does none, and says which", async () => {
+    const db = await opened(storage);
+    db.set("a", "old");
+    db.set("b", "old");
+    const bad: [unknown, RegExp][] = [
+      [{ type: "put", key: "c", value: "1" }, /Operation 2.*"set" or "delete".*"put"/],
+      [{ key: "c", value: "1" }, /Operation 2/],
+      [null, /Operation 2/],
+      ["set", /Operation 2/],
+      [{ type: "set", key: "", value: "1" }, /at least one byte/],
+      [{ type: "set", key: "c" }, /value/],
+      [{ type: "delete" }, /key/],
+    ];
+    for (const [operation, message] of bad) {
+      const operations = [
+        { type: "set", key: "a", value: "new" },
+        { type: "delete", key: "b" },
+        operation,
+      ] as BatchOperation[];
+      throws(() => db.batch(operations), { ...BAD, message });
+      equal(db.getText("a"), "old");
+      equal(db.getText("b"), "old");
+      equal(db.count(), 2);
+    }
+    throws(() => db.batch("ab" as unknown as BatchOperation[]), { ...BAD, message: /array/ });
+  });
+
+  test("a transaction keeps all of its writes and gives its result", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const result = db.transaction((tx) => {
+      equal(tx, db);
+      tx.set("a", "1");
+      db.set("b", "2");
+      equal(tx.getText("b"), "2");
+      return 42;
+    });
+    equal(result, 42);
+    db = await reopened(db, storage, name);
+    equal(db.getText("a"), "1");
+    equal(db.getText("b"), "2");
+  });
+
+  test("a transaction that throws undoes sets, deletes and updates, in memory and in the file", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    db.set("set", "old");
+    db.set("deleted", "old");
+    db.set("updated", "old");
+    db.set("resized", "old");
+    db.set("large", filled(300_000, 1));
+    for (const between of [() => {}, () => db.commit()]) {
+      between();
+      throws(
+        () =>
+          db.transaction((tx) => {
+            tx.set("set", "new");
+            tx.set("added", "new");
+            tx.delete("deleted");
+            tx.updateIf("updated", (view) => {
+              view.fill(90);
+            });
+            tx.updateIf("resized", () => "much longer");
+            tx.set("large", filled(400_000, 2));
+            tx.set("another large", filled(400_000, 3));
+            tx.batch([{ type: "set", key: "batched", value: "new" }]);
+            throw new RangeError("mine");
+          }),
+        { name: "RangeError", message: "mine" },
+      );
+      for (const key of ["set", "deleted", "updated", "resized"])
+        equal(db.getText(key), "old", key);
+      equal(db.get("large")?.length, 300_000);
+      equal(db.count(), 5);
+    }
+    db = await reopened(db, storage, name);
+    for (const key of ["set", "deleted", "updated", "resized"]) equal(db.getText(key), "old", key);
+    equal(db.count(), 5);
+  });
+
+  test("an inner transaction can fail alone, and takes nothing of the outer one with it", async () => {
+    const db = await opened(storage);
+    db.transaction(() => {
+      db.set("outer", "1");
+      throws(() =>
+        db.transaction(() => {
+          db.set("outer", "2");
+          db.set("inner", "2");
+          db.transaction(() => db.set("innermost", "2"));
+          throw new Error("inner");
+        }),
+      );
+      equal(db.getText("outer"), "1");
+      db.transaction(() => db.set("kept", "3"));
+    });
+    equal(db.getText("outer"), "1");
+    equal(db.getText("kept"), "3");
+    equal(db.count(), 2);
+  });
+
+  test("an outer transaction that fails takes the inner ones with it", async () => {
+    const db = await opened(storage);
+    throws(() =>
+      db.transaction(() => {
+        db.transaction(() => db.set("inner", "1"));
+        equal(db.getText("inner"), "1");
+        throw new Error("outer");
+      }),
+    );
+    equal(db.count(), 0);
+  });
+
+  test("a transaction of many megabytes is one commit, and is undone as one", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const write = () => {
+      for (let i = 0; i < 300; i++) db.set(`key ${i}`, filled(20_000, i));
+    };
+    throws(() =>
+      db.transaction(() => {
+        write();
+        throw new Error("undone");
+      }),
+    );
+    equal(db.count(), 0);
+    db.transaction(write);
+    equal(db.count(), 300);
+    db = await reopened(db, storage, name);
+    equal(db.count(), 300);
+    equal(db.get("key 299")?.[0], 299 % 256);
+  });
+
+  test("a transaction that returns a promise is refused and undone", async () => {
+    const db = await opened(storage);
+    const late = (async (tx: typeof db) => {
+      tx.set("a", "1");
+    }) as unknown as (tx: typeof db) => number;
+    throws(() => db.transaction(late), { ...BAD, message: /synchronous.*promise/ });
+    equal(db.count(), 0);
+    await turn();
+    equal(db.count(), 0);
+  });
+
+  test("a transaction that makes no sense is refused", async () => {
+    const db = await opened(storage);
+    throws(() => db.transaction(undefined as unknown as () => number), {
+      ...BAD,
+      message: /function/,
+    });
+  });
+
+  test("commit, flush and close are refused inside a transaction, which goes on", async () => {
+    const db = await opened(storage);
+    let closing: Promise<void> | undefined;
+    db.transaction(() => {
+      db.set("a", "1");
+      const refused = { name: "ReentrancyError", message: /transaction/ };
+      throws(() => db.commit(), refused);
+      throws(() => db.flush(), refused);
+      closing = db.close();
+      closing.catch(() => {});
+      db.set("b", "2");
+    });
+    await rejects(closing as Promise<void>, { name: "ReentrancyError" });
+    db.commit();
+    equal(db.count(), 2);
+  });
+
+  test("views of a transaction that was undone keep showing what they showed", async () => {
+    const db = await opened(storage);
+    db.set("key", "old");
+    const before = db.get("key");
+    throws(() =>
+      db.transaction(() => {
+        db.updateIf("key", (view) => {
+          view.fill(90);
+        });
+        throw new Error("undone");
+      }),
+    );
+    equal(text(before), "old");
+    equal(db.getText("key"), "old");
+  });
+});

@@ -1,0 +1,406 @@
+import type { Change, Predicate } from "varve";
+import { deepEqual, equal, ok, test, text, throws, turn } from "../harness.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+const increment: Change = (view) => {
+  view[0] = (view[0] as number) + 1;
+};
+
+everywhere("updateIf", ({ storage }) => {
+  test("changes the bytes in place and says so", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    db.set("key", new Uint8Array([1, 2, 3]));
+    equal(db.updateIf("key", increment), true);
+    deepEqual(db.get("key")?.slice(), new Uint8Array([2, 2, 3]));
+    await db.committed;
+    equal(db.updateIf("key", increment), true);
+    equal(db.updateIf("key", increment), true);
+    deepEqual(db.get("key")?.slice(), new Uint8Array([4, 2, 3]));
+    db = await reopened(db, storage, name);
+    deepEqual(db.get("key")?.slice(), new Uint8Array([4, 2, 3]));
+  });
+
+  test("changes in place what is longer than a frame may be", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    db.set("key", filled(400_000, 1));
+    db.updateIf("key", increment);
+    await db.committed;
+    db.updateIf("key", increment);
+    equal(db.get("key")?.[0], 3);
+    db = await reopened(db, storage, name);
+    equal(db.get("key")?.[0], 3);
+    equal(db.get("key")?.[399_999], 1);
+  });
+
+  test("twenty thousand updates of one turn cost the file one record", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array(4));
+    await db.committed;
+    const before = db.stats().fileBytes;
+    for (let i = 0; i < 20_000; i++) {
+      db.updateIf("key", (view) => {
+        const count = new DataView(view.buffer, view.byteOffset, view.length);
+        count.setUint32(0, count.getUint32(0) + 1);
+      });
+    }
+    ok(db.stats().pendingBytes < 1_000);
+    await db.committed;
+    equal(db.stats().fileBytes, before);
+    deepEqual(db.get("key")?.slice(), new Uint8Array([0, 0, 0x4e, 0x20]));
+  });
+
+  test("a missing key answers false and calls nothing", async () => {
+    const db = await opened(storage);
+    let calls = 0;
+    const count = () => {
+      calls += 1;
+      return true;
+    };
+    equal(db.updateIf("missing", count as unknown as Change, { predicate: count }), false);
+    equal(calls, 0);
+    equal(db.count(), 0);
+  });
+
+  test("a predicate that refuses is an answer, and nothing is changed", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([5]));
+    const above =
+      (limit: number): Predicate =>
+      (view) =>
+        (view[0] as number) > limit;
+    equal(db.updateIf("key", increment, { predicate: above(5) }), false);
+    equal(db.get("key")?.[0], 5);
+    equal(db.updateIf("key", increment, { predicate: above(4) }), true);
+    equal(db.get("key")?.[0], 6);
+  });
+
+  test("a predicate that refuses leaves what it wrote undone", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const meddling: Predicate = (view) => {
+      view.fill(0);
+      return false;
+    };
+    equal(db.updateIf("key", increment, { predicate: meddling }), false);
+    equal(db.getText("key"), "value");
+    db.commit();
+    equal(db.updateIf("key", increment, { predicate: meddling }), false);
+    equal(db.getText("key"), "value");
+  });
+
+  test("predicateKey makes the predicate look at another key's bytes", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([1]));
+    db.set("switch", "off");
+    const on = { predicateKey: "switch", predicate: (view: Uint8Array) => text(view) === "on" };
+    equal(db.updateIf("key", increment, on), false);
+    db.set("switch", "on");
+    equal(db.updateIf("key", increment, on), true);
+    equal(db.get("key")?.[0], 2);
+    equal(db.getText("switch"), "on");
+    equal(db.updateIf("missing", increment, on), false);
+  });
+
+  test("a missing predicateKey answers false, also for a value that would be inserted", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([1]));
+    const options = { predicateKey: "missing", predicate: () => true };
+    equal(db.updateIf("key", increment, options), false);
+    equal(db.updateIf("new", increment, { ...options, valueIfMissing: "0" }), false);
+    equal(db.count(), 1);
+  });
+
+  test("valueIfMissing is inserted and then updated, predicate included", async () => {
+    const db = await opened(storage);
+    const options = {
+      valueIfMissing: new Uint8Array([10]),
+      predicate: (v: Uint8Array) => v[0] === 10,
+    };
+    equal(db.updateIf("key", increment, options), true);
+    equal(db.get("key")?.[0], 11);
+    equal(db.updateIf("key", increment, options), false);
+    equal(db.get("key")?.[0], 11);
+    equal(
+      db.updateIf("text", () => undefined, { valueIfMissing: "as it is" }),
+      true,
+    );
+    equal(db.getText("text"), "as it is");
+  });
+
+  test("valueIfMissing leaves nothing when the predicate refuses or the callback throws", async () => {
+    const db = await opened(storage);
+    equal(db.updateIf("key", increment, { valueIfMissing: "0", predicate: () => false }), false);
+    equal(db.has("key"), false);
+    const thrower = () => {
+      throw new RangeError("mine");
+    };
+    throws(() => db.updateIf("key", thrower, { valueIfMissing: "0" }), { message: "mine" });
+    throws(() => db.updateIf("key", increment, { valueIfMissing: "0", predicate: thrower }), {
+      message: "mine",
+    });
+    equal(db.has("key"), false);
+    equal(db.count(), 0);
+  });
+
+  test("the callback may return new bytes of any size and kind", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const results = [
+      "longer than before",
+      "",
+      filled(300_000, 7),
+      new ArrayBuffer(3),
+      "é",
+      "x".repeat(100),
+    ];
+    let expected = "start";
+    for (const between of [() => {}, () => db.commit()]) {
+      for (const result of results) {
+        db.set("key", expected);
+        between();
+        equal(
+          db.updateIf("key", () => result),
+          true,
+        );
+        const bytes =
+          typeof result === "string" ? new TextEncoder().encode(result) : new Uint8Array(result);
+        deepEqual(db.get("key")?.slice(), bytes);
+      }
+      expected = "another start";
+    }
+    db.updateIf("key", () => "the last one");
+    db = await reopened(db, storage, name);
+    equal(db.getText("key"), "the last one");
+  });
+
+  test("the callback may return a part of its own view, and a view of another record", async () => {
+    const db = await opened(storage);
+    for (const between of [() => {}, () => db.commit()]) {
+      db.set("key", "0123456789");
+      db.set("other", "a longer value than that");
+      between();
+      db.updateIf("key", (view) => view.subarray(3, 7));
+      equal(db.getText("key"), "3456");
+      db.updateIf("key", () => db.get("other"));
+      equal(db.getText("key"), "a longer value than that");
+    }
+  });
+
+  test("a part of the view returned while the memory grows is still that part", async () => {
+    const db = await opened(storage, { memory: 1_048_576 });
+    const big = Uint8Array.from({ length: 3_000_000 }, (_, i) => i % 251);
+    db.set("key", big);
+    for (let i = 1; i <= 4; i++) db.updateIf("key", (view) => view.subarray(1));
+    deepEqual(db.get("key")?.slice(), big.slice(4));
+  });
+
+  test("a callback that throws restores every byte", async () => {
+    const db = await opened(storage);
+    const fail: Change = (view) => {
+      view.fill(0);
+      throw new RangeError("mine");
+    };
+    for (const size of [0, 1, 9, 64, 5_000, 300_000]) {
+      const value = filled(size, 77);
+      db.set("key", value);
+      throws(() => db.updateIf("key", fail), { name: "RangeError", message: "mine" });
+      deepEqual(db.get("key")?.slice(), value, `${size}, in the turn of its set`);
+      db.commit();
+      throws(() => db.updateIf("key", fail), { message: "mine" });
+      deepEqual(db.get("key")?.slice(), value, `${size}, after a commit`);
+      db.updateIf("key", (view) => {
+        view.fill(78);
+      });
+      throws(() => db.updateIf("key", fail), { message: "mine" });
+      deepEqual(db.get("key")?.slice(), filled(size, 78), `${size}, after another update`);
+    }
+  });
+
+  test("a callback that throws leaves nothing to be written", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    await db.committed;
+    throws(() =>
+      db.updateIf("key", () => {
+        throw new Error("no");
+      }),
+    );
+    equal(db.stats().pendingBytes, 0);
+  });
+
+  test("a callback that returns a promise is refused, and its bytes are restored", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    let kept: Uint8Array | undefined;
+    const late = async (view: Uint8Array) => {
+      view.fill(0);
+      await null;
+      kept = view;
+      view.fill(1);
+    };
+    throws(() => db.updateIf("key", late as unknown as Change), { ...BAD, message: /promise/ });
+    equal(db.getText("key"), "value");
+    await turn();
+    equal(kept?.length, 0, "what runs on must find a dead view");
+    equal(db.getText("key"), "value");
+  });
+
+  test("a callback or predicate whose promise rejects causes one error and no second", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const late = async () => {
+      throw new Error("rejected");
+    };
+    throws(() => db.updateIf("key", late as unknown as Change), { ...BAD, message: /promise/ });
+    const predicate = late as unknown as Predicate;
+    throws(() => db.updateIf("key", increment, { predicate }), { ...BAD, message: /promise/ });
+    await turn();
+    equal(db.getText("key"), "value");
+  });
+
+  test("a thenable is a promise", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    // biome-ignore lint/suspicious/noThenProperty: that is what is tested.
+    const thenable = { then: () => {} };
+    throws(() => db.updateIf("key", () => thenable as unknown as undefined), {
+      ...BAD,
+      message: /promise/,
+    });
+    equal(db.getText("key"), "value");
+  });
+
+  test("a predicate has to answer true or false", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    for (const answer of [1, 0, "yes", "", null, undefined, {}]) {
+      const predicate = (() => answer) as unknown as Predicate;
+      throws(() => db.updateIf("key", increment, { predicate }), {
+        ...BAD,
+        message: /true or false/,
+      });
+    }
+    equal(db.getText("key"), "value");
+  });
+
+  test("a result that is neither nothing nor bytes is refused, and the bytes are restored", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([1]));
+    for (const result of [5, true, null, {}, [1, 2]]) {
+      const change = ((view: Uint8Array) => {
+        view[0] = 9;
+        return result;
+      }) as unknown as Change;
+      throws(() => db.updateIf("key", change), { ...BAD, message: /nothing, or the new bytes/ });
+      equal(db.get("key")?.[0], 1);
+    }
+    const tooLong: Change = () => filled(16_777_217, 1);
+    throws(() => db.updateIf("key", tooLong), { ...BAD, message: /16777216/ });
+    equal(db.get("key")?.[0], 1);
+  });
+
+  test("writes inside a callback or predicate are refused, and the update goes on", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    db.set("other", "other");
+    const writes: [string, () => unknown][] = [
+      ["set()", () => db.set("other", "changed")],
+      ["delete()", () => db.delete("other")],
+      ["updateIf()", () => db.updateIf("other", increment)],
+      ["batch()", () => db.batch([{ type: "delete", key: "other" }])],
+      ["transaction()", () => db.transaction(() => 1)],
+      ["commit()", () => db.commit()],
+      ["flush()", () => db.flush()],
+    ];
+    const all = () => {
+      for (const [message, write] of writes) {
+        throws(write, { name: "ReentrancyError", code: "VARVE_REENTRANCY", message });
+      }
+    };
+    const predicate: Predicate = () => {
+      all();
+      return true;
+    };
+    const change: Change = (view) => {
+      all();
+      view[0] = 86;
+    };
+    equal(db.updateIf("key", change, { predicate }), true);
+    equal(db.updateIf("key", change, { predicate, predicateKey: "other" }), true);
+    equal(db.getText("key"), "Value");
+    equal(db.getText("other"), "other");
+    throws(() =>
+      db.updateIf("key", (view) => {
+        view.fill(0);
+        db.set("other", "changed");
+      }),
+    );
+    equal(db.getText("key"), "Value");
+    db.set("other", "allowed again");
+    equal(db.getText("other"), "allowed again");
+  });
+
+  test("close inside a callback is refused, and the database stays open", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    let closing: Promise<void> | undefined;
+    db.updateIf("key", () => {
+      closing = db.close();
+    });
+    let error: unknown;
+    await closing?.catch((thrown: unknown) => {
+      error = thrown;
+    });
+    equal((error as Error | undefined)?.name, "ReentrancyError");
+    equal(db.getText("key"), "value");
+  });
+
+  test("reads inside a callback see the database, the record under change included", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([1, 1]));
+    db.set("step", new Uint8Array([5]));
+    db.commit();
+    db.updateIf(
+      "key",
+      (view) => {
+        view[0] = (view[0] as number) + (db.get("step")?.[0] as number);
+        equal(db.has("key"), true);
+        equal(db.count(), 2);
+        equal(db.get("key")?.length, 2);
+      },
+      { predicate: () => db.get("step")?.[0] === 5 },
+    );
+    deepEqual(db.get("key")?.slice(), new Uint8Array([6, 1]));
+  });
+
+  test("options that are unknown, of a wrong type or useless are refused by name", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const call = (options: unknown) => () => db.updateIf("key", increment, options as object);
+    throws(call({ predicat: () => true }), {
+      ...BAD,
+      message: /"predicat".*predicate, predicateKey/,
+    });
+    throws(call({ predicate: "yes" }), { ...BAD, message: /predicate.*function/ });
+    throws(call({ predicateKey: "other" }), { ...BAD, message: /predicateKey/ });
+    throws(call({ predicate: () => true, predicateKey: 7 }), { ...BAD, message: /key.*7/ });
+    throws(call(null), BAD);
+    throws(
+      call(() => true),
+      BAD,
+    );
+    throws(call([]), BAD);
+    const missing = { valueIfMissing: 3 as unknown as string };
+    throws(() => db.updateIf("missing", increment, missing), { ...BAD, message: /value.*3/ });
+    throws(() => db.updateIf("key", undefined as unknown as Change), {
+      ...BAD,
+      message: /function/,
+    });
+    equal(db.getText("key"), "value");
+    equal(db.updateIf("key", increment, {}), true);
+  });
+});

@@ -1,0 +1,298 @@
+import { bytes, deepEqual, equal, ok, test, text, throws } from "../harness.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+/** A shared buffer, also where pages have no `SharedArrayBuffer` by that name. */
+function sharedBuffer(): ArrayBufferLike {
+  return new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer;
+}
+
+/** A resizable buffer, which older types do not know. */
+function resizableBuffer(): ArrayBuffer {
+  const Resizable = ArrayBuffer as unknown as new (
+    length: number,
+    options: { maxByteLength: number },
+  ) => ArrayBuffer;
+  return new Resizable(8, { maxByteLength: 16 });
+}
+
+function transferred(): Uint8Array {
+  const array = new Uint8Array(8);
+  structuredClone(array.buffer, { transfer: [array.buffer] });
+  return array;
+}
+
+everywhere("values", ({ storage }) => {
+  test("what was set is read back, and replaced by the next set", async () => {
+    const db = await opened(storage);
+    db.set("key", "one");
+    equal(text(db.get("key")), "one");
+    db.set("key", "another and longer one");
+    equal(text(db.get("key")), "another and longer one");
+    db.set("key", "");
+    equal(db.get("key")?.length, 0);
+    equal(db.getText("key"), "");
+  });
+
+  test("a missing key is undefined, and deleting it says so", async () => {
+    const db = await opened(storage);
+    equal(db.get("nothing"), undefined);
+    equal(db.getText("nothing"), undefined);
+    equal(db.has("nothing"), false);
+    equal(db.delete("nothing"), false);
+    db.set("something", "");
+    equal(db.has("something"), true);
+    equal(db.delete("something"), true);
+    equal(db.has("something"), false);
+    equal(db.delete("something"), false);
+  });
+
+  test("count follows sets and deletes", async () => {
+    const db = await opened(storage);
+    equal(db.count(), 0);
+    db.set("a", "1");
+    db.set("b", "2");
+    db.set("a", "3");
+    equal(db.count(), 2);
+    db.delete("a");
+    equal(db.count(), 1);
+    db.delete("b");
+    equal(db.count(), 0);
+  });
+
+  test("values of every size up to beyond a segment come back, before and after reopening", async () => {
+    const name = freshName();
+    const sizes = [
+      0, 1, 7, 8, 9, 12, 13, 63, 64, 65, 255, 4096, 65_536, 262_144, 262_145, 1_500_000,
+    ];
+    let db = await opened(storage, {}, name);
+    const value = (size: number) => filled(size, size % 251);
+    for (const size of sizes) db.set(`size ${size}`, value(size));
+    for (const size of sizes) deepEqual(db.get(`size ${size}`)?.slice(), value(size), `${size}`);
+    db = await reopened(db, storage, name);
+    equal(db.count(), sizes.length);
+    for (const size of sizes) deepEqual(db.get(`size ${size}`)?.slice(), value(size), `${size}`);
+  });
+
+  test("a value may have 16 MiB and not one byte more", async () => {
+    const db = await opened(storage);
+    const most = filled(16_777_216, 5);
+    db.set("most", most);
+    equal(db.get("most")?.length, 16_777_216);
+    equal(db.get("most")?.[16_777_215], 5);
+    throws(() => db.set("more", filled(16_777_217, 5)), { ...BAD, message: /16777216 bytes/ });
+    throws(() => db.set("more", "x".repeat(16_777_217)), { ...BAD, message: /16777216 bytes/ });
+    equal(db.has("more"), false);
+  });
+
+  test("a key may have 65,535 bytes and not one more", async () => {
+    const db = await opened(storage);
+    const most = "k".repeat(65_535);
+    db.set(most, "value");
+    equal(db.getText(most), "value");
+    equal(db.getText(bytes(most)), "value");
+    for (const key of [
+      `${most}k`,
+      filled(65_536, 107),
+      "é".repeat(32_768),
+      "x".repeat(1_000_000),
+    ]) {
+      throws(() => db.get(key), { ...BAD, message: /65535 bytes/ });
+      throws(() => db.set(key, ""), { ...BAD, message: /65535 bytes/ });
+    }
+    equal(db.count(), 1);
+  });
+
+  test("a key must not be empty", async () => {
+    const db = await opened(storage);
+    for (const key of [
+      "",
+      new Uint8Array(0),
+      new ArrayBuffer(0),
+      new DataView(new ArrayBuffer(0)),
+    ]) {
+      const empty = { ...BAD, message: /at least one byte/ };
+      throws(() => db.get(key), empty);
+      throws(() => db.getText(key), empty);
+      throws(() => db.has(key), empty);
+      throws(() => db.set(key, "value"), empty);
+      throws(() => db.delete(key), empty);
+      throws(() => db.updateIf(key, () => {}), empty);
+    }
+    // Also when a key of the same kind lies in the scratch area already.
+    db.set("a", "1");
+    throws(() => db.get(""), BAD);
+    equal(db.getText("a"), "1");
+  });
+
+  test("a key or value of another type is refused with what was given", async () => {
+    const db = await opened(storage);
+    const wrong: [unknown, RegExp][] = [
+      [undefined, /undefined/],
+      [null, /null/],
+      [7, /7/],
+      [true, /true/],
+      [{}, /an Object/],
+      [["a"], /an Array/],
+      [() => "key", /a function/],
+      [Symbol("key"), /a symbol/],
+      [10n, /10n/],
+    ];
+    for (const [given, message] of wrong) {
+      throws(() => db.get(given as string), { ...BAD, message });
+      throws(() => db.has(given as string), { ...BAD, message });
+      throws(() => db.set(given as string, "value"), { ...BAD, message });
+      throws(() => db.set("key", given as string), { ...BAD, message });
+      throws(() => db.delete(given as string), { ...BAD, message });
+      throws(() => db.updateIf(given as string, () => {}), { ...BAD, message });
+    }
+    equal(db.count(), 0);
+  });
+
+  test("keys and values may be strings or bytes of any view, and mean their bytes", async () => {
+    const db = await opened(storage);
+    const words = new Uint16Array([0x6261, 0x6463]);
+    db.set(words, "by words");
+    equal(db.getText("abcd"), "by words");
+    equal(db.getText(bytes("abcd")), "by words");
+    equal(db.getText(bytes("abcd").buffer as ArrayBuffer), "by words");
+    equal(db.getText(new DataView(bytes("xabcdx").buffer as ArrayBuffer, 1, 4)), "by words");
+    const inside = bytes("__value__").subarray(2, 7);
+    for (const value of [inside, new DataView(inside.buffer, 2, 5), inside.slice().buffer]) {
+      db.set("value", value as ArrayBuffer);
+      equal(db.getText("value"), "value");
+    }
+    db.set("words", words);
+    equal(db.getText("words"), "abcd");
+  });
+
+  test("text of every plane is kept, as key and as value, short and long", async () => {
+    const db = await opened(storage);
+    const texts = [
+      "a",
+      "ÿ",
+      "ß€",
+      "𝄞 clef",
+      "日本語",
+      "\u0000",
+      "\ufeffmark",
+      "z".repeat(64),
+      "z".repeat(65),
+    ];
+    texts.push(
+      ...["é", "x", "𝄞"].flatMap((one) => [one.repeat(63), one.repeat(3_000), one.repeat(9_001)]),
+    );
+    for (const one of texts) {
+      db.set(one, one);
+      equal(db.getText(one), one);
+      deepEqual(db.get(one)?.slice(), bytes(one));
+      equal(db.getText(bytes(one)), one);
+    }
+    equal(db.count(), new Set(texts).size);
+  });
+
+  test("keys that differ in their last character only are different keys", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 300; i++) db.set(`key ${i}`, `${i}`);
+    for (let i = 299; i >= 0; i--) {
+      equal(db.getText(`key ${i}`), `${i}`);
+      equal(db.getText(`key ${i}`), `${i}`);
+    }
+    db.set(bytes("key 1"), "bytes");
+    equal(db.getText("key 0"), "0");
+    equal(db.getText("key 1"), "bytes");
+  });
+
+  test("half of a surrogate pair is refused in keys and values, short and long", async () => {
+    const db = await opened(storage);
+    const halves = ["\ud800", "a\udc00b", `${"x".repeat(100)}\ud83d`, `${"x".repeat(9_000)}\udfff`];
+    for (const half of halves) {
+      const refused = { ...BAD, message: /surrogate/ };
+      throws(() => db.get(half), refused);
+      throws(() => db.set(half, "value"), refused);
+      throws(() => db.set("key", half), refused);
+      throws(() => db.updateIf("key", () => half, { valueIfMissing: "v" }), refused);
+    }
+    equal(db.count(), 0);
+    db.set("key", "still works");
+    equal(db.getText("key"), "still works");
+  });
+
+  test("a value that is not UTF-8 has bytes and no text", async () => {
+    const db = await opened(storage);
+    db.set("key", new Uint8Array([0xff, 0xfe]));
+    throws(() => db.getText("key"), { ...BAD, message: /UTF-8/ });
+    deepEqual(db.get("key")?.slice(), new Uint8Array([0xff, 0xfe]));
+  });
+
+  test("bytes in shared memory are refused, however few, and told to be copied", async () => {
+    const db = await opened(storage);
+    const shared = sharedBuffer();
+    const given = [
+      new Uint8Array(shared, 0, 3),
+      new Uint8Array(shared),
+      new DataView(shared, 0, 8),
+      shared,
+    ];
+    for (const one of given as Uint8Array[]) {
+      throws(() => db.set("key", one), { ...BAD, message: /SharedArrayBuffer.*slice/ });
+      throws(() => db.get(one), { ...BAD, message: /SharedArrayBuffer.*slice/ });
+    }
+    db.set("key", new Uint8Array(shared, 0, 3).slice());
+    equal(db.get("key")?.length, 3);
+  });
+
+  test("bytes in a resizable buffer are refused and told to be copied", async () => {
+    const db = await opened(storage);
+    const resizable = resizableBuffer();
+    for (const one of [new Uint8Array(resizable), new DataView(resizable), resizable]) {
+      throws(() => db.set("key", one), { ...BAD, message: /resizable.*slice/ });
+      throws(() => db.get(one), { ...BAD, message: /resizable.*slice/ });
+    }
+  });
+
+  test("bytes that were transferred away are refused and not taken for none", async () => {
+    const db = await opened(storage);
+    const gone = transferred();
+    for (const one of [gone, gone.buffer as ArrayBuffer]) {
+      throws(() => db.set("key", one), { ...BAD, message: /detached/ });
+      throws(() => db.get(one), { ...BAD, message: /detached/ });
+    }
+    // The same array again, small enough to be remembered as good.
+    const small = filled(4, 1);
+    db.set("key", small);
+    structuredClone(small.buffer, { transfer: [small.buffer] });
+    throws(() => db.set("key", small), { ...BAD, message: /detached/ });
+    deepEqual(db.get("key")?.slice(), filled(4, 1));
+  });
+
+  test("a dead view is a stale view, as key and as value", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const view = db.get("key") as Uint8Array<ArrayBuffer>;
+    const data = new DataView(view.buffer, view.byteOffset, view.length);
+    const { buffer } = view;
+    await killViews(db);
+    equal(view.length, 0);
+    for (const one of [view, data, buffer]) {
+      throws(() => db.set("key", one), { name: "StaleViewError", code: "VARVE_STALE_VIEW" });
+      throws(() => db.get(one), { name: "StaleViewError", message: /slice/ });
+      throws(() => db.updateIf("key", () => one), { name: "StaleViewError" });
+    }
+    const other = await opened(storage);
+    throws(() => other.set("key", view), { name: "StaleViewError" });
+    equal(db.getText("key"), "value");
+  });
+
+  test("a refused argument leaves the database as it was and usable", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    throws(() => db.set("key", "\ud800"), BAD);
+    throws(() => db.set("key", sharedBuffer() as ArrayBuffer), BAD);
+    throws(() => db.set("key", 5 as unknown as string), BAD);
+    equal(db.getText("key"), "value");
+    await db.committed;
+    ok(db.stats().pendingBytes === 0);
+  });
+});

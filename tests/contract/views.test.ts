@@ -1,0 +1,171 @@
+import { deepEqual, equal, notEqual, ok, test, text, turn } from "../harness.js";
+import { everywhere, filled, killViews, opened, ownOrDead } from "./places.js";
+
+const MIB = 1_048_576;
+
+everywhere("views", ({ storage }) => {
+  test("get gives a view of the database's own memory and copies nothing", async () => {
+    const db = await opened(storage);
+    db.set("a", "one");
+    db.set("b", "two");
+    const a = db.get("a");
+    const b = db.get("b");
+    equal(a?.buffer, b?.buffer);
+    notEqual(a?.byteOffset, b?.byteOffset);
+    ok((a?.buffer.byteLength ?? 0) > MIB);
+  });
+
+  test("1: a view is good until the program yields, whatever is written meanwhile", async () => {
+    const db = await opened(storage);
+    db.set("kept", filled(100, 1));
+    db.commit();
+    const view = db.get("kept");
+    for (let i = 0; i < 4_000; i++) db.set(`other ${i % 50}`, filled(1_000, 2));
+    db.delete("kept");
+    deepEqual(view?.slice(), filled(100, 1));
+    db.flush();
+    deepEqual(view?.slice(), filled(100, 1));
+  });
+
+  test("1: views of one turn stand side by side", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 200; i++) db.set(`key ${i}`, filled(50, i));
+    const views = Array.from({ length: 200 }, (_, i) => db.get(`key ${i}`));
+    for (let i = 0; i < 200; i++) deepEqual(views[i]?.slice(), filled(50, i));
+  });
+
+  test("2: a view that is kept too long shows its own record or is dead, never another's", async () => {
+    const db = await opened(storage);
+    const kept: { view: Uint8Array; value: number }[] = [];
+    for (let round = 1; round < 40; round++) {
+      db.set("key", filled(3_000, round));
+      kept.push({ view: db.get("key") as Uint8Array, value: round });
+      if (round % 3 === 0) db.delete("key");
+      if (round % 4 === 0) await killViews(db);
+      if (round % 5 === 0) db.flush();
+      for (let i = 0; i < 30; i++) db.set(`other ${i}`, filled(3_000, 200 + (round % 50)));
+      await turn();
+      for (const { view, value } of kept) ok(ownOrDead(view, value), `round ${round}`);
+    }
+  });
+
+  test("2: a view of what a transaction wrote and took back never shows what comes after", async () => {
+    const db = await opened(storage);
+    for (const size of [40, 3_000, 300_000]) {
+      let view = filled(0, 0);
+      const refused = () =>
+        db.transaction((tx) => {
+          tx.set("inside", filled(size, 1));
+          view = tx.get("inside") as Uint8Array<ArrayBuffer>;
+          throw new Error("taken back");
+        });
+      try {
+        refused();
+      } catch {
+        equal(view.length, size);
+      }
+      db.set("after", filled(size, 2));
+      ok(ownOrDead(view, 1), "in the same turn");
+      await turn();
+      for (let i = 0; i < 20; i++) db.set(`after ${i}`, filled(size, 3));
+      ok(ownOrDead(view, 1), "in a later turn");
+      await turn();
+      ok(ownOrDead(view, 1), "later still");
+    }
+  });
+
+  test("2: closing kills all views", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const view = db.get("key");
+    equal(text(view), "value");
+    await db.close();
+    equal(view?.length, 0);
+    equal(view?.buffer.byteLength, 0);
+  });
+
+  test("3: set never overwrites what a view shows", async () => {
+    const db = await opened(storage);
+    db.set("key", filled(100, 1));
+    const old = db.get("key");
+    db.set("key", filled(100, 2));
+    deepEqual(old?.slice(), filled(100, 1));
+    db.delete("key");
+    deepEqual(old?.slice(), filled(100, 1));
+    db.set("key", filled(100, 3));
+    deepEqual(old?.slice(), filled(100, 1));
+  });
+
+  test("3: after an update a view shows the old bytes or the new", async () => {
+    const db = await opened(storage);
+    db.set("key", filled(100, 1));
+    for (const between of [() => {}, () => db.commit()]) {
+      db.set("key", filled(100, 1));
+      between();
+      const view = db.get("key") as Uint8Array;
+      db.updateIf("key", (bytes) => {
+        bytes.fill(2);
+      });
+      ok(ownOrDead(view, 1) || ownOrDead(view, 2));
+      deepEqual(db.get("key")?.slice(), filled(100, 2));
+    }
+  });
+
+  test("4: a slice is a copy and lives on", async () => {
+    const db = await opened(storage);
+    db.set("key", "value");
+    const copy = db.get("key")?.slice();
+    await db.close();
+    equal(text(copy), "value");
+  });
+
+  test("6: a view is a legal key and a legal value, of any size", async () => {
+    const db = await opened(storage);
+    for (const size of [1, 12, 13, 64, 65, 5_000, 300_000]) {
+      db.set("source", filled(size, 65));
+      db.set("copy", db.get("source") as Uint8Array);
+      deepEqual(db.get("copy")?.slice(), filled(size, 65));
+      if (size > 65_535) continue;
+      db.set(db.get("source") as Uint8Array, "found");
+      equal(db.getText("A".repeat(size)), "found");
+      equal(db.has(db.get("source") as Uint8Array), true);
+    }
+  });
+
+  test("6: a view is a legal value while the memory grows under it", async () => {
+    const db = await opened(storage, { memory: MIB });
+    const expected = Uint8Array.from({ length: 3 * MIB }, (_, i) => i % 249);
+    db.set("0", expected);
+    let grown = 0;
+    for (let i = 0; i < 6; i++) {
+      const view = db.get(`${i}`) as Uint8Array;
+      db.set(`${i + 1}`, view);
+      if (view.length === 0) grown += 1;
+    }
+    ok(grown > 0, "the memory never grew, so that this shows nothing");
+    deepEqual(db.get("6")?.slice(), expected);
+  });
+
+  test("6: memory that was asked for is there: views outlive many writes in their turn", async () => {
+    const db = await opened(storage, { memory: 16 * MIB });
+    db.set("kept", "kept");
+    const view = db.get("kept");
+    for (let i = 0; i < 8; i++) db.set(`${i}`, filled(MIB, i));
+    equal(text(view), "kept");
+  });
+
+  test("6: views of one database are legal values of another", async () => {
+    const [a, b] = [await opened(storage), await opened(storage)];
+    a.set("key", "from a");
+    b.set("key", a.get("key") as Uint8Array);
+    equal(b.getText("key"), "from a");
+  });
+
+  test("a value of no bytes has a view that is legal as a value", async () => {
+    const db = await opened(storage);
+    db.set("empty", "");
+    db.set("copy", db.get("empty") as Uint8Array);
+    equal(db.get("copy")?.length, 0);
+    equal(db.has("copy"), true);
+  });
+});
