@@ -77,6 +77,7 @@ const RECORD = 40;
 const LOG = 1;
 const EXTENT_SEGMENT = 2;
 const [SET, DELETE, EXTENT] = [1, 2, 3];
+const VOID = 0x81;
 const TRANSACTION = 0x82;
 const SKIPPABLE = 0x80;
 
@@ -163,13 +164,13 @@ async function readSuperblock(file: Uint8Array): Promise<Superblock | undefined>
   }
   const counts = valid.sort((a, b) => b.generation - a.generation)[0];
   if (counts !== undefined) {
-    const { segmentLog2, firstFrame } = counts;
-    if (segmentLog2 < 12 || segmentLog2 > 24 || firstFrame === 0) throw lostSuperblocks();
+    if (counts.generation === 1 && file.length <= DATA_START) return undefined;
+    if (counts.generation > 2 && file.length < SLOT_STRIDE + SUPERBLOCK) throw lostSuperblocks();
     return counts;
   }
   const elsewhere = file.some((byte, at) => byte !== 0 && at % SLOT_STRIDE >= SUPERBLOCK);
   if (file.length <= DATA_START && !found.includes("foreign") && !elsewhere) return undefined;
-  if (found.includes("damaged") || found.includes("unfinished")) throw lostSuperblocks();
+  if (found.includes("damaged")) throw lostSuperblocks();
   throw new FormatError(NOT_A_DATABASE);
 }
 
@@ -200,8 +201,12 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
   const check = await checksum(bytes.subarray(16), seedAt(SUPERBLOCK_SEED, slot * SLOT_STRIDE));
   if (check !== view.getBigUint64(8, true)) return "damaged";
   refuseUnsupported(view);
+  const segmentLog2 = view.getUint8(20);
+  const counts = [u64(view, 88), u64(view, 96), u64(view, 136)];
+  const sane = counts.every((count) => count > 0 && count < 2 ** 56);
+  if (segmentLog2 < 12 || segmentLog2 > 24 || !sane) throw lostSuperblocks();
   return {
-    segmentLog2: view.getUint8(20),
+    segmentLog2,
     clean: (view.getUint16(22, true) & 1) !== 0,
     fileId: view.getBigUint64(40, true),
     generation: u64(view, 72),
@@ -213,7 +218,7 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
 
 function refuseUnsupported(view: DataView): void {
   const major = view.getUint16(16, true);
-  const features = major === 1 ? u64(view, 24) : 0;
+  const features = u64(view, 24);
   const newer = major !== 1 || features !== 0 || view.getUint8(21) !== 0 || u64(view, 144) !== 0;
   if (newer) throw new FormatError(UNSUPPORTED_FORMAT, { major, features });
 }
@@ -250,12 +255,14 @@ class Reader {
     const tornBytes = this.tornBytes(log, position);
     const dropped = chain.frames.length - kept.length + chain.intactFrames;
     const { clean, nextFrame } = this.superblock;
+    const records = (await this.readRecords(kept.at(-1))) ?? [];
+    const witnessed = next === nextFrame + 1 && records.every(({ kind }) => kind === VOID);
     const recovery = {
       tornBytes,
       droppedFrames: tornBytes > 0 ? dropped : 0,
       lastFrame: next - 1,
       replayedFrames: kept.length,
-      clean: clean && tornBytes === 0 && next <= nextFrame + 1,
+      clean: clean && tornBytes === 0 && (next === nextFrame || witnessed),
       created: false,
     };
     return { recovery, ...(await this.replay(kept, next)) };
@@ -345,7 +352,7 @@ class Reader {
     const chain: Chain = {
       frames: [],
       segment: 0,
-      position: log[0] === undefined ? DATA_START : log[0].start + HEADER,
+      position: DATA_START,
       expected: this.superblock.firstFrame,
       intactFrames: 0,
       intactBytes: 0,
@@ -371,7 +378,9 @@ class Reader {
   async lookBeyond(log: Segment[], chain: Chain): Promise<number> {
     for (const [i, segment] of log.entries()) {
       if (i < chain.segment) continue;
-      let at = i === chain.segment ? chain.position : segment.start + HEADER;
+      // Where the chain never began there is no place in a segment at which it broke off.
+      const brokeOff = i === chain.segment && chain.position !== DATA_START;
+      let at = brokeOff ? chain.position : segment.start + HEADER;
       while (at < segment.roomEnd) {
         const frame = await this.readFrame(segment, at);
         if (frame !== undefined) {
@@ -399,7 +408,8 @@ class Reader {
   }
 
   /** Section 6. `undefined` if the frame is not whole. */
-  async readRecords(frame: Frame): Promise<LogRecord[] | undefined> {
+  async readRecords(frame: Frame | undefined): Promise<LogRecord[] | undefined> {
+    if (frame === undefined) return undefined;
     const records: LogRecord[] = [];
     const end = frame.position + frame.length;
     let at = frame.position + FRAME;
@@ -471,7 +481,7 @@ class Reader {
 
   /** Section 9, step 7. */
   tornBytes(log: Segment[], place: number): number {
-    const at = log.findIndex(({ start, roomEnd }) => place >= start && place <= roomEnd);
+    const at = log.findIndex(({ start, roomEnd }) => place > start && place <= roomEnd);
     return log.slice(Math.max(at, 0)).reduce((torn, segment, i) => {
       const from = i === 0 && at >= 0 ? place : segment.start + HEADER;
       let end = segment.roomEnd;

@@ -220,16 +220,20 @@ fn superblock_lost() -> Golden {
 fn half_created() -> Golden {
     let mut image = Image::created(LOG2);
     image.bytes.truncate(256);
-    let about = "creation was cut short between the two superblocks";
-    opens("half-created", about, image, Content::closed_at(0))
+    let about = "creation was cut short between the two superblocks: it is done again";
+    opens("half-created", about, image, created())
+}
+
+/// What there is when a creation that was cut short is done again.
+fn created() -> Content {
+    Content { clean: true, created: true, ..Content::default() }
 }
 
 fn unfinished_creation() -> Golden {
     let mut image = Image::created(LOG2);
     image.bytes.truncate(100);
     let about = "creation was cut short within the first superblock: it is done again";
-    let content = Content { clean: true, created: true, ..Content::default() };
-    opens("unfinished-creation", about, image, content)
+    opens("unfinished-creation", about, image, created())
 }
 
 fn compatible_bit() -> Golden {

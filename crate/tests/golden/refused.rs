@@ -24,6 +24,7 @@ pub fn all() -> Vec<Golden> {
         lost_segment(),
         both_superblocks_damaged(),
         damaged_magics(),
+        cut_before_the_second_superblock(),
         foreign(),
         foreign_and_small(),
         newer_major(),
@@ -277,4 +278,13 @@ fn history_mode() -> Golden {
     let about = "a database that keeps its history, which this version does not honour";
     let error = Error::UnsupportedFormat { major: MAJOR, features: 0 };
     refused("history-mode", about, image, error)
+}
+
+fn cut_before_the_second_superblock() -> Golden {
+    let (mut image, _, _) = three_frames();
+    image.write_superblock();
+    image.bytes.truncate(SLOT_STRIDE as usize);
+    let about = "a used database of which only the first superblock is left";
+    let error = Error::Corruption(Damage::default());
+    refused("cut-before-the-second-superblock", about, image, error)
 }
