@@ -102,6 +102,6 @@ export function render({ title, rows, goals, notes }: Section): string {
       ),
     );
   }
-  parts.push(...notes.map((note) => `- ${note}`));
+  parts.push(notes.map((note) => `- ${note}`).join("\n"));
   return parts.join("\n\n");
 }

@@ -15,7 +15,11 @@ const USAGE = `npm run bench [-- node keys browser] [-- --quick]
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), { "--quick": "flag" }, USAGE);
-  await bundleForNode(["benches/main.ts"], ".build/bench");
+  const entries = [
+    { in: "benches/main.ts", out: "main" },
+    { in: "benches/node/first.ts", out: "first" },
+  ];
+  await bundleForNode(entries, ".build/bench");
   const { main } = await import(pathToFileURL(join(root, ".build/bench/main.mjs")).href);
   await main({ root, sections: words, quick: values["--quick"] === true });
 });
