@@ -1,0 +1,203 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type BrowserContext, chromium, type Page } from "playwright-core";
+import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+
+/** The page of demo/, built and served as `npm start` does it, in a real Chromium. */
+
+/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+async function load<T>(path: string): Promise<T> {
+  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
+}
+
+interface Server {
+  url: string;
+  close(): Promise<void>;
+}
+
+async function servePage(): Promise<Server> {
+  const { buildPage } = await load<{ buildPage(outdir: string): Promise<void> }>("demo/build.mjs");
+  const { serve } = await load<{ serve(folders: string[]): Promise<Server> }>("scripts/serve.mjs");
+  const out = mkdtempSync(join(context().directory ?? ".", "page-"));
+  await buildPage(out);
+  const server = await serve([out]);
+  cleanup(() => server.close());
+  return server;
+}
+
+interface Visit {
+  page: Page;
+  /** What the page said on its console as an error, and what nobody caught. */
+  complaints: string[];
+}
+
+/** Opens the page with a profile on disk: in a private window OPFS is not what it is for users. */
+async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>): Promise<Visit> {
+  const server = await servePage();
+  const { findChromium } = await load<{ findChromium(): Promise<string> }>("scripts/setup.mjs");
+  const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
+  cleanup(() => rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }));
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: await findChromium(),
+    headless: true,
+    viewport: { width: 1280, height: 900 },
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],
+  });
+  cleanup(() => browser.close());
+  await browserSetup?.(browser);
+  const page = browser.pages()[0] ?? (await browser.newPage());
+  const complaints: string[] = [];
+  page.on("console", (message) => {
+    if (message.type() === "error") complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(server.url)) complaints.push(`a request to ${request.url()}`);
+  });
+  await page.goto(`${server.url}/`);
+  return { page, complaints };
+}
+
+/** Runs something in the worker before its own script: what a browser with a defect would be like. */
+function spoil(script: string): (browser: BrowserContext) => Promise<void> {
+  return async (browser) => {
+    await browser.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: `${await response.text()}\n;${script}` });
+    });
+  };
+}
+
+/** So few buyers that the slowest store is done in seconds; the form is the same. */
+async function fewBuyers(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const select = document.querySelector<HTMLSelectElement>("select[name=cycles]");
+    select?.add(new Option("100", "100", true, true));
+  });
+  await page.selectOption("[name=runs]", "3");
+}
+
+async function verdict(page: Page): Promise<string | null> {
+  const status = page.locator("#status[data-verdict]");
+  await status.waitFor({ timeout: 100_000 });
+  return status.getAttribute("data-verdict");
+}
+
+interface ShownRow {
+  table: string;
+  store: string | undefined;
+  stock: string | undefined;
+  product: string | undefined;
+  cells: string[];
+}
+
+function shownRows(page: Page): Promise<ShownRow[]> {
+  return page.evaluate(() =>
+    [...document.querySelectorAll<HTMLTableRowElement>("tbody tr")].map((row) => ({
+      table: row.closest("table")?.id ?? "",
+      store: row.getAttribute("data-store") ?? undefined,
+      stock: row.getAttribute("data-stock") ?? undefined,
+      product: row.getAttribute("data-product") ?? undefined,
+      cells: [...row.cells].map((cell) => cell.innerText),
+    })),
+  );
+}
+
+const slow = { timeout: 120_000 };
+
+suite("the page", () => {
+  test(
+    "runs the drop on all stores by keyboard, and they end with equal contents",
+    async () => {
+      const { page, complaints } = await visit();
+      await fewBuyers(page);
+      await page.focus("[name=runs]");
+      await page.keyboard.press("Tab");
+      await page.keyboard.press("Enter");
+      ok(await page.locator("#stop").isVisible(), "there is a way to stop while it runs");
+      ok(await page.locator("progress").isVisible(), "progress is shown while it runs");
+      equal(await verdict(page), "equal");
+
+      const rows = await shownRows(page);
+      deepEqual(
+        rows.map(({ table, store }) => `${table} ${store}`),
+        ["all", "each"].flatMap((table) =>
+          ["varve", "sqlite", "indexeddb"].map((store) => `${table} ${store}`),
+        ),
+      );
+      for (const { store, stock, product, cells } of rows) {
+        equal(stock, "1", `${store}: what is left`);
+        equal(product, "Yeezy Boost 350 V2", `${store}: its name`);
+        ok(/survives/.test(cells[0] ?? ""), `${store}: the durability is named`);
+        ok(/\d[\d.,]*\s(ns|µs|ms|s)\n[\d.,]+–[\d.,]+\s/.test(cells[1] ?? ""), `${cells[1]}`);
+        ok(/\d\s×/.test(cells[2] ?? ""), `${store}: its ratio to varve`);
+      }
+      equal(
+        await page.evaluate(() => document.activeElement?.id),
+        "run",
+        "the focus is back where it was",
+      );
+      deepEqual(complaints, []);
+
+      for (const width of [390, 360]) {
+        await page.setViewportSize({ width, height: 800 });
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        equal(wide, width, "nothing sticks out on a phone");
+      }
+    },
+    slow,
+  );
+
+  test(
+    "can be stopped, and runs again on what was left behind",
+    async () => {
+      const { page } = await visit();
+      await page.click("#run");
+      await page.waitForFunction(() => document.querySelector("progress")?.value !== 0);
+      await page.click("#stop");
+      equal(await page.locator("#status").innerText(), "Stopped.");
+      ok(await page.locator("#run").isVisible());
+      await fewBuyers(page);
+      await page.click("#run");
+      equal(await verdict(page), "equal");
+    },
+    slow,
+  );
+
+  test(
+    "says what is missing in a browser without a private file system",
+    async () => {
+      const { page } = await visit(
+        spoil(
+          "Object.defineProperty(StorageManager.prototype, 'getDirectory', { value: undefined });",
+        ),
+      );
+      await page.click("#run");
+      const error = page.locator("#error:not([hidden])");
+      await error.waitFor();
+      ok(/private file system/.test(await error.innerText()));
+      equal(await error.getAttribute("role"), "alert");
+      ok(await page.locator("#run").isVisible(), "one may try again");
+    },
+    slow,
+  );
+
+  test(
+    "names a store that fails, goes on with the others, and claims nothing",
+    async () => {
+      const { page } = await visit(
+        spoil("IDBFactory.prototype.open = () => { throw new Error('no room for it'); };"),
+      );
+      await fewBuyers(page);
+      await page.click("#run");
+      equal(await verdict(page), "unequal");
+      const rows = await shownRows(page);
+      equal(rows.filter(({ stock }) => stock === "1").length, 4);
+      const failed = rows.filter(({ store }) => store === "indexeddb");
+      equal(failed.length, 2);
+      for (const { cells } of failed) ok(/no room for it/.test(cells.join(" ")));
+    },
+    slow,
+  );
+});
