@@ -1,0 +1,68 @@
+import {
+  encodeProduct,
+  MAX_CYCLES,
+  nameIs,
+  nameOf,
+  PRODUCT_NAME,
+  productDrop,
+  readProduct,
+  stockOf,
+} from "../../demo/drop.js";
+import { bytes, deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+suite("a product", () => {
+  test("is the thirty bytes that musli-zerocopy makes of it", () => {
+    const record = encodeProduct({ stock: 20_001, name: PRODUCT_NAME });
+    const header = [0x21, 0x4e, 0, 0, 0x0c, 0, 0, 0, 0x12, 0, 0, 0];
+    deepEqual(record, new Uint8Array([...header, ...bytes(PRODUCT_NAME)]));
+  });
+
+  test("is read where it lies, at any offset of a buffer", () => {
+    const record = encodeProduct({ stock: 258, name: "Schuh ñ" });
+    const around = new Uint8Array(record.length + 7);
+    around.set(record, 3);
+    const view = around.subarray(3, 3 + record.length);
+    equal(stockOf(view), 258);
+    equal(nameOf(view), "Schuh ñ");
+    equal(nameIs(view, bytes("Schuh ñ")), true);
+    equal(nameIs(view, bytes("Schuh n")), false);
+    equal(nameIs(view, bytes("Schuh")), false);
+  });
+
+  test("whose name would lie outside of its record is refused", () => {
+    const record = encodeProduct({ stock: 1, name: "shoe" });
+    record[8] = 5;
+    throws(() => nameOf(record), { name: "RangeError" });
+    equal(nameIs(record, bytes("shoes")), false);
+    record.fill(0xff, 4, 12);
+    throws(() => nameOf(record), { name: "RangeError" });
+  });
+});
+
+everywhere("the product drop", ({ storage }) => {
+  for (const commitEach of [false, true]) {
+    const how = commitEach ? "with a commit for each" : "with one commit for all";
+    test(`of 20,000 ${how} leaves one pair, also after closing and opening again`, async () => {
+      const name = freshName();
+      const db = await opened(storage, {}, name);
+      const result = productDrop(db, { cycles: 20_000, commitEach });
+      equal(result.stock, 1);
+      equal(result.name, PRODUCT_NAME);
+      equal(result.cycles, 20_000);
+      equal(db.stats().pendingBytes, 0, "all of it is handed to the file");
+      if (storage.kind === "memory") return;
+      const again = await reopened(db, storage, name);
+      deepEqual(readProduct(again), { stock: 1, name: PRODUCT_NAME });
+    });
+  }
+
+  test("of more buyers than the stock can count is refused before it begins", async () => {
+    const db = await opened(storage);
+    for (const cycles of [0, -1, 1.5, MAX_CYCLES + 1, Number.NaN]) {
+      throws(() => productDrop(db, { cycles }), { name: "RangeError" });
+    }
+    equal(db.count(), 0);
+    await rejects(async () => readProduct(db), { message: /no product/ });
+  });
+});
