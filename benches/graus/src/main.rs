@@ -65,8 +65,7 @@ fn encode(stock: u16) -> Result<OwnedBuf, Box<dyn Error>> {
     let mut buf = OwnedBuf::new();
     let product = buf.store_uninit::<Product>()?;
     let name = buf.store_unsized(NAME)?;
-    buf.load_uninit_mut(product)?
-        .write(&Product { stock, name });
+    buf.load_uninit_mut(product)?.write(&Product { stock, name });
     Ok(buf)
 }
 
@@ -82,9 +81,8 @@ fn name_of(bytes: &[u8]) -> Result<&str, musli_zerocopy::Error> {
 /// Takes one from the stock, in the bytes that GrausDB hands to its callback.
 fn take_one(value: &mut Vec<u8>) {
     // SAFETY: only the two bytes of `stock` are written; no padding becomes uninitialized.
-    let product = unsafe { Buf::new_mut(value) }
-        .load_at_mut::<Product>(0)
-        .expect("the record is a product");
+    let product =
+        unsafe { Buf::new_mut(value) }.load_at_mut::<Product>(0).expect("the record is a product");
     if product.stock > 0 {
         product.stock -= 1;
     }
@@ -118,9 +116,7 @@ fn sample(
 
     drop(store);
     let reopened = GrausDb::open(directory)?;
-    let value = reopened
-        .get(KEY)?
-        .ok_or("the product is gone after reopening")?;
+    let value = reopened.get(KEY)?.ok_or("the product is gone after reopening")?;
     let left = (stock_of(&value)?, name_of(&value)?.to_owned());
     drop(reopened);
     std::fs::remove_dir_all(directory)?;
@@ -131,9 +127,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse()?;
     let mut samples = Vec::new();
     for run in 0..arguments.warmup + arguments.samples {
-        let directory = arguments
-            .directory
-            .join(format!("drop-{}-{run}", std::process::id()));
+        let directory = arguments.directory.join(format!("drop-{}-{run}", std::process::id()));
         let (ms, stock, name) = sample(&directory, arguments.cycles, arguments.predicate)?;
         if stock != 1 || name != NAME {
             return Err(format!("the drop ended with stock {stock} and name {name:?}").into());

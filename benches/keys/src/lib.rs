@@ -55,14 +55,11 @@ impl Keys for OrderedKeys {
     }
 
     fn seek(&self, key: &[u8]) -> Option<&[u8]> {
-        self.range(Bound::Included(key), Bound::Unbounded)
-            .next()
-            .map(|key| &**key)
+        self.range(Bound::Included(key), Bound::Unbounded).next().map(|key| &**key)
     }
 
     fn walk(&self, mut visit: impl FnMut(&[u8])) {
-        self.range(Bound::Unbounded, Bound::Unbounded)
-            .for_each(|key| visit(key));
+        self.range(Bound::Unbounded, Bound::Unbounded).for_each(|key| visit(key));
     }
 }
 
@@ -75,10 +72,7 @@ impl Keys for VecKeys {
     }
 
     fn seek(&self, key: &[u8]) -> Option<&[u8]> {
-        self.0
-            .range::<[u8], _>((Bound::Included(key), Bound::Unbounded))
-            .next()
-            .map(Vec::as_slice)
+        self.0.range::<[u8], _>((Bound::Included(key), Bound::Unbounded)).next().map(Vec::as_slice)
     }
 
     fn walk(&self, mut visit: impl FnMut(&[u8])) {
@@ -181,13 +175,7 @@ pub fn prepare(count: u32, seed: u64) {
 /// Runs one phase on one set and gives its checksum.
 pub fn run(which: Which, what: Phase) -> u64 {
     BENCH.with_borrow_mut(|bench| {
-        let Bench {
-            keys,
-            order,
-            views,
-            vectors,
-            ..
-        } = bench.as_mut().expect("prepared");
+        let Bench { keys, order, views, vectors, .. } = bench.as_mut().expect("prepared");
         match which {
             Which::Views => phase(views, keys, order, what),
             Which::Vectors => phase(vectors, keys, order, what),
@@ -226,11 +214,7 @@ mod exports {
     /// The checksum, folded into what a number holds exactly.
     #[unsafe(no_mangle)]
     extern "C" fn keys_run(which: u32, phase: u32) -> u32 {
-        let which = if which == 0 {
-            Which::Views
-        } else {
-            Which::Vectors
-        };
+        let which = if which == 0 { Which::Views } else { Which::Vectors };
         let phase = [Phase::Insert, Phase::Seek, Phase::Walk][phase as usize];
         let sum = super::run(which, phase);
         (sum ^ (sum >> 32)) as u32

@@ -6,11 +6,8 @@ use std::time::Instant;
 use keys_bench::{Phase, Which, clear, held, prepare, run};
 
 const SETS: [(Which, &str); 2] = [(Which::Views, "byteview"), (Which::Vectors, "vec")];
-const PHASES: [(Phase, &str); 3] = [
-    (Phase::Insert, "insert"),
-    (Phase::Seek, "seek"),
-    (Phase::Walk, "walk"),
-];
+const PHASES: [(Phase, &str); 3] =
+    [(Phase::Insert, "insert"), (Phase::Seek, "seek"), (Phase::Walk, "walk")];
 
 fn list(values: &[f64]) -> String {
     let words: Vec<String> = values.iter().map(|value| format!("{value:.2}")).collect();
@@ -19,9 +16,7 @@ fn list(values: &[f64]) -> String {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let count: u32 = arguments
-        .next()
-        .map_or(Ok(1_000_000), |word| word.parse())?;
+    let count: u32 = arguments.next().map_or(Ok(1_000_000), |word| word.parse())?;
     let samples: u32 = arguments.next().map_or(Ok(5), |word| word.parse())?;
     prepare(count, 2);
 
