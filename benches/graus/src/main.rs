@@ -79,7 +79,7 @@ fn name_of(bytes: &[u8]) -> Result<&str, musli_zerocopy::Error> {
 }
 
 /// Takes one from the stock, in the bytes that GrausDB hands to its callback.
-fn take_one(value: &mut Vec<u8>) {
+fn take_one(value: &mut [u8]) {
     // SAFETY: only the two bytes of `stock` are written; no padding becomes uninitialized.
     let product =
         unsafe { Buf::new_mut(value) }.load_at_mut::<Product>(0).expect("the record is a product");
@@ -105,11 +105,16 @@ fn sample(
         black_box(name_of(&value)?);
         if predicate {
             let in_stock = |bytes: &[u8]| stock_of(bytes).is_ok_and(|stock| stock > 0);
-            store.update_if(KEY.to_vec(), take_one, Some(KEY), Some(in_stock))?;
+            store.update_if(KEY.to_vec(), |value| take_one(value), Some(KEY), Some(in_stock))?;
         } else {
             // The shipped predicate costs one more read of the log per update. The same check inside the
             // callback is the fastest form that GrausDB has, so that is the form it is measured in.
-            store.update_if(KEY.to_vec(), take_one, None, None::<fn(&[u8]) -> bool>)?;
+            store.update_if(
+                KEY.to_vec(),
+                |value| take_one(value),
+                None,
+                None::<fn(&[u8]) -> bool>,
+            )?;
         }
     }
     let ms = start.elapsed().as_secs_f64() * 1e3;
