@@ -167,22 +167,28 @@ impl Log {
         Ok(())
     }
 
-    /// Ends the value of a staged extent at `length` and gives its descriptor.
+    /// The descriptor of a staged extent with a value of `length` bytes that may still change.
+    pub(crate) fn extent_ref(&self, first: u32, length: usize) -> ExtentRef {
+        let slot = &self.slots[first as usize];
+        ExtentRef {
+            slot: first,
+            span: slot.span,
+            length: length as u64,
+            check: 0,
+            sequence: slot.sequence,
+            reserved: 0,
+        }
+    }
+
+    /// Ends the value of a staged extent at `length` and gives its final descriptor.
     pub(crate) fn seal_extent(&mut self, first: u32, length: usize) -> ExtentRef {
         let at = self.geometry.slot_start(first) + segment::SIZE as u64;
         let slot = &mut self.slots[first as usize];
         let value = slot.bytes.as_mut().expect("a staged extent is resident");
         value[length..].fill(0);
-        slot.length = length as u64;
-        slot.length_check = checksum(&value[..length], seed_at(slot.salt, at));
-        ExtentRef {
-            slot: first,
-            span: slot.span,
-            length: slot.length,
-            check: slot.length_check,
-            sequence: slot.sequence,
-            reserved: 0,
-        }
+        let check = checksum(&value[..length], seed_at(slot.salt, at));
+        (slot.length, slot.length_check) = (length as u64, check);
+        ExtentRef { check, ..self.extent_ref(first, length) }
     }
 
     /// Overwrites whatever a failed group may have left with zeros, so that no later opening takes

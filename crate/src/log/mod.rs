@@ -126,6 +126,17 @@ impl Geometry {
     }
 }
 
+/// A record where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef<'a> {
+    /// Its header.
+    pub header: &'a RecordHeader,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its own value bytes: a descriptor when the value is in an extent.
+    pub value: &'a [u8],
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
@@ -184,40 +195,58 @@ impl Log {
         self.slots.get(slot as usize)?.bytes.as_ref()?.get(offset..)
     }
 
-    /// Header and key of the record at `position`.
+    /// The record at `position`.
     ///
     /// # Panics
     /// If there is no resident record: positions come from this log.
     #[inline]
     #[must_use]
-    pub fn key_at(&self, position: Position) -> (&RecordHeader, &[u8]) {
+    pub fn record_at(&self, position: Position) -> RecordRef<'_> {
         let bytes = self.tail_of(position).expect("an indexed record is resident");
-        let header = RecordHeader::at(bytes).expect("an indexed record has a header");
-        (header, &bytes[record::SIZE..record::SIZE + header.key_len as usize])
+        let (header, key, value) = record::parts(bytes).expect("an indexed record is whole");
+        RecordRef { header, key, value }
+    }
+
+    /// Header and key of the record at `position`.
+    #[inline]
+    #[must_use]
+    pub fn key_at(&self, position: Position) -> (&RecordHeader, &[u8]) {
+        let record = self.record_at(position);
+        (record.header, record.key)
     }
 
     /// Header of the record at `position`.
     #[must_use]
     pub fn header_at(&self, position: Position) -> &RecordHeader {
-        self.key_at(position).0
+        self.record_at(position).header
     }
 
     /// Bytes of the record at `position`, its extent's value included.
     #[must_use]
     pub fn bytes_of(&self, position: Position) -> u64 {
-        let extent = self.descriptor_at(position).map_or(0, |extent| extent.length);
-        self.header_at(position).size() as u64 + extent
+        let record = self.record_at(position);
+        let extent = match record.header.kind {
+            record::KIND_EXTENT => ExtentRef::decode(record.value).map_or(0, |e| e.length),
+            _ => 0,
+        };
+        record.header.size() as u64 + extent
     }
 
-    /// The value of the record at `position`, from its extent where it has one.
+    /// The value of a record, from its extent where it has one.
     #[inline]
     #[must_use]
+    pub fn value_of<'a>(&'a self, record: &RecordRef<'a>) -> &'a [u8] {
+        if record.header.kind == record::KIND_EXTENT {
+            self.extent_value(record.value)
+        } else {
+            record.value
+        }
+    }
+
+    /// The value of the record at `position`.
+    #[must_use]
     pub fn value_at(&self, position: Position) -> &[u8] {
-        let bytes = self.tail_of(position).expect("an indexed record is resident");
-        let header = RecordHeader::at(bytes).expect("an indexed record has a header");
-        let from = header.value_offset();
-        let value = &bytes[from..from + header.value_len as usize];
-        if header.kind == record::KIND_EXTENT { self.extent_value(value) } else { value }
+        self.value_of(&self.record_at(position))
     }
 
     fn extent_value(&self, descriptor: &[u8]) -> &[u8] {
@@ -229,9 +258,9 @@ impl Log {
     /// The descriptor of the extent that holds the value of the record at `position`, if one does.
     #[must_use]
     pub(crate) fn descriptor_at(&self, position: Position) -> Option<ExtentRef> {
-        let bytes = self.tail_of(position)?;
-        let (header, _, value) = record::parts(bytes)?;
-        if header.kind == record::KIND_EXTENT { ExtentRef::decode(value) } else { None }
+        let record = self.record_at(position);
+        let is_extent = record.header.kind == record::KIND_EXTENT;
+        is_extent.then(|| ExtentRef::decode(record.value)).flatten()
     }
 
     /// Whether the record at `position` has become part of the group or the log, and is not just

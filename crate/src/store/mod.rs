@@ -97,7 +97,17 @@ impl<F: File> Store<F> {
     #[inline]
     #[must_use]
     pub fn get(&self, keyspace: u32, key: &[u8]) -> Option<&[u8]> {
-        Some(self.log.value_at(self.find(keyspace, key)?))
+        // As `find`, but for taking the value while its record is at hand.
+        let mut value = None;
+        self.index.find(self.hash(keyspace, key), |position| {
+            let record = self.log.record_at(position);
+            let found = record.key == key && record.header.keyspace == keyspace;
+            if found {
+                value = Some(self.log.value_of(&record));
+            }
+            found
+        });
+        value
     }
 
     /// The version of a key's record: it grows with every change.
@@ -255,9 +265,14 @@ impl<F: File> Store<F> {
 
     #[inline]
     fn find(&self, keyspace: u32, key: &[u8]) -> Option<Position> {
-        self.index.find(self.hash(keyspace, key), |position| {
-            let (header, found) = self.log.key_at(position);
-            found == key && header.keyspace == keyspace
+        self.find_hashed(self.hash(keyspace, key), keyspace, key)
+    }
+
+    #[inline]
+    fn find_hashed(&self, hash: u32, keyspace: u32, key: &[u8]) -> Option<Position> {
+        self.index.find(hash, |position| {
+            let record = self.log.record_at(position);
+            record.key == key && record.header.keyspace == keyspace
         })
     }
 

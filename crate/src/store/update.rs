@@ -1,5 +1,7 @@
 //! Records between their beginning and their end: the caller fills them in between.
 
+use musli_zerocopy::ZeroCopy;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::format::payload::ExtentRef;
@@ -24,6 +26,7 @@ pub(super) enum Staged {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewRecord {
     position: Position,
+    hash: u32,
     /// The record that it takes the place of.
     old: Option<Position>,
     /// First slot of its extent.
@@ -43,8 +46,9 @@ impl<F: File> Store<F> {
     pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
         self.check_write(key)?;
         Self::check_value(capacity)?;
-        let old = self.find(keyspace, key);
-        let staged = self.stage(keyspace, key, capacity, old, false)?;
+        let hash = self.hash(keyspace, key);
+        let old = self.find_hashed(hash, keyspace, key);
+        let staged = self.stage(hash, keyspace, key, capacity, old, false)?;
         self.staged = Staged::New(staged);
         Ok(())
     }
@@ -56,9 +60,8 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
-        let Some(old) = self.find(keyspace, key) else {
-            return Ok(false);
-        };
+        let hash = self.hash(keyspace, key);
+        let Some(old) = self.find_hashed(hash, keyspace, key) else { return Ok(false) };
         if self.log.is_mutable(old) {
             self.saved.clear();
             self.saved.extend_from_slice(self.log.value_at(old));
@@ -66,7 +69,7 @@ impl<F: File> Store<F> {
             return Ok(true);
         }
         let length = self.log.value_at(old).len();
-        let staged = self.stage(keyspace, key, length, Some(old), true)?;
+        let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
         self.staged = Staged::New(staged);
         self.copy_value(old, length);
         Ok(true)
@@ -85,6 +88,7 @@ impl<F: File> Store<F> {
         };
         let (header, key) = self.log.key_at(position);
         let (keyspace, key) = (header.keyspace, key.to_vec());
+        let hash = self.hash(keyspace, &key);
         let (old, in_place) = match self.staged {
             Staged::New(staged) => {
                 self.void(staged);
@@ -93,7 +97,7 @@ impl<F: File> Store<F> {
             _ => (Some(position), true),
         };
         let next = Self::check_value(capacity)
-            .and_then(|()| self.stage(keyspace, &key, capacity, old, true));
+            .and_then(|()| self.stage(hash, keyspace, &key, capacity, old, true));
         match next {
             Ok(next) => {
                 self.staged = Staged::New(NewRecord { restores: in_place, ..next });
@@ -170,6 +174,7 @@ impl<F: File> Store<F> {
 
     fn stage(
         &mut self,
+        hash: u32,
         keyspace: u32,
         key: &[u8],
         capacity: usize,
@@ -195,9 +200,10 @@ impl<F: File> Store<F> {
         };
         let position = self.log.stage(header, key);
         if let Some(slot) = extent {
-            self.write_descriptor(position, slot, capacity);
+            let open_ended = self.log.extent_ref(slot, capacity);
+            self.write_descriptor(position, open_ended);
         }
-        Ok(NewRecord { position, old, extent, viewed, restores: false })
+        Ok(NewRecord { position, hash, old, extent, viewed, restores: false })
     }
 
     /// Leaves the bytes of a staged record behind as a void record if somebody may look at them.
@@ -241,7 +247,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let position = staged.position;
         match staged.extent {
-            Some(slot) => self.write_descriptor(position, slot, length),
+            Some(slot) => self.end_extent(position, slot, length),
             None => self.end_value(position, length),
         }
         let header = self.header_mut(position);
@@ -249,7 +255,7 @@ impl<F: File> Store<F> {
         let size = header.size();
         self.log.advance(size, false);
         let (header, key) = self.log.key_at(position);
-        let (keyspace, hash) = (header.keyspace, self.hash(header.keyspace, key));
+        let (keyspace, hash) = (header.keyspace, staged.hash);
         self.undo.push(super::Undo { hash, old: staged.old.unwrap_or(0), new: position });
         match staged.old {
             Some(old) => self.replace_in_index(hash, old, position),
@@ -265,7 +271,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         if let Some(slot) = self.extent_of(position) {
             self.live_bytes -= self.log.bytes_of(position);
-            self.write_descriptor(position, slot, length);
+            self.end_extent(position, slot, length);
             self.live_bytes += self.log.bytes_of(position);
         } else if self.log.header_at(position).value_len as usize != length {
             self.end_value(position, length);
@@ -285,11 +291,14 @@ impl<F: File> Store<F> {
         self.log.record_mut(position)[from + length..from + kept].fill(0);
     }
 
-    fn write_descriptor(&mut self, position: Position, slot: u32, length: usize) {
-        let extent = self.log.seal_extent(slot, length);
-        let header = self.header_mut(position);
-        let from = header.value_offset();
-        use musli_zerocopy::ZeroCopy;
+    /// Ends a value in an extent at `length`; from here on its checksum is fixed.
+    fn end_extent(&mut self, position: Position, slot: u32, length: usize) {
+        let sealed = self.log.seal_extent(slot, length);
+        self.write_descriptor(position, sealed);
+    }
+
+    fn write_descriptor(&mut self, position: Position, extent: ExtentRef) {
+        let from = self.header_mut(position).value_offset();
         let bytes = extent.to_bytes();
         self.log.record_mut(position)[from..from + bytes.len()].copy_from_slice(bytes);
     }
