@@ -1,0 +1,149 @@
+/**
+ * The engine as users get it, against the reader that knows nothing but FORMAT.md: on every golden
+ * file, and on many damaged ones, both must say the same.
+ */
+
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { CorruptionError, file, open, UnsupportedFormatError } from "varve";
+import { context, deepEqual, equal, ok, random, suite, test, wasmOption } from "../harness.js";
+import { CORRUPTION, FormatError, hex, NOT_A_DATABASE, read } from "./reader.js";
+
+/** What opening a file comes to, as far as both sides can tell. */
+type Outcome =
+  | { recovery: Record<string, unknown>; live: Record<string, string>; count: number }
+  | { refused: string; details?: unknown };
+
+function folder(): string {
+  return join(context().root, "tests/vectors/golden");
+}
+
+function goldenFiles(): Map<string, Uint8Array> {
+  const names = readdirSync(folder()).filter((name) => name.endsWith(".varve"));
+  return new Map(names.map((name) => [name, new Uint8Array(readFileSync(join(folder(), name)))]));
+}
+
+/** What the reader says about the keyspace of the raw calls. */
+async function byReader(bytes: Uint8Array): Promise<Outcome> {
+  try {
+    const { recovery, live } = await read(bytes);
+    const { tornBytes, droppedFrames, lastFrame, replayedFrames, clean, created } = recovery;
+    const raw = live.filter(({ keyspace }) => keyspace === 0);
+    return {
+      recovery: {
+        tornBytes,
+        droppedFrames,
+        lastSequence: lastFrame,
+        replayedFrames,
+        wasClean: clean,
+        created,
+      },
+      live: Object.fromEntries(raw.map(({ key, value }) => [hex(key), hex(value)])),
+      count: raw.length,
+    };
+  } catch (error) {
+    if (!(error instanceof FormatError)) throw error;
+    if (error.code === CORRUPTION) return { refused: "damaged", details: error.details };
+    return { refused: error.code === NOT_A_DATABASE ? "not-a-database" : "newer-format" };
+  }
+}
+
+/** What `open` says, asked for the keys that the reader found. */
+async function byEngine(path: Path, expected: Outcome): Promise<Outcome> {
+  try {
+    const db = await open(path.name, {
+      storage: file(path.directory),
+      memory: 1_048_576,
+      ...wasmOption(),
+    });
+    const keys = "live" in expected ? Object.keys(expected.live) : [];
+    const live = keys.map((key) => {
+      const value = db.get(Uint8Array.from(Buffer.from(key, "hex")));
+      return [key, value === undefined ? "absent" : hex(value)];
+    });
+    const found = { ...db.recovery };
+    const outcome = { recovery: found, live: Object.fromEntries(live), count: db.count() };
+    await db.close();
+    return outcome;
+  } catch (error) {
+    if (error instanceof CorruptionError) return { refused: "damaged", details: error.details };
+    if (error instanceof UnsupportedFormatError) return { refused: error.reason };
+    throw error;
+  }
+}
+
+interface Path {
+  directory: string;
+  name: string;
+}
+
+let counter = 0;
+
+/** A copy of the file where `open` finds it. */
+function placed(bytes: Uint8Array): Path & { file: string } {
+  const { directory } = context();
+  ok(directory !== undefined);
+  counter += 1;
+  const path = { directory: join(directory, "golden"), name: `golden-${counter}` };
+  mkdirSync(path.directory, { recursive: true });
+  const copy = join(path.directory, `${path.name}.varve`);
+  writeFileSync(copy, bytes);
+  return { ...path, file: copy };
+}
+
+/** Both say the same, and a file that is refused stays as it is. */
+async function bothAgree(bytes: Uint8Array, what: string): Promise<Outcome> {
+  const expected = await byReader(bytes);
+  const path = placed(bytes);
+  deepEqual(await byEngine(path, expected), expected, what);
+  if ("refused" in expected) deepEqual(new Uint8Array(readFileSync(path.file)), bytes, what);
+  return expected;
+}
+
+/** Flips a bit, loses a sector or a stretch, or cuts the file off: up to three times. */
+function damaged(bytes: Uint8Array, next: (below: number) => number): [Uint8Array, string] {
+  let image = bytes.slice();
+  const done: string[] = [];
+  const used = [...image.keys()].filter((at) => image[at] !== 0);
+  for (let times = next(3); times >= 0 && image.length > 0; times -= 1) {
+    const at = Math.min(used[next(used.length)] ?? 0, image.length - 1);
+    switch (next(4)) {
+      case 0:
+        image[at] = (image[at] ?? 0) ^ (1 << next(8));
+        done.push(`bit of ${at} flipped`);
+        break;
+      case 1:
+        image.fill(0, at & ~511, (at & ~511) + 512);
+        done.push(`sector of ${at} lost`);
+        break;
+      case 2:
+        image.fill(0, at, at + 4000);
+        done.push(`4000 from ${at} lost`);
+        break;
+      default:
+        image = image.slice(0, next(image.length) + 1);
+        done.push(`cut to ${image.length}`);
+    }
+  }
+  return [image, done.join(", ")];
+}
+
+suite("golden files through open()", () => {
+  test("every one opens or is refused as FORMAT.md says", async () => {
+    for (const [name, bytes] of goldenFiles()) await bothAgree(bytes, name);
+  });
+
+  test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {
+    const next = random(1);
+    const outcomes = new Map<string, number>();
+    const files = [...goldenFiles()].filter(([, bytes]) => bytes.length < 100_000);
+    for (let round = 0; round < 500; round += 1) {
+      const [name, bytes] = files[round % files.length] as [string, Uint8Array];
+      const [image, how] = damaged(bytes, next);
+      const outcome = await bothAgree(image, `round ${round}: ${name}, ${how}`);
+      const kind = "refused" in outcome ? outcome.refused : "opens";
+      outcomes.set(kind, (outcomes.get(kind) ?? 0) + 1);
+    }
+    equal(outcomes.size, 4, `all outcomes occur: ${JSON.stringify([...outcomes])}`);
+  });
+});
