@@ -7,7 +7,7 @@ use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
-use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE};
+use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{DATA_START, MAJOR, align_up};
@@ -142,8 +142,18 @@ impl Log {
     /// superblock that takes the mark back is not flushed, so it may be lost where frames are not.
     fn ends_clean(&self, chain: &Chain, committed: u64) -> bool {
         let beyond = committed.saturating_sub(self.superblock.next_frame);
-        let records = chain.frames.last().map_or(0, |frame| frame.records);
-        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && records == 0)
+        let is_witness = || chain.frames.last().is_none_or(|frame| self.is_void(frame));
+        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness())
+    }
+
+    /// Whether a frame holds nothing, but for what rolled-back calls left.
+    fn is_void(&self, frame: &FrameAt) -> bool {
+        let mut at = frame.offset as usize + frame::SIZE;
+        (0..frame.records).all(|_| {
+            let (header, _) = self.key_at(self.geometry.position(frame.slot, at));
+            at += header.size();
+            header.kind == KIND_VOID
+        })
     }
 
     /// Log segments that no recovery abandoned, in order, each with the frame number at which the

@@ -5,7 +5,7 @@
 use varve::{Error, IoError, Options, Store};
 
 use crate::support::fault_file::{Fault, FaultFile, Harm};
-use crate::support::images::{Limits, walk};
+use crate::support::images::{Limits, trail, walk};
 use crate::support::oracle::{Bounds, Commit, State, state_of};
 use crate::support::rng::{Rng, replayed};
 use crate::support::session::{Session, Step, Taste, next_step};
@@ -74,8 +74,10 @@ fn check_poisoned(session: &mut Session, trying: Commit) {
     let store = session.store();
     assert_eq!(store.set(0, b"refused", b"value"), Err(Error::Poisoned));
     assert_eq!(store.delete(0, b"refused"), Err(Error::Poisoned));
-    assert_eq!(store.commit(), Err(Error::Poisoned));
-    assert_eq!(store.flush(), Err(Error::Poisoned));
+    // There is nothing to commit any more, so these may answer either way, but write nothing.
+    assert!(matches!(store.commit(), Ok(()) | Err(Error::Poisoned)));
+    assert!(matches!(store.flush(), Ok(()) | Err(Error::Poisoned)));
+    assert!(matches!(store.witness(), Ok(()) | Err(Error::Poisoned)));
     assert!(state_of(store) == seen, "refused writes change nothing");
     assert_eq!(session.disk.event_count(), events, "nothing is written when poisoned");
 }
@@ -115,7 +117,7 @@ fn run_case(case: &Case, walked: &mut u64) {
     session.step(&Step::Reopen).expect("close and open");
     session.check();
     let mut rng = Rng::new(case.seed ^ case.fault.nth);
-    if rng.one_in(6) {
+    if rng.one_in(2) {
         *walked += walk_case(&session, &mut rng);
     }
 }
@@ -128,11 +130,11 @@ fn walk_case(session: &Session, rng: &mut Rng) -> u64 {
     let mut states = 0;
     walk(&base, start, &events, limits, rng, |crash| {
         states += 1;
-        let mut store = Store::open(FaultFile::new(crash.image.to_vec()), options())
-            .unwrap_or_else(|e| panic!("event {}: it does not open: {e}", crash.event));
-        let seen = state_of(&mut store);
-        let found = session.oracle.identify(&seen, crash.bounds);
-        found.unwrap_or_else(|e| panic!("event {}: {e}", crash.event));
+        let seen = Store::open(FaultFile::new(crash.image.to_vec()), options())
+            .map_err(|e| format!("it does not open: {e}"))
+            .map(|mut store| state_of(&mut store));
+        let found = seen.and_then(|seen| session.oracle.identify(&seen, crash.bounds));
+        found.unwrap_or_else(|e| panic!("{e}\n{}", trail(&events, crash.event)));
     });
     states
 }
@@ -166,7 +168,7 @@ fn run_seed(seed: u64) -> (u64, u64) {
 
 #[test]
 fn whichever_call_fails_nothing_is_lost_and_nothing_half_done() {
-    let seeds: Vec<u64> = replayed("VARVE_FAULT_SEED").map_or((0..12).collect(), |s| vec![s]);
+    let seeds: Vec<u64> = replayed("VARVE_FAULT_SEED").map_or((0..200).collect(), |s| vec![s]);
     let counts = seeds.into_iter().map(run_seed);
     let (cases, walked) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     println!("{cases} failures, {walked} crash states after them");

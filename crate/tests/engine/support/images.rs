@@ -305,3 +305,17 @@ fn scatter(
         show(&walker.mix(rng));
     }
 }
+
+/// The last events up to a crash, a line each, for whoever replays it.
+pub fn trail(events: &[Event], until: usize) -> String {
+    let from = until.saturating_sub(40);
+    let lines = events.iter().enumerate().take(until + 1).skip(from);
+    let line = |(i, event): (usize, &Event)| match event {
+        Event::Write { at, bytes } => {
+            let head = &bytes[..bytes.len().min(8)];
+            format!("{i}: write of {} at {at}: {head:02x?}", bytes.len())
+        }
+        other => format!("{i}: {other:?}"),
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n")
+}
