@@ -1,0 +1,21 @@
+import { memory, open, opfs } from "varve";
+import { equal, rejects, suite, test, wasmOption } from "../harness.js";
+
+suite("a page's main thread", () => {
+  test("has no files: open says so and names connect", async () => {
+    const unavailable = {
+      name: "StorageUnavailableError",
+      code: "VARVE_STORAGE_UNAVAILABLE",
+      message: /main thread.*connect\(\)/,
+    };
+    await rejects(open("shop"), unavailable);
+    await rejects(open("shop", { storage: opfs() }), unavailable);
+  });
+
+  test("has memory when asked for", async () => {
+    const db = await open("shop", { storage: memory(), ...wasmOption() });
+    db.set("a", "1");
+    equal(db.getText("a"), "1");
+    await db.close();
+  });
+});

@@ -1,0 +1,115 @@
+import { open } from "varve";
+import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+
+let counter = 0;
+
+/** A name that is new in this profile, and the file that it has. */
+function fresh(): { name: string; file: string } {
+  counter += 1;
+  return { name: `opfs-${counter}`, file: `opfs-${counter}.varve` };
+}
+
+/** The file of a database, held by someone else until the test ends. */
+async function hold(file: string): Promise<{ close(): void }> {
+  const root = await navigator.storage.getDirectory();
+  const handle = (await root.getFileHandle(file, { create: true })) as FileSystemFileHandle & {
+    createSyncAccessHandle(): Promise<{ close(): void }>;
+  };
+  const held = await handle.createSyncAccessHandle();
+  cleanup(() => held.close());
+  return held;
+}
+
+/** A worker of its own that runs this program, which may say something. */
+function worker(program: string): { said: Promise<unknown>; kill(): void } {
+  const source = `import { open } from "${context().root}/dist/index.js";\n${program}`;
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const running = new Worker(url, { type: "module" });
+  cleanup(() => running.terminate());
+  const said = new Promise((resolve, reject) => {
+    running.onmessage = ({ data }) => resolve(data);
+    running.onerror = (event) => reject(new Error(event.message || "the worker did not start"));
+  });
+  return { said, kill: () => running.terminate() };
+}
+
+suite("OPFS", () => {
+  test("is the default storage of a dedicated worker, under the database's name", async () => {
+    const { name, file } = fresh();
+    const db = await open(name, wasmOption());
+    db.set("a", "1");
+    await db.close();
+    const root = await navigator.storage.getDirectory();
+    const { size } = await (await root.getFileHandle(file)).getFile();
+    ok(size > 0);
+    const again = await open(name, wasmOption());
+    equal(again.getText("a"), "1");
+    await again.close();
+  });
+
+  test("a database that another holds is busy, and opens when it is free", async () => {
+    const { name, file } = fresh();
+    const held = await hold(file);
+    await rejects(open(name, wasmOption()), {
+      name: "DatabaseBusyError",
+      code: "VARVE_DATABASE_BUSY",
+      message: /another worker or tab/,
+      cause: true,
+    });
+    held.close();
+    await (await open(name, wasmOption())).close();
+  });
+
+  test("a database that another worker has open is busy", async () => {
+    const { name } = fresh();
+    const other = worker(`const db = await open("${name}"); postMessage("open");`);
+    equal(await other.said, "open");
+    await rejects(open(name, wasmOption()), { name: "DatabaseBusyError" });
+    other.kill();
+  });
+
+  test("what a worker committed is there after it was killed in the middle of its work", async () => {
+    const { name } = fresh();
+    const other = worker(`
+      const db = await open("${name}");
+      for (let i = 0; i < 1000; i++) db.set("key " + i, "value " + i);
+      db.commit();
+      db.set("not committed", "1");
+      postMessage("saved");
+      for (;;) db.set("endless", "1".repeat(100));
+    `);
+    equal(await other.said, "saved");
+    other.kill();
+    const db = await openWhenFree(name);
+    equal(db.count() >= 1000, true);
+    for (let i = 0; i < 1000; i++) equal(db.getText(`key ${i}`), `value ${i}`);
+    equal(db.recovery.wasClean, false);
+    await db.close();
+  });
+
+  test("what a worker wrote in an earlier turn is there after it was killed", async () => {
+    const { name } = fresh();
+    const other = worker(`
+      const db = await open("${name}");
+      db.set("a", "1");
+      await db.committed;
+      postMessage("saved");
+    `);
+    equal(await other.said, "saved");
+    other.kill();
+    const db = await openWhenFree(name);
+    equal(db.getText("a"), "1");
+    await db.close();
+  });
+});
+
+/** A killed worker's file becomes free a moment later. */
+async function openWhenFree(name: string) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await open(name, wasmOption());
+    } catch (error) {
+      if (attempt === 20) throw error;
+    }
+  }
+}

@@ -1,0 +1,196 @@
+/**
+ * The types, tested by compiling: `npm run check` fails if a line here does not compile, or if one
+ * does that is marked as an error. Nothing of this runs.
+ */
+
+import type {
+  BadArgumentError,
+  BatchOperation,
+  Change,
+  CorruptionError,
+  Database,
+  DatabaseStats,
+  Durability,
+  Key,
+  OpenOptions,
+  Predicate,
+  Recovery,
+  Storage,
+  UpdateOptions,
+  Value,
+} from "varve";
+import { DatabaseBusyError, file, memory, open, opfs, VarveError } from "varve";
+
+/** Compiles only if both types are the same. */
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function same<A, B>(_: Same<A, B>): void {}
+
+export async function opening(): Promise<void> {
+  const db = await open("shop");
+  same<typeof db, Database>(true);
+  await open("shop", {});
+  await open("shop", { storage: memory(), durability: "flushed", memory: 1 << 20, ordered: false });
+  await open("shop", {
+    storage: file("./data"),
+    strictViews: true,
+    onError: (error) => error.stack,
+  });
+  await open("shop", { storage: file(new URL("file:///data")) });
+  await open("shop", { storage: opfs(), wasm: fetch("varve.wasm") });
+  await open("shop", { storage: undefined, durability: undefined });
+  await open("shop", { wasm: new Uint8Array(8) });
+
+  // @ts-expect-error a database has a name
+  await open();
+  // @ts-expect-error which is a string
+  await open(1);
+  // @ts-expect-error there is no such level
+  await open("shop", { durability: "safe" });
+  // @ts-expect-error a mistyped option
+  await open("shop", { durabilty: "flushed" });
+  // @ts-expect-error a storage is made by a function
+  await open("shop", { storage: memory });
+  // @ts-expect-error a listener takes an error
+  await open("shop", { onError: (error: string) => error });
+  // @ts-expect-error memory is a number of bytes
+  await open("shop", { memory: "64 MiB" });
+
+  const options: OpenOptions = { durability: "buffered" };
+  const durability: Durability | undefined = options.durability;
+  await open("shop", { durability });
+  const storage: Storage = memory();
+  same<typeof storage.kind, string>(true);
+}
+
+export function reading(db: Database): void {
+  same<ReturnType<Database["get"]>, Uint8Array<ArrayBuffer> | undefined>(true);
+  same<ReturnType<Database["getText"]>, string | undefined>(true);
+  same<ReturnType<Database["has"]>, boolean>(true);
+  same<ReturnType<Database["count"]>, number>(true);
+  same<ReturnType<Database["stats"]>, DatabaseStats>(true);
+  same<Database["recovery"], Recovery>(true);
+  same<Database["durability"], Durability>(true);
+  db.get("key")?.slice();
+  db.get(new Uint8Array(3));
+  db.get(new Uint8Array(3) as Uint8Array);
+  db.get(new ArrayBuffer(3));
+  db.get(new DataView(new ArrayBuffer(3)));
+
+  // @ts-expect-error a missing key is possible
+  db.get("key").length;
+  // @ts-expect-error numbers are no keys
+  db.get(1);
+  // @ts-expect-error a key is needed
+  db.has();
+  // @ts-expect-error nothing can be replaced
+  db.recovery = {} as Recovery;
+  // @ts-expect-error what recovery found cannot be changed
+  db.recovery.tornBytes = 1;
+}
+
+export function writing(db: Database, key: Key, value: Value): void {
+  same<ReturnType<Database["set"]>, void>(true);
+  same<ReturnType<Database["delete"]>, boolean>(true);
+  db.set(key, value);
+  db.set("key", new Float64Array(2));
+  db.set("key", new Uint8Array(2).buffer);
+  db.set("key", db.get("key") ?? "");
+
+  // @ts-expect-error numbers are no values
+  db.set("key", 1);
+  // @ts-expect-error objects are no values
+  db.set("key", { stock: 1 });
+  // @ts-expect-error absence is no value
+  db.set("key", undefined);
+  // @ts-expect-error options of set come later
+  db.set("key", "value", { ifVersion: 1 });
+
+  const operations: BatchOperation[] = [
+    { type: "set", key, value },
+    { type: "delete", key },
+  ];
+  db.batch(operations);
+  db.batch([{ type: "set", key: "a", value: "b" }] as const);
+  // @ts-expect-error there is no such operation
+  db.batch([{ type: "put", key: "a", value: "b" }]);
+  // @ts-expect-error a set has a value
+  db.batch([{ type: "set", key: "a" }]);
+}
+
+export function updating(db: Database): void {
+  same<ReturnType<Database["updateIf"]>, boolean>(true);
+  db.updateIf("key", (view) => {
+    same<typeof view, Uint8Array<ArrayBuffer>>(true);
+    view[0] = 1;
+  });
+  db.updateIf("key", () => "new text");
+  db.updateIf("key", (view) => view.slice(1));
+  db.updateIf("key", () => undefined);
+  db.updateIf("key", (view): undefined | string => (view.length > 3 ? "shorter" : undefined));
+  const inPlace = (view: Uint8Array): void => {
+    view.fill(0);
+  };
+  db.updateIf("key", inPlace, { predicate: (view) => view[0] === 1 });
+  db.updateIf("key", inPlace, {
+    valueIfMissing: "0",
+    predicateKey: "other",
+    predicate: () => true,
+  });
+  const change: Change = inPlace;
+  const predicate: Predicate = (view) => view.length === 0;
+  const options: UpdateOptions = { predicate };
+  db.updateIf("key", change, options);
+
+  // @ts-expect-error a callback is synchronous
+  db.updateIf("key", async (view) => {
+    view[0] = 1;
+  });
+  // @ts-expect-error an assignment's value is no result: use braces
+  db.updateIf("key", (view) => (view[0] = 1));
+  // @ts-expect-error a predicate answers true or false
+  db.updateIf("key", inPlace, { predicate: (view) => view[0] });
+  // @ts-expect-error a predicate is synchronous
+  db.updateIf("key", inPlace, { predicate: async () => true });
+  // @ts-expect-error a mistyped option
+  db.updateIf("key", inPlace, { predicat: () => true });
+  // @ts-expect-error a callback is needed
+  db.updateIf("key");
+}
+
+export async function grouping(db: Database): Promise<void> {
+  same<ReturnType<Database["commit"]>, void>(true);
+  same<Database["committed"], Promise<void>>(true);
+  same<Database["flushed"], Promise<void>>(true);
+  same<ReturnType<Database["close"]>, Promise<void>>(true);
+  const number = db.transaction((tx) => {
+    same<typeof tx, Database>(true);
+    return 1;
+  });
+  same<typeof number, number>(true);
+  const nothing = db.transaction(() => {});
+  same<typeof nothing, void>(true);
+  const object = db.transaction((tx) => ({ text: tx.getText("key") }));
+  same<typeof object, { text: string | undefined }>(true);
+
+  // @ts-expect-error a transaction is synchronous
+  db.transaction(async (tx) => tx.getText("key"));
+  // @ts-expect-error and returns no promise
+  db.transaction(() => Promise.resolve(1));
+
+  await using scoped = await open("shop");
+  scoped.flush();
+}
+
+export function failing(error: unknown): void {
+  if (error instanceof VarveError) {
+    same<typeof error.code, string>(true);
+    // @ts-expect-error a code never changes
+    error.code = "OTHER";
+  }
+  if (error instanceof DatabaseBusyError) same<typeof error.pid, number | undefined>(true);
+  const damaged = error as CorruptionError;
+  same<Exclude<typeof damaged.details, undefined>["position"], number>(true);
+  const bad = error as BadArgumentError;
+  same<typeof bad.code, "VARVE_BAD_ARGUMENT">(true);
+}
