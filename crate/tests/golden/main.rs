@@ -9,6 +9,7 @@ mod golden;
 mod image;
 mod recovered;
 mod refused;
+mod twin;
 
 use std::fs;
 use std::path::PathBuf;
