@@ -42,7 +42,7 @@ export function file(directory: string | URL = "."): Storage {
 async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
   let lock: Lock | undefined;
   try {
-    node.fs.mkdirSync(node.path.dirname(path), { recursive: true });
+    makeFolder(node, node.path.dirname(path));
     lock = await acquireLock(`${path}.lock`, path);
     const opened = new NodeFile(node, path, lock);
     return { file: opened, onExit: (commit) => opened.onExit(commit) };
@@ -194,6 +194,20 @@ function resolve(node: Builtins, directory: string | URL): string {
     throw badArgument('The URL of a folder has to have the scheme "file:".', directory.href);
   }
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
+}
+
+/** Like `mkdirSync` with `recursive`, which in Node 20 never returns where the system refuses. */
+function makeFolder(node: Builtins, folder: string): void {
+  const { fs, path } = node;
+  if (fs.existsSync(folder)) return;
+  const parent = path.dirname(folder);
+  if (parent !== folder) makeFolder(node, parent);
+  try {
+    fs.mkdirSync(folder);
+  } catch (error) {
+    // Somebody else may have made it just now.
+    if (!fs.existsSync(folder)) throw error;
+  }
 }
 
 /** The folder with every link followed, as far as it exists already. */

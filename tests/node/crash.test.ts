@@ -1,0 +1,178 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Database, file, open } from "varve";
+import { cleanup, deepEqual, equal, ok, random, rejects, suite, test, turn } from "../harness.js";
+import { folder } from "./support/processes.js";
+import { runs, start } from "./support/programs.js";
+
+async function reopened(directory: string): Promise<Database> {
+  const db = await open("shop", { storage: file(directory) });
+  cleanup(() => db.close());
+  return db;
+}
+
+suite("a program that ends", () => {
+  test("in the turn of its write has written it, by the exit hook", async () => {
+    const directory = folder();
+    const { code, stderr } = await runs(
+      directory,
+      `const db = await shop(); db.set("key", "at the last moment"); process.exit(0);`,
+    );
+    equal(code, 0, stderr);
+    equal((await reopened(directory)).getText("key"), "at the last moment");
+  });
+
+  test("by running to its end without close has written everything, at each durability", async () => {
+    for (const durability of ["buffered", "written", "flushed"]) {
+      const directory = folder();
+      const { code, stderr } = await runs(
+        directory,
+        `const db = await shop({ durability: "${durability}" }); db.set("key", "${durability}");`,
+      );
+      equal(code, 0, stderr);
+      equal((await reopened(directory)).getText("key"), durability);
+    }
+  });
+
+  test("by an uncaught error has written what came before it", async () => {
+    const directory = folder();
+    const { code, stderr } = await runs(
+      directory,
+      `const db = await shop(); db.set("key", "value"); throw new Error("on purpose");`,
+    );
+    equal(code, 1);
+    ok(stderr.includes("on purpose"), "the error is shown");
+    equal((await reopened(directory)).getText("key"), "value");
+  });
+
+  test("leaves no lock behind", async () => {
+    const directory = folder();
+    await runs(directory, `const db = await shop(); db.set("key", "value");`);
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("in the middle of a transaction has written none of it", async () => {
+    const directory = folder();
+    await runs(
+      directory,
+      `const db = await shop(); db.set("a", "old"); db.commit();
+       db.transaction(() => { db.set("a", "new"); db.set("b", "new"); process.exit(0); });`,
+    );
+    const db = await reopened(directory);
+    equal(db.getText("a"), "old");
+    equal(db.has("b"), false);
+  });
+});
+
+suite("a program that is killed", () => {
+  test("keeps what it committed in the same turn", async () => {
+    const directory = folder();
+    const { signal } = await runs(
+      directory,
+      `const db = await shop(); db.set("key", "value"); db.commit(); die();`,
+    );
+    equal(signal, "SIGKILL");
+    equal((await reopened(directory)).getText("key"), "value");
+  });
+
+  test("keeps what was committed by the end of an earlier turn", async () => {
+    const directory = folder();
+    await runs(
+      directory,
+      `const db = await shop(); db.set("key", "value"); await db.committed; die();`,
+    );
+    equal((await reopened(directory)).getText("key"), "value");
+  });
+
+  test("loses what it never handed on, and nothing before that", async () => {
+    const directory = folder();
+    await runs(
+      directory,
+      `const db = await shop(); db.set("a", "1"); await db.committed; db.set("b", "2"); die();`,
+    );
+    const db = await reopened(directory);
+    equal(db.getText("a"), "1");
+    equal(db.has("b"), false);
+  });
+
+  test("leaves a lock that the next one sees through", async () => {
+    const directory = folder();
+    await runs(directory, `const db = await shop(); db.set("key", "value"); db.commit(); die();`);
+    ok(existsSync(join(directory, "shop.varve.lock")), "the lock is there");
+    await reopened(directory);
+  });
+
+  test(
+    "at any moment loses nothing that it acknowledged and shows no half of a transaction",
+    async () => {
+      const directory = folder();
+      const next = random(20_260_731);
+      let acknowledged = 0;
+      for (let round = 0; round < 12; round += 1) {
+        const program = start(
+          directory,
+          `const db = await shop();
+           let n = Number(db.getText("left") ?? 0);
+           for (;;) {
+             for (let burst = 0; burst < 50; burst++) {
+               n++;
+               db.transaction(() => {
+                 db.set("left", String(n));
+                 db.set("padding" + n % 100, new Uint8Array(n % 3000));
+                 db.set("right", String(n));
+               });
+             }
+             await db.committed;
+             fs.writeSync(1, n + "\\n");
+           }`,
+        );
+        await new Promise((resolve) => program.child.stdout?.once("data", resolve));
+        await turn(next(150));
+        program.child.kill("SIGKILL");
+        const { stdout, stderr } = await program.ended;
+        equal(stderr, "");
+        acknowledged = Math.max(acknowledged, ...stdout.trim().split("\n").map(Number));
+
+        const db = await open("shop", { storage: file(directory) });
+        equal(db.getText("left"), db.getText("right"), `round ${round}`);
+        ok(Number(db.getText("left")) >= acknowledged, `round ${round}: ${acknowledged} is there`);
+        await db.close();
+      }
+    },
+    { timeout: 60_000 },
+  );
+});
+
+suite("two programs", () => {
+  test("cannot have the same database open, and the second is told who has it", async () => {
+    const directory = folder();
+    const db = await reopened(directory);
+    db.set("key", "mine");
+    const { stdout } = await runs(
+      directory,
+      `await shop().catch((error) => console.log(error.name, error.code, error.pid));`,
+    );
+    equal(stdout.trim(), `DatabaseBusyError VARVE_DATABASE_BUSY ${process.pid}`);
+    equal(db.getText("key"), "mine");
+  });
+
+  test("can have it one after the other", async () => {
+    const directory = folder();
+    for (const value of ["1", "2", "3"]) {
+      const { stdout, stderr } = await runs(
+        directory,
+        `const db = await shop(); console.log(db.getText("key")); db.set("key", "${value}"); await db.close();`,
+      );
+      equal(stderr, "");
+      equal(stdout.trim(), value === "1" ? "undefined" : String(Number(value) - 1));
+    }
+  });
+
+  test("a folder that cannot be written is named, with the system's reason", async () => {
+    const error = await rejects(open("shop", { storage: file("/proc/no/such/folder") }), {
+      code: "VARVE_STORAGE_UNAVAILABLE",
+      cause: true,
+    });
+    ok(error.message.includes("/proc/no/such/folder/shop.varve"), error.message);
+  });
+});
