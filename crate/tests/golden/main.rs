@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use golden::{Content, Expect, Golden};
 use varve::format::checksum::checksum;
+use varve::format::superblock::{self, SLOT_STRIDE, Slot};
 use varve::{Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
@@ -183,4 +184,23 @@ fn every_golden_file_that_opens_can_be_written_and_opens_again() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_a_later_minor_version_put_into_the_superblock_survives_a_session() {
+    let all = all();
+    let golden = all.iter().find(|golden| golden.name == "compatible-bit").expect("there is one");
+    let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect("it opens");
+    store.set(0, b"written", b"by an older version").expect("it can be written");
+    let bytes = store.close().map_err(|(_, error)| error).expect("it closes").bytes;
+    assert!(bytes[..superblock::SIZE] != golden.bytes[..superblock::SIZE]);
+    for slot in 0..2 {
+        let at = (slot * SLOT_STRIDE) as usize;
+        let Slot::Valid(superblock) = superblock::Superblock::decode(&bytes[at..], slot) else {
+            panic!("slot {slot} is not valid");
+        };
+        assert_eq!(superblock.compatible, 1 << 40);
+        assert_eq!(superblock.minor, varve::format::MINOR + 9);
+        assert_eq!(superblock.reserved[11], 7);
+    }
 }
