@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type BuildOptions, build } from "esbuild";
+import { type BuildOptions, build, transform } from "esbuild";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
 
 /** A list of strings, or conditions with a target each: what `exports` holds. */
@@ -64,6 +64,27 @@ function runs(source: string, name = "program.mjs"): string {
     encoding: "utf8",
     timeout: 20_000,
   });
+}
+
+let checked = 0;
+
+/** Type-checks a program in that project and gives what the compiler has to say. */
+function compile(source: string, compilerOptions: Record<string, unknown>): string {
+  const folder = join(project(), `types-${checked++}`);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "program.ts"), source);
+  const base = { strict: true, skipLibCheck: false, noEmit: true, types: [], target: "ES2022" };
+  writeFileSync(
+    join(folder, "tsconfig.json"),
+    JSON.stringify({ compilerOptions: { ...base, ...compilerOptions }, files: ["program.ts"] }),
+  );
+  const tsc = root("node_modules/typescript/bin/tsc");
+  try {
+    execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
+    return "";
+  } catch (error) {
+    return String((error as { stdout?: string }).stdout);
+  }
 }
 
 async function bundle(source: string, options: BuildOptions = {}) {
@@ -207,6 +228,24 @@ suite("the package as published", () => {
   });
 });
 
+suite("the example of the README", () => {
+  const example = /```ts\n([\s\S]*?)```/.exec(readFileSync(root("README.md"), "utf8"))?.[1] ?? "";
+
+  test("runs in a project that has installed the package, and prints what it says", async () => {
+    const { code } = await transform(example, { loader: "ts", format: "esm", target: "node20" });
+    const promised = /console\.log\(.*\/\/ (.+)$/m.exec(example)?.[1];
+    ok(promised !== undefined, "it prints something and says what");
+    equal(runs(code, "readme.mjs").trim(), promised.replaceAll('"', ""));
+  });
+
+  test("is short and has the types of a strict program", () => {
+    const lines = example.split("\n").filter((line) => line.trim() !== "");
+    ok(lines.length <= 12, `it has ${lines.length} lines`);
+    const lib = ["ES2022", "DOM"];
+    equal(compile(example, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
+  });
+});
+
 suite("the package in a browser's bundle", () => {
   test("asks for no module of Node", async () => {
     const { outputFiles, inputs } = await bundle('export * from "varve";');
@@ -245,23 +284,6 @@ suite("the package in a browser's bundle", () => {
 });
 
 suite("the types of the package", () => {
-  const compile = (source: string, compilerOptions: Record<string, unknown>) => {
-    const folder = join(project(), `types-${JSON.stringify(compilerOptions).length}`);
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, "program.ts"), source);
-    const base = { strict: true, skipLibCheck: false, noEmit: true, types: [], target: "ES2022" };
-    writeFileSync(
-      join(folder, "tsconfig.json"),
-      JSON.stringify({ compilerOptions: { ...base, ...compilerOptions }, files: ["program.ts"] }),
-    );
-    const tsc = root("node_modules/typescript/bin/tsc");
-    try {
-      execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
-      return "";
-    } catch (error) {
-      return String((error as { stdout?: string }).stdout);
-    }
-  };
   const program = `
     import { type Database, memory, open } from "varve";
     const db: Database = await open("shop", { storage: memory() });
