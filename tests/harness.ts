@@ -41,6 +41,11 @@ export interface Context {
   directory: string | undefined;
   /** The repository's root as a path, or in browsers the URL that serves it (ends without "/"). */
   root: string;
+  /**
+   * In browsers: has the runner limit what this origin may store to so many bytes; `undefined` takes
+   * the limit away.
+   */
+  limitStorage: ((bytes: number | undefined) => Promise<void>) | undefined;
 }
 
 /** What one run comes to. */

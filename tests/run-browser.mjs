@@ -88,6 +88,7 @@ const context = {
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
   directory: undefined,
   root: self.location.origin,
+  limitStorage: undefined as ((bytes: number | undefined) => Promise<void>) | undefined,
 };
 (globalThis as { varveTests?: unknown }).varveTests = context;
 const options = { filter: ${JSON.stringify(filter) ?? "undefined"} };
@@ -96,6 +97,11 @@ const options = { filter: ${JSON.stringify(filter) ?? "undefined"} };
 
 function workerSource(files, options) {
   return `${prelude("worker", options)}
+context.limitStorage = (bytes: number | undefined) =>
+  new Promise<void>((resolve) => {
+    self.addEventListener("message", () => resolve(), { once: true });
+    self.postMessage({ limit: { bytes } });
+  });
 try {
 ${sources(files)}
   self.postMessage({ report: await run(context, options) });
@@ -107,12 +113,18 @@ export {};`;
 
 function pageSource(files, options) {
   return `${prelude("page", options)}
+declare const limitStorage: (bytes: number | undefined) => Promise<void>;
+context.limitStorage = limitStorage;
 (globalThis as { runTests?: unknown }).runTests = async () => {
 ${sources(files)}
   const onPage = await run(context, options);
   const worker = new Worker("/worker.js", { type: "module" });
   const message = await new Promise<{ report?: unknown; error?: string }>((resolve) => {
-    worker.onmessage = (event) => resolve(event.data);
+    worker.onmessage = async ({ data }) => {
+      if (data.limit === undefined) return resolve(data);
+      await limitStorage(data.limit.bytes);
+      worker.postMessage("limited");
+    };
     worker.onerror = (event) => resolve({ error: event.message || "the worker did not start" });
   });
   worker.terminate();
@@ -133,6 +145,11 @@ async function runInChromium(url, profile) {
     page.on("console", (message) => say(`  [chromium] ${message.text()}`));
     page.on("pageerror", (error) => say(`  [chromium] ${error.stack ?? error}`));
     page.on("crash", () => say("  [chromium] the page crashed"));
+    const devtools = await browser.newCDPSession(page);
+    await page.exposeFunction("limitStorage", async (bytes) => {
+      const quotaSize = bytes ?? undefined;
+      await devtools.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize });
+    });
     await page.goto(url);
     await page.waitForFunction(() => "runTests" in globalThis, undefined, { timeout: 30_000 });
     const { onPage, report, error } = await withPatience(page.evaluate("runTests()"));

@@ -36,6 +36,7 @@ entry(async () => {
       wasm: build === "debug" ? await debugWasm() : undefined,
       directory,
       root,
+      limitStorage: undefined,
     };
     for (const module of modules) await import(pathToFileURL(module).href);
     const report = await harness.run(globalThis.varveTests, { filter: words[0], log: say });

@@ -48,7 +48,7 @@ export interface Storage {
 /** The engine's negative result codes for I/O: other failure, no room, handle lost. */
 export type IoCode = -1 | -2 | -3;
 
-const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "QuotaExceededError"]);
+const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"]);
 const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError"]);
 
 /**

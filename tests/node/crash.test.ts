@@ -176,3 +176,35 @@ suite("two programs", () => {
     ok(error.message.includes("/proc/no/such/folder/shop.varve"), error.message);
   });
 });
+
+suite("a disk that is full", () => {
+  test("refuses what does not fit and keeps everything else", async () => {
+    const directory = folder();
+    // No file may be longer than 4 MiB: what a full disk does, without filling one.
+    const { stdout, stderr } = await runs(
+      directory,
+      `const db = await shop();
+       const value = new Uint8Array(100_000).fill(7);
+       let n = 0;
+       try {
+         for (; n < 100; n++) { db.set("value " + n, value); db.commit(); }
+       } catch (error) {
+         console.log(error.name, error.code);
+       }
+       console.log(n, db.count(), db.get("value 0").length, db.has("value " + n));
+       await db.close();`,
+      { fileSizeLimit: 4 * 1024 * 1024 },
+    );
+    equal(stderr, "");
+    const [refusal, counts] = stdout.trim().split("\n");
+    equal(refusal, "QuotaExceededError VARVE_QUOTA_EXCEEDED");
+    const [fitted, count, length, has] = (counts ?? "").split(" ");
+    ok(Number(fitted) > 10, `${fitted} values fitted`);
+    deepEqual([count, length, has], [fitted, "100000", "false"]);
+
+    const db = await reopened(directory);
+    equal(db.count(), Number(fitted));
+    db.set("more", "with room again");
+    db.flush();
+  });
+});

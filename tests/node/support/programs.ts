@@ -16,15 +16,27 @@ export interface Program {
   ended: Promise<Ended>;
 }
 
+/** What the system does not let a program do. */
+export interface Limits {
+  /** The longest file that it may write, in bytes. */
+  fileSizeLimit?: number;
+}
+
 /** Starts a program. `directory` and everything that the package exports are there by name. */
-export function start(directory: string, source: string): Program {
+export function start(directory: string, source: string, limits: Limits = {}): Program {
   const prelude = `import * as varve from "varve"; import fs from "node:fs";
     const { open, file, memory } = varve;
     const directory = ${JSON.stringify(directory)};
     const die = () => { process.kill(process.pid, "SIGKILL"); for (;;); };
     const shop = (options) => open("shop", { storage: file(directory), ...options });\n`;
   // In the repository's root, where the package finds itself by its name.
-  const child = spawn(process.execPath, ["--input-type=module", "-e", prelude + source], {
+  const command = [process.execPath, "--input-type=module", "-e", prelude + source];
+  if (limits.fileSizeLimit !== undefined) {
+    const blocks = Math.floor(limits.fileSizeLimit / 1024);
+    command.unshift("bash", "-c", `ulimit -f ${blocks}; exec "$@"`, "bash");
+  }
+  const [program = "", ...args] = command;
+  const child = spawn(program, args, {
     cwd: context().root,
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -43,6 +55,6 @@ export function start(directory: string, source: string): Program {
 }
 
 /** Runs a program to its end. */
-export function runs(directory: string, source: string): Promise<Ended> {
-  return start(directory, source).ended;
+export function runs(directory: string, source: string, limits?: Limits): Promise<Ended> {
+  return start(directory, source, limits).ended;
 }

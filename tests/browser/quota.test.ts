@@ -1,0 +1,67 @@
+import { open, opfs } from "varve";
+import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+
+const MIB = 1024 * 1024;
+
+/** Limits this origin to so much more than it uses now. */
+async function leaveRoom(bytes: number): Promise<void> {
+  const { usage = 0 } = await navigator.storage.estimate();
+  await context().limitStorage?.(usage + bytes);
+  cleanup(() => context().limitStorage?.(undefined));
+}
+
+suite("an origin whose share of the disk is full", () => {
+  test("a write that does not fit is refused, and nothing else is lost by it", async () => {
+    const storage = opfs(`quota-${Date.now()}`);
+    const db = await open("full", { storage, ...wasmOption() });
+    cleanup(() => db.close());
+    db.set("before", "kept");
+    db.flush();
+    await leaveRoom(3 * MIB);
+
+    const value = new Uint8Array(100_000).fill(7);
+    let written = 0;
+    const fill = (): void => {
+      for (; written < 200; written += 1) {
+        db.set(`value ${written}`, value);
+        db.commit();
+      }
+    };
+    let refusal: unknown;
+    try {
+      fill();
+    } catch (error) {
+      refusal = error;
+    }
+    const { name, code } = refusal as { name: string; code: string };
+    equal(name, "QuotaExceededError");
+    equal(code, "VARVE_QUOTA_EXCEEDED");
+    ok(written > 5, `${written} values fitted`);
+
+    equal(db.getText("before"), "kept");
+    equal(db.has(`value ${written}`), false);
+    for (let index = 0; index < written; index += 1) {
+      equal(db.get(`value ${index}`)?.[99_999], 7);
+    }
+
+    await context().limitStorage?.(undefined);
+    const reached = written;
+    fill();
+    ok(written > reached, "with room again it goes on");
+    await db.close();
+    const again = await open("full", { storage, ...wasmOption() });
+    cleanup(() => again.close());
+    equal(again.getText("before"), "kept");
+    equal(again.count(), 201);
+  });
+
+  test("a database that cannot even be created says why, and can be later", async () => {
+    const storage = opfs(`quota-${Date.now()}`);
+    await leaveRoom(0);
+    await rejects(open("none", { storage, ...wasmOption() }), { code: "VARVE_QUOTA_EXCEEDED" });
+    await context().limitStorage?.(undefined);
+    const db = await open("none", { storage, ...wasmOption() });
+    cleanup(() => db.close());
+    equal(db.count(), 0);
+  });
+});
