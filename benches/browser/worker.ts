@@ -67,94 +67,77 @@ function works(db: Database): Work[] {
     view[1] = view[1]! + 1;
   };
   const always = { predicate: (view: Uint8Array) => view[0] === 7 };
-  const seven = 7 * GETS;
+  const viaMap = (mask: number) => () => {
+    let sum = 0;
+    for (let i = 0; i < GETS; i++) {
+      const at = map.get(names[i & mask]!);
+      if (at !== undefined) sum += new Uint8Array(buffer, at, VALUE)[0]!;
+    }
+    return sum;
+  };
+  const viaVarve = (keys: readonly (string | Uint8Array)[], mask: number) => () => {
+    let sum = 0;
+    for (let i = 0; i < GETS; i++) {
+      const view = db.get(keys[i & mask]!);
+      if (view !== undefined) sum += view[0]!;
+    }
+    return sum;
+  };
+  const viaUpdate = (mask: number, options?: typeof always) => () => {
+    let done = 0;
+    for (let i = 0; i < WRITES; i++) {
+      if (db.updateIf(names[i & mask]!, increase, options)) done += 1;
+    }
+    db.commit();
+    return done;
+  };
+  const gets = { count: GETS, expected: 7 * GETS };
+  const updates = { count: WRITES, expected: WRITES, store: "varve", durability: WRITTEN };
+  const fromMap = { ...gets, store: "Map and new Uint8Array", durability: "none: memory" };
+  const fromVarve = { ...gets, store: "varve", durability: "reads" };
+  const get = "get of 64 bytes by string";
   return [
-    {
-      id: "map",
-      work: "get of 64 bytes, by string",
-      store: "Map and new Uint8Array",
-      durability: "none: memory of the page",
-      count: GETS,
-      expected: seven,
-      run() {
-        let sum = 0;
-        for (let i = 0; i < GETS; i++) {
-          const at = map.get(names[i & (KEYS - 1)]!);
-          if (at !== undefined) sum += new Uint8Array(buffer, at, VALUE)[0]!;
-        }
-        return sum;
-      },
-    },
+    { id: "map1", work: `${get}, one key`, ...fromMap, run: viaMap(0) },
+    { id: "get1", work: `${get}, one key`, ...fromVarve, run: viaVarve(names, 0) },
+    { id: "map", work: `${get}, ${KEYS} keys in turn`, ...fromMap, run: viaMap(KEYS - 1) },
     {
       id: "get",
-      work: "get of 64 bytes, by string",
-      store: "varve",
-      durability: "reads",
-      count: GETS,
-      expected: seven,
-      run() {
-        let sum = 0;
-        for (let i = 0; i < GETS; i++) {
-          const view = db.get(names[i & (KEYS - 1)]!);
-          if (view !== undefined) sum += view[0]!;
-        }
-        return sum;
-      },
+      work: `${get}, ${KEYS} keys in turn`,
+      ...fromVarve,
+      run: viaVarve(names, KEYS - 1),
     },
     {
       id: "getBytes",
-      work: "get of 64 bytes, by bytes",
-      store: "varve",
-      durability: "reads",
-      count: GETS,
-      expected: seven,
-      run() {
-        let sum = 0;
-        for (let i = 0; i < GETS; i++) {
-          const view = db.get(byteNames[i & (KEYS - 1)]!);
-          if (view !== undefined) sum += view[0]!;
-        }
-        return sum;
-      },
+      work: `get of 64 bytes by bytes, ${KEYS} keys in turn`,
+      ...fromVarve,
+      run: viaVarve(byteNames, KEYS - 1),
+    },
+    { id: "updateIf1", work: "updateIf, one key", ...updates, run: viaUpdate(0) },
+    {
+      id: "updateIfWhen1",
+      work: "updateIf with a predicate, one key",
+      ...updates,
+      run: viaUpdate(0, always),
     },
     {
       id: "updateIf",
-      work: "updateIf with a predicate, one write per 20,000",
-      store: "varve",
-      durability: WRITTEN,
-      count: WRITES,
-      expected: WRITES,
-      run() {
-        let done = 0;
-        for (let i = 0; i < WRITES; i++) {
-          if (db.updateIf(names[i & (KEYS - 1)]!, increase, always)) done += 1;
-        }
-        db.commit();
-        return done;
-      },
+      work: `updateIf, ${KEYS} keys in turn`,
+      ...updates,
+      run: viaUpdate(KEYS - 1),
     },
     {
-      id: "updateIfPlain",
-      work: "updateIf, one write per 20,000",
-      store: "varve",
-      durability: WRITTEN,
-      count: WRITES,
-      expected: WRITES,
-      run() {
-        let done = 0;
-        for (let i = 0; i < WRITES; i++) {
-          if (db.updateIf(names[i & (KEYS - 1)]!, increase)) done += 1;
-        }
-        db.commit();
-        return done;
-      },
+      id: "updateIfWhen",
+      work: `updateIf with a predicate, ${KEYS} keys in turn`,
+      ...updates,
+      run: viaUpdate(KEYS - 1, always),
     },
     {
       id: "set",
-      work: "set of 64 bytes over an existing key, writes of 256 KiB",
+      work: `set of 64 bytes over an existing key, ${KEYS} keys in turn`,
       store: "varve",
       durability: WRITTEN,
       count: WRITES,
+      expected: KEYS,
       run() {
         for (let i = 0; i < WRITES; i++) db.set(names[i & (KEYS - 1)]!, value);
         db.commit();
