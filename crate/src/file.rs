@@ -70,6 +70,9 @@ impl File for MemoryFile {
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
         let at = usize::try_from(at).map_err(|_| IoError::Other)?;
         let end = at.checked_add(bytes.len()).ok_or(IoError::Quota)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         if end > self.bytes.len() {
             self.bytes.resize(end, 0);
         }

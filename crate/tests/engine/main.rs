@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod files;
 mod flips;
 mod graus;
 mod model;

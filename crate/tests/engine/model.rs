@@ -1,6 +1,7 @@
 //! Random programs against a `BTreeMap`, with reopens and crashes; a failure is shrunk.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
@@ -10,14 +11,50 @@ use crate::support::rng::{Rng, bytes_of, replayed};
 
 #[derive(Clone, Debug)]
 enum Op {
-    Set { at: Place, len: usize, fill: u64 },
+    Set {
+        at: Place,
+        len: usize,
+        fill: u64,
+    },
+    /// As the boundary does it: room first, then the bytes, and then how many of them.
+    Staged {
+        at: Place,
+        room: usize,
+        len: usize,
+        fill: u64,
+    },
+    /// A record that is begun and comes to nothing.
+    Abandoned {
+        at: Place,
+        room: usize,
+    },
+    /// An update that is begun, perhaps resized, and comes to nothing.
+    Broken {
+        at: Place,
+        resize: Option<usize>,
+    },
     Delete(Place),
     Refuse(Place),
     Throw(Place),
-    InPlace { at: Place, fill: u64 },
-    Resize { at: Place, len: usize, fill: u64 },
+    InPlace {
+        at: Place,
+        fill: u64,
+    },
+    Resize {
+        at: Place,
+        len: usize,
+        fill: u64,
+    },
     Read(Place),
     Scan(u32),
+    Range {
+        keyspace: u32,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        reverse: bool,
+        limit: usize,
+    },
+    EndTurn,
     Savepoint,
     Release,
     Rollback,
@@ -71,6 +108,14 @@ impl Model {
     fn run(&mut self, op: &Op) -> Checked {
         match op {
             Op::Set { at, len, fill } => self.set(at, *len, *fill)?,
+            Op::Staged { at, room, len, fill } => self.staged(at, *room, *len, *fill)?,
+            Op::Abandoned { at, room } => {
+                self.store().begin_set(at.0, &at.1, *room).map_err(failed("begin_set"))?;
+                self.store().staged_value().fill(0xEE);
+                self.store().abort();
+                self.read(at)?;
+            }
+            Op::Broken { at, resize } => self.broken(at, *resize)?,
             Op::Delete(at) => {
                 let was_there = self.now.remove(at).is_some();
                 let found = self.store().delete(at.0, &at.1).map_err(failed("delete"))?;
@@ -82,6 +127,12 @@ impl Model {
             Op::Resize { at, len, fill } => self.update(at, true, Some(*len), *fill)?,
             Op::Read(at) => self.read(at)?,
             Op::Scan(keyspace) => self.scan(*keyspace)?,
+            Op::Range { keyspace, from, to, reverse, limit } => {
+                self.range(*keyspace, (from, to), *reverse, *limit)?;
+            }
+            Op::EndTurn => {
+                self.store().end_turn();
+            }
             Op::Savepoint if self.saved.len() < 4 => {
                 let savepoint = self.store().savepoint();
                 self.saved.push((savepoint, self.now.clone()));
@@ -119,6 +170,57 @@ impl Model {
         self.newer(version)?;
         self.now.insert(at.clone(), (value, version));
         self.read(at)
+    }
+
+    fn staged(&mut self, at: &Place, room: usize, len: usize, fill: u64) -> Checked {
+        let value = bytes_of(fill, len);
+        let store = self.store();
+        store.begin_set(at.0, &at.1, room).map_err(failed("begin_set"))?;
+        store.staged_value().fill(0xCC);
+        store.staged_value()[..len].copy_from_slice(&value);
+        let version = store.finish(len).map_err(failed("finish"))?;
+        self.newer(version)?;
+        self.now.insert(at.clone(), (value, version));
+        self.read(at)
+    }
+
+    fn broken(&mut self, at: &Place, resize: Option<usize>) -> Checked {
+        let there = self.now.contains_key(at);
+        let store = self.store();
+        let begun = store.begin_update(at.0, &at.1).map_err(failed("begin_update"))?;
+        check(begun == there, || format!("begin_update answers {begun}"))?;
+        if begun {
+            store.staged_value().fill(0xEE);
+            if let Some(room) = resize {
+                store.resize_update(room).map_err(failed("resize_update"))?;
+                store.staged_value().fill(0xDD);
+            }
+            store.abort();
+        }
+        self.read(at)
+    }
+
+    fn range(
+        &mut self,
+        keyspace: u32,
+        ends: (&[u8], &[u8]),
+        reverse: bool,
+        limit: usize,
+    ) -> Checked {
+        let (from, to) = ends;
+        let mut keys = vec![];
+        let bounds = (Bound::Excluded(from), Bound::Included(to));
+        let visit = |key: &[u8]| keys.push(key.to_vec());
+        let answer = self.store().range(keyspace, bounds, reverse, limit, visit);
+        answer.map_err(failed("range"))?;
+        let inside = |k: &[u8]| from < k && k <= to;
+        let all = self.now.keys().filter(|(ks, k)| *ks == keyspace && inside(k));
+        let mut expected: Vec<_> = all.map(|(_, k)| k.clone()).collect();
+        if reverse {
+            expected.reverse();
+        }
+        expected.truncate(limit);
+        check(keys == expected, || format!("{from:?}..={to:?} gives {keys:?}, not {expected:?}"))
     }
 
     fn newer(&mut self, version: u64) -> Checked {
@@ -275,10 +377,20 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
             0 | 1 => Op::Reopen,
             2 | 3 => Op::Crash,
             4 => Op::Flush,
+            5 => {
+                let to = key_of(rng.below(taste.keys), taste.alphabet);
+                let (reverse, limit) = (rng.one_in(2), rng.below(taste.keys * 2));
+                Op::Range { keyspace, from: at.1, to, reverse, limit }
+            }
             _ => Op::Scan(keyspace),
         };
     }
-    match rng.below(40) {
+    let resize = rng.one_in(2).then_some(len);
+    match rng.below(50) {
+        40..43 => Op::Staged { at, room: len + rng.below(60) * rng.below(60), len, fill },
+        43 => Op::Abandoned { at, room: len },
+        44 | 45 => Op::Broken { at, resize },
+        46..48 => Op::EndTurn,
         0..14 => Op::Set { at, len, fill },
         14..18 => Op::Delete(at),
         18..20 => Op::Refuse(at),
@@ -354,7 +466,7 @@ fn run_seed(seed: u64, steps: usize) {
 #[test]
 fn random_programs_do_what_a_map_does() {
     const STEPS: usize = 6_000;
-    const SEEDS: u64 = 80;
+    const SEEDS: u64 = 120;
     if let Some(seed) = replayed("VARVE_MODEL_SEED") {
         return run_seed(seed, STEPS);
     }

@@ -95,8 +95,8 @@ impl Disk {
     }
 
     fn put(&mut self, bytes: &[u8], at: u64) {
-        write_into(&mut self.now, bytes, at);
         if !bytes.is_empty() {
+            write_into(&mut self.now, bytes, at);
             self.events.push(Event::Write { at, bytes: bytes.to_vec() });
         }
     }

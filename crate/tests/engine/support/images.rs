@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::fault_file::{Event, write_into};
-use super::oracle::Bounds;
+use super::oracle::{Bounds, Mark};
 use super::rng::Rng;
 
 pub const SECTOR: usize = 512;
@@ -42,8 +42,8 @@ pub struct Limits {
     pub patterns: usize,
     /// Flushes from this event on do nothing, though they say that they did.
     pub flushes_lie_from: usize,
-    /// Whether writes are torn at every byte.
-    pub torn: bool,
+    /// Writes are torn at every byte (1), at every so many bytes, or not at all (0).
+    pub tear_step: usize,
 }
 
 type Sector = [u8; SECTOR];
@@ -237,6 +237,7 @@ pub fn walk(
             visit(&Crash { death, event: index, image, bounds });
         };
         match event {
+            Event::Mark(Mark::Flushed(_)) if index >= limits.flushes_lie_from => {}
             Event::Mark(mark) => {
                 bounds.note(*mark);
                 show(Death::Process, &walker.now, bounds.all_written());
@@ -248,9 +249,10 @@ pub fn walk(
                 show(Death::System, &walker.now, bounds);
             }
             Event::Write { .. } | Event::Truncate(_) => {
-                if let (Event::Write { at, bytes }, true) = (event, limits.torn) {
-                    let torn = bounds.all_written();
-                    tear(&walker.now, *at as usize, bytes, |i| show(Death::Process, i, torn));
+                if let (Event::Write { at, bytes }, 1..) = (event, limits.tear_step) {
+                    let (at, torn) = (*at as usize, bounds.all_written());
+                    let show = |image: &[u8]| show(Death::Process, image, torn);
+                    tear(&walker.now, at, bytes, limits.tear_step, show);
                 }
                 let grown = walker.sizes.len();
                 let fresh = walker.apply(event);
@@ -262,13 +264,19 @@ pub fn walk(
     }
 }
 
-/// The write stops after each of its bytes but the last; bytes that change nothing are passed over.
-fn tear(now: &[u8], at: usize, bytes: &[u8], mut show: impl FnMut(&[u8])) {
+/// The write stops after its bytes, one of `step`, but the last; bytes that change nothing are
+/// passed over.
+fn tear(now: &[u8], at: usize, bytes: &[u8], step: usize, mut show: impl FnMut(&[u8])) {
     let mut image = now.to_vec();
+    let mut changed = false;
     for (i, &byte) in bytes[..bytes.len() - 1].iter().enumerate() {
         if image.get(at + i) != Some(&byte) {
             write_into(&mut image, &[byte], (at + i) as u64);
+            changed = true;
+        }
+        if changed && i % step == 0 {
             show(&image);
+            changed = false;
         }
     }
 }
