@@ -237,8 +237,9 @@ export class Database {
    * @throws DatabasePoisonedError when an earlier failure made the database read-only
    * @throws ReentrancyError inside a callback of `updateIf`
    */
-  set(key: Key, value: Value): void {
+  set(key: Key, value: Value, options?: never): void {
     const { session } = this;
+    if (options !== undefined) throw badArgument("set() has no options.", options);
     if (session.gate !== 0) session.admitWrite("set()");
     session.engine.set(key, value);
     if (!session.queued) session.queue();

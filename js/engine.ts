@@ -17,20 +17,10 @@ import {
   SMALL_ARRAY,
   type Value,
 } from "./bytes.js";
-import {
-  badArgument,
-  ConflictError,
-  CorruptionError,
-  DatabaseClosedError,
-  DatabasePoisonedError,
-  OutOfMemoryError,
-  QuotaExceededError,
-  ReentrancyError,
-  StorageError,
-  UnsupportedFormatError,
-  VarveError,
-} from "./errors.js";
-import { ioCode, type StorageFile } from "./storage/contract.js";
+import { type CorruptionDetails, DatabasePoisonedError } from "./errors.js";
+import { Code, type FailureContext, failureOf } from "./failures.js";
+import { Host } from "./host.js";
+import type { StorageFile } from "./storage/contract.js";
 
 interface Exports {
   readonly memory: WebAssembly.Memory;
@@ -65,24 +55,8 @@ interface Exports {
   error_text(): number;
 }
 
-enum Code {
-  Ok = 0,
-  EmptyKey = 1,
-  KeyTooLong = 2,
-  ValueTooLong = 3,
-  Quota = 4,
-  Io = 5,
-  Lost = 6,
-  Poisoned = 7,
-  Corruption = 8,
-  NotADatabase = 9,
-  UnsupportedFormat = 10,
-  Reentrancy = 11,
-  OutOfMemory = 12,
-  NotOpen = 13,
-  PointsOnly = 15,
-  Conflict = 16,
-}
+/** The status of a call that went well. */
+const OK = 0;
 
 /** The keyspace of the raw calls. */
 const RAW = 0;
@@ -343,7 +317,7 @@ export class Engine {
       throw this.die(trap);
     }
     if (this.u8.length === 0) this.refresh();
-    if (status !== Code.Ok) throw this.writeFailure(status);
+    if (status !== OK) throw this.writeFailure(status);
   }
 
   /** Whether the key was there. */
@@ -375,7 +349,7 @@ export class Engine {
     if (this.u8.length === 0) this.refresh();
     if (at === 0) {
       const code = this.u32[this.codeAt] as number;
-      if (code !== Code.Ok) throw this.failure(code);
+      if (code !== OK) throw this.failure(code);
     }
     return at;
   }
@@ -410,7 +384,7 @@ export class Engine {
       throw this.die(trap);
     }
     if (this.u8.length === 0) this.refresh();
-    if (status !== Code.Ok) throw this.writeFailure(status);
+    if (status !== OK) throw this.writeFailure(status);
   }
 
   /** Gives back every byte of the staged record as it was. */
@@ -426,7 +400,7 @@ export class Engine {
 
   release(): void {
     const status = this.plain(this.wasm.release);
-    if (status !== Code.Ok) throw this.writeFailure(status);
+    if (status !== OK) throw this.writeFailure(status);
   }
 
   rollback(): void {
@@ -640,7 +614,7 @@ export class Engine {
   }
 
   private check(status: number): void {
-    if (status !== Code.Ok) throw this.failure(status);
+    if (status !== OK) throw this.failure(status);
   }
 
   private writeFailure(code: number): Error {
@@ -651,106 +625,30 @@ export class Engine {
 
   /** The error for a code. What the file threw becomes its cause. */
   private failure(code: number): Error {
-    const { name } = this;
-    const cause = this.host.takeCause();
-    switch (code) {
-      case Code.EmptyKey:
-        return badArgument("A key has to have at least one byte.");
-      case Code.KeyTooLong:
-        return badArgument(`A key may have at most ${MAX_KEY} bytes.`);
-      case Code.ValueTooLong:
-        return badArgument(`A value may have at most ${MAX_VALUE} bytes.`);
-      case Code.Quota:
-        return this.poisoning(
-          new QuotaExceededError(
-            `There is no room to write to the database "${name}". What could not be written was ` +
-              "rolled back; free some space or ask for more, then write again.",
-            cause,
-          ),
-        );
-      case Code.Io:
-        return this.poisoning(
-          new StorageError(
-            `The file of the database "${name}" could not be read or written.`,
-            cause,
-          ),
-        );
-      case Code.Lost:
-        return this.poisoning(
-          new StorageError(
-            `The file handle of the database "${name}" is gone. Close the database and open it again.`,
-            cause,
-          ),
-        );
-      case Code.Poisoned:
-        return new DatabasePoisonedError(
-          `The database "${name}" refuses writes since a flush or a rollback of it failed: it is not ` +
-            "known what the file holds. Reads go on. Close it and open it again.",
-          this.poison === undefined ? cause : { cause: this.poison },
-        );
-      case Code.Corruption:
-        return this.corruption(cause);
-      case Code.NotADatabase:
-        return new UnsupportedFormatError(
-          `The file of the database "${name}" is not a varve database. It was left as it is; choose ` +
-            "another name or move the file away.",
-          { reason: "not-a-database", ...cause },
-        );
-      case Code.UnsupportedFormat:
-        return new UnsupportedFormatError(
-          `The database "${name}" cannot be opened by this version of varve: ${this.errorText()}. ` +
-            "Update varve to open it.",
-          { reason: "newer-format", ...cause },
-        );
-      case Code.Reentrancy:
-        return new ReentrancyError(
-          "The database was written to from inside an update of it.",
-          cause,
-        );
-      case Code.OutOfMemory:
-        return new OutOfMemoryError(
-          `The database "${name}" needs more memory than there is. Nothing of this call was done.`,
-          cause,
-        );
-      case Code.NotOpen:
-        return new DatabaseClosedError(`The database "${name}" is closed.`, cause);
-      case Code.PointsOnly:
-        return badArgument(
-          `The database "${name}" was opened with ordered: false, so that it has no ranges.`,
-        );
-      case Code.Conflict:
-        return new ConflictError(`The database "${name}" was changed since it was read.`, cause);
-      default:
-        return new VarveError(
-          "VARVE_INTERNAL",
-          `The engine of the database "${name}" answered with code ${code}. Please report this.`,
-          cause,
-        );
-    }
+    const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
+    if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
+    if (code === Code.Corruption) context.details = this.damage();
+    if (code === Code.UnsupportedFormat) context.text = this.errorText();
+    const error = failureOf(code, context);
+    if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
+    return error;
   }
 
-  private corruption(cause: { cause?: unknown }): CorruptionError {
+  private damage(): CorruptionDetails {
     this.plain(this.wasm.error_report);
     const slot = (index: number) => this.f64[this.reportAt + index] as number;
-    const details = {
+    return {
       position: slot(0),
       expectedFrame: slot(1),
       flushedFrames: slot(2),
       intactFrames: slot(3),
       intactBytes: slot(4),
     };
-    return new CorruptionError(
-      `The database "${this.name}" is damaged at byte ${details.position}, in data that had been ` +
-        `flushed; ${details.intactFrames} frames (${details.intactBytes} bytes) are intact beyond. ` +
-        "Nothing was changed. Copy the file away before anything else.",
-      { details, ...cause },
-    );
   }
 
   /** Remembers what made the database read-only, if this did: every later refusal names it. */
-  private poisoning<E extends Error>(error: E): E {
+  private notePoison(error: Error): void {
     if (this.poison === undefined && this.stats().poisoned) this.poison = error;
-    return error;
   }
 
   private errorText(): string {
@@ -758,76 +656,4 @@ export class Engine {
     const length = this.plain(this.wasm.error_text);
     return new TextDecoder().decode(this.scratch.slice(0, length));
   }
-}
-
-/** The file as the wasm module calls it: nothing is thrown into wasm, every failure is a code. */
-class Host {
-  /** Set once the instance exists. */
-  memory: WebAssembly.Memory | undefined;
-  panic: string | undefined;
-  private readonly file: StorageFile;
-  private cause: unknown;
-  private failed: boolean;
-
-  constructor(file: StorageFile) {
-    this.memory = undefined;
-    this.panic = undefined;
-    this.file = file;
-    this.cause = undefined;
-    this.failed = false;
-  }
-
-  /** What the file threw last, for an error's options. */
-  takeCause(): { cause?: unknown } {
-    const options = this.failed ? { cause: this.cause } : {};
-    this.cause = undefined;
-    this.failed = false;
-    return options;
-  }
-
-  imports(): Record<string, (...given: number[]) => number | undefined> {
-    const { file } = this;
-    return {
-      read: (at = 0, length = 0, position = 0) =>
-        this.guard(() => counted(file.read(this.bytes(at, length), { at: position }), length)),
-      write: (at = 0, length = 0, position = 0) =>
-        this.guard(() => counted(file.write(this.bytes(at, length), { at: position }), length)),
-      truncate: (size = 0) =>
-        this.guard(() => {
-          file.truncate(size);
-          return 0;
-        }),
-      size: () => this.guard(() => file.getSize()),
-      flush: () =>
-        this.guard(() => {
-          file.flush();
-          return 0;
-        }),
-      panicked: (at = 0, length = 0) => {
-        this.panic = new TextDecoder().decode(this.bytes(at, length).slice());
-        return undefined;
-      },
-    };
-  }
-
-  private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
-    // The memory may have grown within the very call that asks, so that no kept view will do.
-    return new Uint8Array(this.memory?.buffer as ArrayBuffer, at >>> 0, length >>> 0);
-  }
-
-  private guard(fileCall: () => number): number {
-    try {
-      return fileCall();
-    } catch (thrown) {
-      this.cause = thrown;
-      this.failed = true;
-      return ioCode(thrown);
-    }
-  }
-}
-
-/** A file that miscounts must not lead the engine to trust bytes that nobody wrote. */
-function counted(count: number, length: number): number {
-  if (Number.isInteger(count) && count >= 0 && count <= length >>> 0) return count;
-  throw new RangeError(`The file answered ${count} to a request of ${length >>> 0} bytes.`);
 }

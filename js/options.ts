@@ -36,8 +36,8 @@ export interface OpenOptions {
    */
   strictViews?: boolean | undefined;
   /**
-   * Hears of writes that failed after the call that made them had returned. The same error is thrown
-   * by the next call and rejects `committed` and `flushed`.
+   * Hears of every group of writes that was lost and of every flush that failed. Where no call was
+   * there to throw it, the same error is thrown by the next one; it rejects `committed` and `flushed`.
    */
   onError?: ((error: Error) => void) | undefined;
   /** The engine's wasm, where the inlined one cannot be compiled: a module, bytes, a response, or a promise. */

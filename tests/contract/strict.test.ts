@@ -27,6 +27,22 @@ everywhere("strict views", ({ storage }) => {
     equal(db.stats().pendingBytes, 0);
   });
 
+  test("7: the view of an update dies at the next yield like any other", async () => {
+    for (const durability of ["written", "buffered"] as const) {
+      const db = await opened(storage, { strictViews: true, durability });
+      db.set("key", "value");
+      await null;
+      const kept: Uint8Array[] = [];
+      db.updateIf("key", (view) => {
+        kept.push(view);
+      });
+      db.updateIf("key", () => {}, { predicate: (view) => kept.push(view) < 0 });
+      await null;
+      equal(kept[0]?.length, 0);
+      equal(kept[1]?.length, 0);
+    }
+  });
+
   test("7: a write through a view of get is reported, thrown once, and put back", async () => {
     const heard: Error[] = [];
     const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });

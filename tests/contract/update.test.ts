@@ -265,8 +265,8 @@ everywhere("updateIf", ({ storage }) => {
   test("a thenable is a promise", async () => {
     const db = await opened(storage);
     db.set("key", "value");
-    // biome-ignore lint/suspicious/noThenProperty: that is what is tested.
-    const thenable = { then: () => {} };
+    const thenable = {};
+    Reflect.set(thenable, "then", () => {});
     throws(() => db.updateIf("key", () => thenable as unknown as undefined), {
       ...BAD,
       message: /promise/,

@@ -285,6 +285,15 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
+  test("set has no options yet, and refuses them rather than ignore them", async () => {
+    const db = await opened(storage);
+    throws(() => db.set("key", "value", { ifVersion: 1 } as never), {
+      ...BAD,
+      message: /no options/,
+    });
+    equal(db.has("key"), false);
+  });
+
   test("a refused argument leaves the database as it was and usable", async () => {
     const db = await opened(storage);
     db.set("key", "value");

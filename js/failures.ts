@@ -1,0 +1,118 @@
+/** The engine's codes as errors: what went wrong, and what to do next. */
+
+import { MAX_KEY, MAX_VALUE } from "./bytes.js";
+import {
+  badArgument,
+  ConflictError,
+  type CorruptionDetails,
+  CorruptionError,
+  DatabaseClosedError,
+  DatabasePoisonedError,
+  OutOfMemoryError,
+  QuotaExceededError,
+  ReentrancyError,
+  StorageError,
+  UnsupportedFormatError,
+  VarveError,
+} from "./errors.js";
+
+/** The codes that cross from Rust; the twin is `crate/src/error.rs`. */
+export const Code = {
+  Ok: 0,
+  EmptyKey: 1,
+  KeyTooLong: 2,
+  ValueTooLong: 3,
+  Quota: 4,
+  Io: 5,
+  Lost: 6,
+  Poisoned: 7,
+  Corruption: 8,
+  NotADatabase: 9,
+  UnsupportedFormat: 10,
+  Reentrancy: 11,
+  OutOfMemory: 12,
+  NotOpen: 13,
+  PointsOnly: 15,
+  Conflict: 16,
+} as const;
+
+/** What a message tells beside the code. */
+export interface FailureContext {
+  /** The database's name. */
+  name: string;
+  /** What the file threw, as an error's options. */
+  cause: { cause?: unknown };
+  /** For damage: where, and what is intact. */
+  details?: CorruptionDetails;
+  /** For a format that is unknown: the engine's own words. */
+  text?: string;
+}
+
+type Maker = (context: FailureContext) => Error;
+
+const makers: Readonly<Record<number, Maker>> = {
+  [Code.EmptyKey]: () => badArgument("A key has to have at least one byte."),
+  [Code.KeyTooLong]: () => badArgument(`A key may have at most ${MAX_KEY} bytes.`),
+  [Code.ValueTooLong]: () => badArgument(`A value may have at most ${MAX_VALUE} bytes.`),
+  [Code.Quota]: ({ name, cause }) =>
+    new QuotaExceededError(
+      `There is no room to write to the database "${name}". What could not be written was rolled ` +
+        "back; free some space or ask for more, then write again.",
+      cause,
+    ),
+  [Code.Io]: ({ name, cause }) =>
+    new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
+  [Code.Lost]: ({ name, cause }) =>
+    new StorageError(
+      `The file handle of the database "${name}" is gone. Close the database and open it again.`,
+      cause,
+    ),
+  [Code.Poisoned]: ({ name, cause }) =>
+    new DatabasePoisonedError(
+      `The database "${name}" refuses writes since a flush or a rollback of it failed: it is not ` +
+        "known what the file holds. Reads go on. Close it and open it again.",
+      cause,
+    ),
+  [Code.Corruption]: ({ name, cause, details }) =>
+    new CorruptionError(
+      `The database "${name}" is damaged at byte ${details?.position}, in data that had been ` +
+        `flushed; ${details?.intactFrames} frames (${details?.intactBytes} bytes) are intact beyond. ` +
+        "Nothing was changed. Copy the file away before anything else.",
+      details === undefined ? cause : { details, ...cause },
+    ),
+  [Code.NotADatabase]: ({ name, cause }) =>
+    new UnsupportedFormatError(
+      `The file of the database "${name}" is not a varve database. It was left as it is; choose ` +
+        "another name or move the file away.",
+      { reason: "not-a-database", ...cause },
+    ),
+  [Code.UnsupportedFormat]: ({ name, cause, text }) =>
+    new UnsupportedFormatError(
+      `The database "${name}" cannot be opened by this version of varve: ${text}.`,
+      { reason: "newer-format", ...cause },
+    ),
+  [Code.Reentrancy]: ({ cause }) =>
+    new ReentrancyError("The database was written to from inside an update of it.", cause),
+  [Code.OutOfMemory]: ({ name, cause }) =>
+    new OutOfMemoryError(
+      `The database "${name}" needs more memory than there is. Nothing of this call was done.`,
+      cause,
+    ),
+  [Code.NotOpen]: ({ name, cause }) =>
+    new DatabaseClosedError(`The database "${name}" is closed.`, cause),
+  [Code.PointsOnly]: ({ name }) =>
+    badArgument(`The database "${name}" was opened with ordered: false, so that it has no ranges.`),
+  [Code.Conflict]: ({ name, cause }) =>
+    new ConflictError(`The database "${name}" was changed since it was read.`, cause),
+};
+
+/** The error for a code of the engine. */
+export function failureOf(code: number, context: FailureContext): Error {
+  const maker = makers[code];
+  if (maker !== undefined) return maker(context);
+  return new VarveError(
+    "VARVE_INTERNAL",
+    `The engine of the database "${context.name}" answered with code ${code}. Please report this.`,
+    context.cause,
+  );
+}

@@ -1,0 +1,75 @@
+/** The file as the wasm module calls it. */
+
+import { ioCode, type StorageFile } from "./storage/contract.js";
+
+/** The file as the wasm module calls it: nothing is thrown into wasm, every failure is a code. */
+export class Host {
+  /** Set once the instance exists. */
+  memory: WebAssembly.Memory | undefined;
+  panic: string | undefined;
+  private readonly file: StorageFile;
+  private cause: unknown;
+  private failed: boolean;
+
+  constructor(file: StorageFile) {
+    this.memory = undefined;
+    this.panic = undefined;
+    this.file = file;
+    this.cause = undefined;
+    this.failed = false;
+  }
+
+  /** What the file threw last, for an error's options. */
+  takeCause(): { cause?: unknown } {
+    const options = this.failed ? { cause: this.cause } : {};
+    this.cause = undefined;
+    this.failed = false;
+    return options;
+  }
+
+  imports(): Record<string, (...given: number[]) => number | undefined> {
+    const { file } = this;
+    return {
+      read: (at = 0, length = 0, position = 0) =>
+        this.guard(() => counted(file.read(this.bytes(at, length), { at: position }), length)),
+      write: (at = 0, length = 0, position = 0) =>
+        this.guard(() => counted(file.write(this.bytes(at, length), { at: position }), length)),
+      truncate: (size = 0) =>
+        this.guard(() => {
+          file.truncate(size);
+          return 0;
+        }),
+      size: () => this.guard(() => file.getSize()),
+      flush: () =>
+        this.guard(() => {
+          file.flush();
+          return 0;
+        }),
+      panicked: (at = 0, length = 0) => {
+        this.panic = new TextDecoder().decode(this.bytes(at, length).slice());
+        return undefined;
+      },
+    };
+  }
+
+  private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
+    // The memory may have grown within the very call that asks, so that no kept view will do.
+    return new Uint8Array(this.memory?.buffer as ArrayBuffer, at >>> 0, length >>> 0);
+  }
+
+  private guard(fileCall: () => number): number {
+    try {
+      return fileCall();
+    } catch (thrown) {
+      this.cause = thrown;
+      this.failed = true;
+      return ioCode(thrown);
+    }
+  }
+}
+
+/** A file that miscounts must not lead the engine to trust bytes that nobody wrote. */
+function counted(count: number, length: number): number {
+  if (Number.isInteger(count) && count >= 0 && count <= length >>> 0) return count;
+  throw new RangeError(`The file answered ${count} to a request of ${length >>> 0} bytes.`);
+}
