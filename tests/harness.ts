@@ -19,7 +19,7 @@
  * ```
  *
  * Suites nest; their names are joined. Tests run one after the other in the order of registration;
- * each has 30 seconds, or what its options say. `cleanup(fn)` inside a test runs `fn` after it, also
+ * each has two minutes, or what its options say. `cleanup(fn)` inside a test runs `fn` after it, also
  * when it failed, last registered first. There is no way to skip a test.
  *
  * Where tests run: `tests/contract/` in Node and in a Chromium worker, on the release wasm and again
@@ -97,7 +97,7 @@ export function test(name: string, body: () => unknown, options: { timeout?: num
   if (registered.some((other) => other.name === full)) {
     throw new Error(`Two tests have the same name: ${full}`);
   }
-  registered.push({ name: full, body, timeout: options.timeout ?? 30_000 });
+  registered.push({ name: full, body, timeout: options.timeout ?? 120_000 });
 }
 
 /** Runs `fn` when the running test has ended, whatever its end. */

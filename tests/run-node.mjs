@@ -31,7 +31,7 @@ entry(async () => {
     const modules = files.map((file) => join(root, out, file.slice(6).replace(/\.ts$/, ".mjs")));
     const harness = await import(pathToFileURL(join(root, out, "harness.mjs")).href);
     globalThis.varveTests = {
-      runtime: "node",
+      runtime: "Deno" in globalThis ? "deno" : "Bun" in globalThis ? "bun" : "node",
       build,
       wasm: build === "debug" ? await debugWasm() : undefined,
       directory,
@@ -40,7 +40,7 @@ entry(async () => {
     };
     for (const module of modules) await import(pathToFileURL(module).href);
     const report = await harness.run(globalThis.varveTests, { filter: words[0], log: say });
-    say(`  node, ${build} wasm: ${report.ms} ms`);
+    say(`  ${globalThis.varveTests.runtime}, ${build} wasm: ${report.ms} ms`);
     process.stdout.write(
       `${report.passed} passed, ${report.failed} failed, ${report.skipped} skipped\n`,
     );
