@@ -144,19 +144,25 @@ suite("a full disk", () => {
 
   test("a refused predicate is an answer also where there is no room for an update", async () => {
     const { fake, db } = await setting();
-    const limit = fake.content.length;
-    while (db.stats().segments === 1) {
-      const room = limit - 8_192 - 200;
-      if (db.stats().liveBytes > room - 12_000) break;
-      db.set(`key ${db.count()}`, filled(10_000, 1));
-    }
-    db.set("big", filled(200_000, 1));
+    for (let i = 0; i < 4; i++) db.set(`big ${i}`, filled(250_000, i));
     db.commit();
     failing(fake, "write", platform.quota);
-    const change = () => "x".repeat(200_000);
-    equal(db.updateIf("big", change, { predicate: () => false }), false);
-    equal(db.updateIf("missing", change), false);
-    healed(fake);
+    let calls = 0;
+    const predicate = (view: Uint8Array) => {
+      calls += 1;
+      return view[0] !== 0;
+    };
+    throws(() => db.updateIf("big 0", () => {}), QUOTA);
+    equal(
+      db.updateIf("big 0", () => {}, { predicate }),
+      false,
+    );
+    throws(() => db.updateIf("big 1", () => {}, { predicate }), QUOTA);
+    equal(calls, 2);
+    equal(
+      db.updateIf("missing", () => {}),
+      false,
+    );
   });
 
   test("a write that makes its group large and cannot hand it on loses all of it, and says so", async () => {

@@ -7,6 +7,8 @@ export interface Call {
   op: "read" | "write" | "truncate" | "flush" | "close";
   at: number;
   length: number;
+  /** When, in milliseconds. */
+  time: number;
 }
 
 /** What becomes of a call: nothing special, a short count, or a thrown error. */
@@ -59,6 +61,20 @@ export class FakeStorage implements Storage {
     return this.calls.filter((call) => call.op === op).length;
   }
 
+  /** When the calls were made that change or flush the file. */
+  get times(): number[] {
+    return this.calls.filter(({ op }) => op === "write" || op === "flush").map(({ time }) => time);
+  }
+
+  /** Waits until the order of calls is this one, or for some seconds. */
+  async reaches(order: string): Promise<void> {
+    const end = performance.now() + 8_000;
+    while (this.order !== order && performance.now() < end) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    if (this.order !== order) throw new Error(`calls to the file: "${this.order}", not "${order}"`);
+  }
+
   /** The kinds of calls that change or flush the file since the last `forget`, in order. */
   get order(): string {
     return this.calls
@@ -80,7 +96,7 @@ export class FakeStorage implements Storage {
 
   /** Notes a call and gives what becomes of it. */
   meet(op: Call["op"], at: number, length: number): number | undefined {
-    const call = { op, at, length };
+    const call = { op, at, length, time: performance.now() };
     this.calls.push(call);
     const fault = this.fault(call);
     if (fault instanceof Error) throw fault;
@@ -128,7 +144,7 @@ class FakeFile implements StorageFile {
   close(): void {
     if (this.closed) return;
     this.closed = true;
-    this.storage.calls.push({ op: "close", at: 0, length: 0 });
+    this.storage.calls.push({ op: "close", at: 0, length: 0, time: performance.now() });
     this.storage.openFiles -= 1;
   }
 

@@ -251,6 +251,14 @@ suite("options", () => {
     equal(two.has("a"), false);
   });
 
+  test("closing gives the memory back: hundreds of databases, one after the other", async () => {
+    for (let i = 0; i < 300; i++) {
+      const db = await open("short-lived", { storage: memory(), ...wasmOption() });
+      db.set("a", "1");
+      await db.close();
+    }
+  });
+
   test("a database without order has everything but ranges", async () => {
     const db = await opened(memory(), { ordered: false });
     db.set("a", "1");
