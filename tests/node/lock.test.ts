@@ -24,6 +24,7 @@ import {
   turn,
 } from "../harness.js";
 import { folder, Holder } from "./support/processes.js";
+import { runs } from "./support/programs.js";
 
 const NAME = "shop";
 
@@ -352,14 +353,18 @@ suite("the end of a process", () => {
   });
 
   test("closing takes the listener away, so that a program may open and close for ever", async () => {
-    const before = process.listenerCount("exit");
-    const directory = folder();
-    const opened = [];
-    for (let index = 0; index < 20; index += 1)
-      opened.push(await file(directory).open(`n${index}`));
-    equal(process.listenerCount("exit"), before + 1);
-    for (const one of opened) one.file.close();
-    equal(process.listenerCount("exit"), before);
+    const { stdout, stderr } = await runs(
+      folder(),
+      `const count = () => process.listenerCount("exit");
+       const before = count();
+       const opened = [];
+       for (let n = 0; n < 20; n++) opened.push(await file(directory).open("n" + n));
+       const during = count();
+       for (const one of opened) one.file.close();
+       console.log(during - before, count() - before);`,
+    );
+    equal(stderr, "", "no warning of too many listeners");
+    equal(stdout.trim(), "1 0");
   });
 
   test("a worker thread that ends gives its lock back", async () => {
