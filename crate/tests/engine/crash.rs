@@ -16,8 +16,8 @@ use crate::support::session::{Session, Step, Taste, Update, next_step};
 const REQUIRED: u64 = 100_000;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
-const TORN: u64 = 16;
-const SEEDS: u64 = 160;
+const TORN: u64 = 10;
+const SEEDS: u64 = 80;
 
 const LIMITS: Limits =
     Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };
@@ -136,7 +136,7 @@ fn run_seed(seed: u64, tally: &Tally) {
                 format!("generation {generation}, {:?} died, {bounds:?}\n{trail}", crash.death)
             };
             let seen = explain(seed, place, || verify(&session.oracle, &options, crash));
-            let nested = if crash.death == Death::Process { 500 } else { 60 };
+            let nested = if crash.death == Death::Process { 600 } else { 150 };
             if rng.one_in(nested) {
                 let (rng, seen) = (&mut rng, seen.clone());
                 explain(seed, place, || verify_nested(&options, crash.image, seen, rng, tally));
@@ -182,7 +182,9 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
         return run_seed(seed, &tally);
     }
     let begin = Instant::now();
-    on_two_threads(0..SEEDS, |seed| run_seed(seed, &tally));
+    on_two_threads(0..replayed("VARVE_CRASH_SEEDS").unwrap_or(SEEDS), |seed| {
+        run_seed(seed, &tally)
+    });
     let [process, system, nested] = [&tally.process, &tally.system, &tally.nested]
         .map(|counter| counter.load(Ordering::Relaxed));
     let total = process + system + nested;

@@ -20,12 +20,12 @@ enum End {
     Flushed,
 }
 
-/// A file of two segments and an extent, and the states after each of its flushed commits.
+/// A file of some segments and an extent, and the states after each of its flushed commits.
 fn sample(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
     let mut states = vec![State::new()];
-    for i in 0..6_u8 {
+    for i in 0..9_u8 {
         store.set(0, &[b'k', i], &bytes_of(i.into(), 90 * usize::from(i))).expect("set");
         store.set(2, b"the same", &[i; 12]).expect("set");
         if i == 3 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use varve::format::checksum::checksum;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
 use crate::support::oracle::KEYSPACES;
@@ -472,4 +473,76 @@ fn random_programs_do_what_a_map_does() {
     }
     (0..SEEDS).for_each(|seed| run_seed(seed, STEPS));
     println!("{} operations", STEPS as u64 * SEEDS);
+}
+
+fn numbered(n: u32) -> Vec<u8> {
+    format!("the key with the number {n}").into_bytes()
+}
+
+/// Pairs of keys that the index cannot tell apart by their hash, found by trying.
+fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
+    let seed = options.entropy[2] ^ u64::from(keyspace).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut hashes: Vec<(u32, u32)> =
+        (0..300_000_u32).map(|n| ((checksum(&numbered(n), seed) >> 32) as u32, n)).collect();
+    hashes.sort_unstable();
+    let equal = hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    equal.map(|pair| [pair[0].1, pair[1].1].map(numbered)).collect()
+}
+
+#[test]
+fn keys_whose_hashes_are_equal_stay_apart() {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    for keyspace in KEYSPACES {
+        let pairs = colliding_pairs(&options, keyspace);
+        assert!(pairs.len() > 3, "300,000 keys have about ten equal hashes of 32 bits");
+        let mut store = Store::open(MemoryFile::default(), options).expect("open");
+        for [a, b] in &pairs {
+            store.set(keyspace, a, b"a").expect("set");
+            assert_eq!((store.get(keyspace, b), store.has(keyspace, b)), (None, false));
+            assert_eq!(store.delete(keyspace, b), Ok(false));
+            assert_eq!(store.update_if(keyspace, b, |_| true, |_| Ok(None)), Ok(false));
+            store.set(keyspace, b, b"b").expect("set");
+            assert_eq!(store.get(keyspace, a), Some(&b"a"[..]));
+            store.set(keyspace, a, b"again").expect("set");
+            assert_eq!(store.get(keyspace, b), Some(&b"b"[..]));
+        }
+        store.commit().expect("commit");
+        let mut store = Store::open(store.into_file(), options).expect("open");
+        for [a, b] in &pairs {
+            assert_eq!(store.get(keyspace, a), Some(&b"again"[..]));
+            assert_eq!(store.get(keyspace, b), Some(&b"b"[..]));
+            assert_eq!(store.delete(keyspace, a), Ok(true));
+            assert_eq!((store.get(keyspace, a), store.get(keyspace, b)), (None, Some(&b"b"[..])));
+        }
+        assert_eq!(store.count(keyspace), pairs.len() as u64);
+    }
+}
+
+#[test]
+fn a_store_without_order_refuses_ranges_and_does_the_rest() {
+    let options = Options { ordered: false, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("open");
+    store.set(0, b"key", b"value").expect("set");
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(store.range(0, all, false, 10, |_| ()), Err(Error::PointsOnly));
+    assert_eq!((store.get(0, b"key"), store.count(0)), (Some(&b"value"[..]), 1));
+}
+
+#[test]
+fn keys_and_values_have_their_bounds_and_a_refusal_changes_nothing() {
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
+    store.set(0, b"key", b"value").expect("set");
+    assert_eq!(store.set(0, b"", b"value"), Err(Error::EmptyKey));
+    assert_eq!(store.delete(0, b""), Err(Error::EmptyKey));
+    assert_eq!(store.set(0, &[1; 65_536], b"value"), Err(Error::KeyTooLong));
+    assert_eq!(store.set(0, b"key", &vec![1; (16 << 20) + 1]), Err(Error::ValueTooLong));
+    let grow = store.update_if(0, b"key", |_| true, |_| Ok(Some(vec![1; (16 << 20) + 1])));
+    assert_eq!(grow, Err(Error::ValueTooLong));
+    assert_eq!((store.get(0, b"key"), store.count(0)), (Some(&b"value"[..]), 1));
+    store.set(0, &[1; 65_535], b"longest key").expect("set");
+    store.set(0, b"key", &vec![7; 16 << 20]).expect("set the longest value");
+    let file = store.close().map_err(|(_, e)| e).expect("close");
+    let store = Store::open(file, Options::default()).expect("open");
+    assert_eq!(store.get(0, &[1; 65_535]), Some(&b"longest key"[..]));
+    assert!(store.get(0, b"key").is_some_and(|v| v.len() == 16 << 20 && v.iter().all(|&b| b == 7)));
 }
