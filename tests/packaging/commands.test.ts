@@ -1,0 +1,132 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+
+interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs one of the repository's commands as a user does, to its end. */
+function command(...args: string[]): Promise<Ended> {
+  return new Promise((resolve) => {
+    const options = { cwd: context().root, env: plainEnvironment() };
+    const child = execFile("npm", args, options, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+    });
+    cleanup(() => child.kill());
+  });
+}
+
+/** Without what npm has set for the command that runs this test. */
+function plainEnvironment(): NodeJS.ProcessEnv {
+  const entries = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
+  return Object.fromEntries(entries);
+}
+
+function lastLine(text: string): string {
+  return text.trimEnd().split("\n").at(-1) ?? "";
+}
+
+suite("npm start", () => {
+  test("with --once and --json sells all but one and says so in its last line", async () => {
+    const { code, stdout, stderr } = await command("start", "--", "--once", "--json");
+    equal(code, 0, stderr);
+    const result = JSON.parse(lastLine(stdout));
+    const { cycles, stock, name, storage, durability } = result;
+    deepEqual(
+      { cycles, stock, name, storage, durability },
+      {
+        cycles: 20_000,
+        stock: 1,
+        name: "Yeezy Boost 350 V2",
+        storage: "file",
+        durability: "written",
+      },
+    );
+    ok(result.ms > 0 && result.ms < 10_000, `${result.ms} ms`);
+    ok(Math.abs(result.opsPerSecond / ((cycles / result.ms) * 1000) - 1) < 0.01, "a true rate");
+    equal(result.reopened.stock, 1);
+  });
+
+  test("with --cycles sells so many", async () => {
+    const { stdout } = await command("start", "--", "--once", "--json", "--cycles", "65534");
+    const { cycles, stock } = JSON.parse(lastLine(stdout));
+    deepEqual([cycles, stock], [65_534, 1]);
+  });
+
+  test("refuses what it does not know, and names what it knows", async () => {
+    for (const [args, message] of [
+      [["--twice"], "--twice"],
+      [["--once=yes"], "--once"],
+      [["--cycles"], "--cycles"],
+      [["--cycles", "0"], "--cycles"],
+      [["--cycles", "65535"], "--cycles"],
+      [["--cycles", "many"], '"many"'],
+      [["--port", "65536"], "--port"],
+      [["once"], "once"],
+    ] as const) {
+      const { code, stdout, stderr } = await command("start", "--", ...args);
+      equal(code, 1, args.join(" "));
+      ok(stderr.includes(message) && stderr.includes("--json"), stderr);
+      ok(!stdout.includes("sold"), "nothing was run");
+    }
+  });
+
+  test("without --once serves the page and everything that it loads", async () => {
+    const child = spawn(process.execPath, ["scripts/start.mjs", "--port", "0"], {
+      cwd: context().root,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    cleanup(() => child.kill("SIGKILL"));
+    const url = await addressOf(child);
+    const page = await fetch(url);
+    equal(page.status, 200);
+    const html = await page.text();
+    const loaded = [...html.matchAll(/(?:src|href)="([^":]+)"/g)].map((match) => match[1] ?? "");
+    ok(loaded.length >= 2, "a script and a style");
+    for (const path of [...loaded, "worker.js", "sqlite3.wasm"]) {
+      equal((await fetch(new URL(path, url))).status, 200, path);
+    }
+    for (const path of ["/package.json", "/..%2fpackage.json", "/%2e%2e/package.json", "/%00"]) {
+      ok((await fetch(new URL(path, url))).status >= 400, `${path} is not served`);
+    }
+    equal((await fetch(url, { method: "POST" })).status, 405);
+  });
+});
+
+function addressOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let output = "";
+    child.stdout?.on("data", (chunk) => {
+      output += chunk;
+      const found = /http:\/\/[\d.]+:\d+\//.exec(output);
+      if (found !== null) resolve(found[0]);
+    });
+    child.on("exit", (code) => reject(new Error(`ended with ${code}: ${output}`)));
+  });
+}
+
+suite("the repository", () => {
+  const text = (path: string) => readFileSync(join(context().root, path), "utf8");
+
+  test("has the commands and documents that it names", () => {
+    const { scripts } = JSON.parse(text("package.json"));
+    for (const name of ["start", "test", "build", "bench", "check"]) {
+      ok(existsSync(join(context().root, String(scripts[name]).split(" ")[1] ?? "")), name);
+    }
+    for (const path of ["LICENSE-MIT", "LICENSE-APACHE", "ARCHITECTURE.md", "crate/FORMAT.md"]) {
+      ok(existsSync(join(context().root, path)), path);
+    }
+  });
+
+  test("has the same version and licence in both of its packages", () => {
+    const { version, license } = JSON.parse(text("package.json"));
+    const crate = text("crate/Cargo.toml");
+    ok(crate.includes(`version = "${version}"`), version);
+    ok(crate.includes(`license = "${license}"`), license);
+    ok(text("CHANGELOG.md").includes(`## ${version}`), "the changelog knows it");
+  });
+});
