@@ -398,17 +398,18 @@ class Reader {
   async wholeCommits(frames: Frame[], flushed: number): Promise<Frame[]> {
     let complete = 0;
     for (const [i, frame] of frames.entries()) {
-      const records = await this.readRecords(frame);
+      const records = await this.readRecords(frame, frame.number >= flushed);
       if (records === undefined) break;
-      const holds = frame.number < flushed || (await this.allExtentsHold(records));
-      if (!holds) break;
       if (frame.commits) complete = i + 1;
     }
     return frames.slice(0, complete);
   }
 
-  /** Section 6. `undefined` if the frame is not whole. */
-  async readRecords(frame: Frame | undefined): Promise<LogRecord[] | undefined> {
+  /** Section 6. `undefined` if the frame is not whole, or lacks an extent that has to hold. */
+  async readRecords(
+    frame: Frame | undefined,
+    extentsMustHold = false,
+  ): Promise<LogRecord[] | undefined> {
     if (frame === undefined) return undefined;
     const records: LogRecord[] = [];
     const end = frame.position + frame.length;
@@ -416,6 +417,8 @@ class Reader {
     while (at < end) {
       const read = await this.readRecord(at, end, frame.salt);
       if (read === undefined) return undefined;
+      const { kind, value } = read.record;
+      if (extentsMustHold && kind === EXTENT && !(await this.readExtent(value))) return undefined;
       records.push(read.record);
       at += read.size;
     }
@@ -455,15 +458,6 @@ class Reader {
       value: this.file.subarray(valueAt, valueAt + valueLength),
     };
     return { record, size };
-  }
-
-  async allExtentsHold(records: LogRecord[]): Promise<boolean> {
-    for (const record of records) {
-      if (record.kind === EXTENT && (await this.readExtent(record.value)) === undefined) {
-        return false;
-      }
-    }
-    return true;
   }
 
   /** Section 7: the value, if the extent holds. */
