@@ -5,8 +5,8 @@
  *
  * 1. It appears with its whole content at once (written elsewhere, then linked to its name), so that
  *    nobody ever reads half of it.
- * 2. Only a lock whose holder is dead is broken: there is no such process, or another one under the
- *    same number (started at another time), or the machine has been started again since.
+ * 2. Only a lock whose holder is dead is broken: there is no such process or thread, or another one
+ *    under the same number (started at another time), or the machine has been started again since.
  * 3. A holder in another container or machine cannot be seen. It shows that it lives by touching its
  *    lock every two seconds; one that has not for eight is taken for dead. A holder that was stopped
  *    for so long and wakes up looks whether the lock is still its own before it writes again.
@@ -53,6 +53,9 @@ export async function acquireLock(path: string, guarded: string): Promise<Lock> 
   return new Lock(path, await acquire(path, guarded, 0));
 }
 
+/** The contents of the locks that this thread holds. */
+const own = new Set<string>();
+
 /** A lock that is held. */
 export class Lock {
   readonly #node = builtins();
@@ -66,6 +69,7 @@ export class Lock {
   constructor(path: string, content: string) {
     this.#path = path;
     this.#content = content;
+    own.add(content);
     const { setInterval } = this.#node.timers;
     this.#timer = setInterval(() => this.#beat(), BEAT_MS);
     this.#timer.unref();
@@ -113,6 +117,7 @@ export class Lock {
 
   #stop(): void {
     this.#held = false;
+    own.delete(this.#content);
     this.#node.timers.clearInterval(this.#timer as NodeJS.Timeout);
   }
 }
@@ -155,7 +160,7 @@ function judge(
   if (holder === undefined) {
     return Math.abs(now - seen.touched) > WRITING_MS ? "dead" : "unknown";
   }
-  const life = lifeOf(node, holder);
+  const life = own.has(seen.content) ? "alive" : lifeOf(node, holder);
   if (life !== "unseen") return life;
   // Its clock may not be ours: what counts is a change that was watched, or none for long enough.
   if (seen.touched !== first.touched) return "alive";
@@ -276,12 +281,13 @@ function parse(content: string): Holder | undefined {
   } catch {
     return undefined;
   }
-  const { pid, token, started, boot, space, host } = (value ?? {}) as Partial<Holder>;
+  const { pid, token, started, thread, boot, space, host } = (value ?? {}) as Partial<Holder>;
   if (!Number.isSafeInteger(pid) || Number(pid) <= 0 || typeof token !== "string") return undefined;
   return {
     pid: Number(pid),
     token,
     started: started ?? null,
+    thread: thread ?? null,
     boot: boot ?? null,
     space: space ?? null,
     host: host ?? "",

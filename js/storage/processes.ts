@@ -1,4 +1,7 @@
-/** Processes as the platform shows them: whether one lives, and whether it is still the same one. */
+/**
+ * Processes and their threads as the platform shows them: whether one lives, and whether it is still
+ * the same one.
+ */
 
 import type { Builtins } from "./builtin.js";
 
@@ -7,6 +10,8 @@ export interface ProcessIdentity {
   pid: number;
   /** When it started, in whatever form the platform tells; tells reused numbers apart. */
   started: string | null;
+  /** Its thread, as number and start: a worker can end long before its process. */
+  thread: string | null;
   /** One for each start of the machine. */
   boot: string | null;
   /** The space in which process numbers count: containers have their own. */
@@ -14,12 +19,12 @@ export interface ProcessIdentity {
   host: string;
 }
 
-/** `"unseen"`: it belongs to another container or machine, of which nothing can be seen here. */
+/** `"unseen"`: nothing of it can be seen here, as with another container or machine. */
 export type Life = "alive" | "dead" | "unseen";
 
 let known: ProcessIdentity | undefined;
 
-/** This process. */
+/** This process and thread. */
 export function self(node: Builtins): ProcessIdentity {
   known ??= identify(node);
   return known;
@@ -30,18 +35,35 @@ function identify(node: Builtins): ProcessIdentity {
   const read = (path: string) => attempt(() => fs.readFileSync(path, "utf8").trim());
   if (process.platform !== "linux") {
     const started = startedByPs(node, process.pid);
-    return { pid: process.pid, started, boot: null, space: null, host: os.hostname() };
+    return {
+      pid: process.pid,
+      started,
+      thread: null,
+      boot: null,
+      space: null,
+      host: os.hostname(),
+    };
   }
   return {
     pid: process.pid,
-    started: processStat(node, "self")?.started ?? null,
+    started: statOf(node, "self")?.started ?? null,
+    thread: ownThread(node),
     boot: read("/proc/sys/kernel/random/boot_id"),
     space: attempt(() => fs.readlinkSync("/proc/self/ns/pid")),
     host: os.hostname(),
   };
 }
 
-/** Whether that process lives. "dead" is certain. */
+/** The thread that runs this: a synchronous read of /proc happens in it. */
+function ownThread(node: Builtins): string | null {
+  const id = attempt(() => node.fs.readlinkSync("/proc/thread-self"))
+    ?.split("/")
+    .at(-1);
+  const started = statOf(node, "thread-self")?.started;
+  return id === undefined || started === undefined ? null : `${id} ${started}`;
+}
+
+/** Whether that process and its thread live. "dead" is certain. */
 export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
   const here = self(node);
   if (other.boot !== null && here.boot !== null) {
@@ -50,15 +72,26 @@ export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
   }
   const found = find(node, other.pid);
   if (found === undefined) return "dead";
-  const reused =
-    other.started !== null && found.started !== null && other.started !== found.started;
-  return reused ? "dead" : "alive";
+  if (other.started !== null && found.started !== null && other.started !== found.started) {
+    return "dead";
+  }
+  return lifeOfThread(node, other, here);
+}
+
+function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdentity): Life {
+  // Where threads have no numbers, one of this process is known only by what it does.
+  if (other.thread === null) return other.pid === here.pid ? "unseen" : "alive";
+  const [id, started] = other.thread.split(" ");
+  const process = statOf(node, String(other.pid));
+  const thread = statOf(node, `${other.pid}/task/${id}`);
+  const sure = process !== undefined && thread?.started !== started;
+  return sure ? "dead" : "alive";
 }
 
 /** The process of that number, or `undefined` when there is certainly none. */
 function find(node: Builtins, pid: number): { started: string | null } | undefined {
   if (node.process.platform === "linux") {
-    const stat = processStat(node, String(pid));
+    const stat = statOf(node, String(pid));
     if (stat !== undefined) return stat.ended ? undefined : { started: stat.started };
     // Not seen is not dead: /proc may hide the processes of others. The signal below knows.
   }
@@ -70,12 +103,9 @@ function find(node: Builtins, pid: number): { started: string | null } | undefin
   return { started: node.process.platform === "linux" ? null : startedByPs(node, pid) };
 }
 
-/** From /proc: when the process started (field 22, in ticks since boot), and whether it has ended. */
-function processStat(
-  { fs }: Builtins,
-  pid: string,
-): { started: string; ended: boolean } | undefined {
-  const stat = attempt(() => fs.readFileSync(`/proc/${pid}/stat`, "utf8"));
+/** From /proc: when the process or thread started (field 22, in ticks since boot), and whether it has ended. */
+function statOf({ fs }: Builtins, which: string): { started: string; ended: boolean } | undefined {
+  const stat = attempt(() => fs.readFileSync(`/proc/${which}/stat`, "utf8"));
   if (stat === null) return undefined;
   // Field 2 is the program's name in parentheses and may hold spaces and parentheses of its own.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

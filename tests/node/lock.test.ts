@@ -2,6 +2,7 @@ import {
   existsSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   utimesSync,
@@ -137,8 +138,8 @@ suite("the lock of a database file", () => {
     const directory = folder();
     const alive = await Holder.start();
     await alive.tell("open", { directory: folder(), name: NAME });
-    const { started } = await ownLock(alive);
-    await forgedLock(directory, { pid: alive.pid, started });
+    const { started, thread } = await ownLock(alive);
+    await forgedLock(directory, { pid: alive.pid, started, thread });
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
       message: String(alive.pid),
@@ -271,7 +272,7 @@ suite("the lock of a database file", () => {
   });
 });
 
-async function ownLock(holder: Holder): Promise<{ started: string }> {
+async function ownLock(holder: Holder): Promise<{ started: string; thread: string }> {
   const directory = folder();
   await holder.tell("open", { directory, name: "own" });
   return JSON.parse(readFileSync(join(directory, "own.varve.lock"), "utf8"));
@@ -370,21 +371,53 @@ suite("the end of a process", () => {
   test("a worker thread that ends gives its lock back", async () => {
     const directory = folder();
     await threadOpens(directory, "process.exit()");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+    await opensAndCloses(directory);
+  });
+
+  test("a worker thread that was terminated is noticed, although its process lives", async () => {
+    const directory = folder();
+    await threadOpens(directory, "setInterval(() => {}, 1000);", true);
+    ok(existsSync(lockOf(directory)), "it could not give its lock back");
+    await opensAndCloses(directory);
+  });
+
+  test("a worker thread that lives is respected, and named as one of this process", async () => {
+    const directory = folder();
+    const refused = async () => {
+      await rejects(file(directory).open(NAME), {
+        code: "VARVE_DATABASE_BUSY",
+        message: /this process .*another thread/,
+      });
+    };
+    await threadOpens(directory, "setInterval(() => {}, 1000);", true, refused);
     await opensAndCloses(directory);
   });
 });
 
-/** Opens the database in a worker thread, which then does `end`. */
-async function threadOpens(directory: string, end: string): Promise<void> {
+/** Opens the database in a worker thread, which then does `end`, or is terminated. */
+async function threadOpens(
+  directory: string,
+  end: string,
+  terminate = false,
+  before: () => Promise<void> = async () => {},
+): Promise<void> {
   const source = `
+    import { parentPort } from "node:worker_threads";
     import { file } from "varve";
     await file(${JSON.stringify(directory)}).open(${JSON.stringify(NAME)});
+    parentPort.postMessage("open");
     ${end}`;
   const path = join(context().root, ".build", `thread-${process.pid}.mjs`);
   writeFileSync(path, source);
+  cleanup(() => rmSync(path, { force: true }));
   const worker = new Worker(path);
-  await new Promise((resolve, reject) => {
+  const ended = new Promise((resolve, reject) => {
     worker.on("exit", resolve);
     worker.on("error", reject);
   });
+  await new Promise((resolve) => worker.on("message", resolve));
+  await before();
+  if (terminate) await worker.terminate();
+  await ended;
 }
