@@ -173,8 +173,11 @@ fn run_seed(seed: u64) -> (u64, u64) {
 
 #[test]
 fn whichever_call_fails_nothing_is_lost_and_nothing_half_done() {
-    let seeds: Vec<u64> = replayed("VARVE_FAULT_SEED").map_or((0..24).collect(), |s| vec![s]);
-    let counts = seeds.into_iter().map(run_seed);
+    let seeds = match replayed("VARVE_FAULT_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..replayed("VARVE_FAULT_SEEDS").unwrap_or(24),
+    };
+    let counts = seeds.map(run_seed);
     let (cases, walked) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     println!("{cases} failures, {walked} crash states after them");
 }

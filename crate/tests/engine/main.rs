@@ -1,4 +1,8 @@
 //! The engine against crashes, faults, damage, a model, and the defects of its ancestor.
+//!
+//! All that is random has a seed, and a failure prints it. `VARVE_CRASH_SEED`, `VARVE_LIE_SEED`,
+//! `VARVE_FAULT_SEED` and `VARVE_MODEL_SEED` run one seed alone; `VARVE_CRASH_SEEDS`,
+//! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many, for as long as one has patience.
 
 mod crash;
 mod faults;
