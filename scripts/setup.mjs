@@ -13,7 +13,7 @@ export async function setup({ chromium = false } = {}) {
   requireRustup();
   await installPackages();
   await installCompiler();
-  await installTarget();
+  await installToolchain();
   return { chromium: chromium ? await findChromium() : undefined };
 }
 
@@ -70,11 +70,41 @@ async function installCompiler() {
   await aptInstall(["gcc", "libc6-dev"], "a C compiler");
 }
 
-async function installTarget() {
+/** rustup would fetch the toolchain by itself when it is first used, in silence and for minutes. */
+async function installToolchain() {
   if (ask("rustup", ["--version"], { cwd: "/" }) === undefined) return;
-  if (ask("rustup", ["target", "list", "--installed"])?.split("\n").includes(WASM_TARGET)) return;
-  say(`· rustup target add ${WASM_TARGET}`);
-  await must("rustup", ["target", "add", WASM_TARGET]);
+  const wanted = toolchain();
+  const parts = ["--no-self-update", "--profile", "minimal", "--target", WASM_TARGET];
+  for (const component of COMPONENTS) parts.push("--component", component);
+  if (!isInstalled(wanted)) {
+    say(`· rustup toolchain install ${wanted}`);
+    await must("rustup", ["toolchain", "install", wanted, ...parts], { cwd: "/" });
+    return;
+  }
+  const present = ask("rustup", ["component", "list", "--installed", "--toolchain", wanted]) ?? "";
+  const missing = COMPONENTS.filter((component) => !present.includes(component));
+  if (missing.length > 0) {
+    say(`· rustup component add ${missing.join(" ")}`);
+    await must("rustup", ["component", "add", "--toolchain", wanted, ...missing], { cwd: "/" });
+  }
+  if (!present.includes(`rust-std-${WASM_TARGET}`)) {
+    say(`· rustup target add ${WASM_TARGET}`);
+    await must("rustup", ["target", "add", "--toolchain", wanted, WASM_TARGET], { cwd: "/" });
+  }
+}
+
+const COMPONENTS = ["rustfmt", "clippy"];
+
+/** What the toolchain file names, or whoever calls has chosen in its place. */
+function toolchain() {
+  const file = readFileSync(join(root, "rust-toolchain.toml"), "utf8");
+  const named = /^channel\s*=\s*"([^"]+)"/m.exec(file)?.[1];
+  return process.env.RUSTUP_TOOLCHAIN ?? named ?? "stable";
+}
+
+function isInstalled(wanted) {
+  const names = (ask("rustup", ["toolchain", "list"], { cwd: "/" }) ?? "").split("\n");
+  return names.some((name) => name.split(" ")[0].startsWith(wanted));
 }
 
 const CHROMIUM_NAMES = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
