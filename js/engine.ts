@@ -26,7 +26,7 @@ interface Exports {
   readonly memory: WebAssembly.Memory;
   scratch(): number;
   result(): number;
-  open(segmentLog2: number, flags: number, ...entropy: number[]): number;
+  open(segmentLog2: number, flags: number, memory: number, ...entropy: number[]): number;
   reserve(bytes: number): void;
   find(keyspace: number, keyLength: number): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
@@ -194,7 +194,7 @@ export class Engine {
     engine.reserve(options.memory);
     const entropy = crypto.getRandomValues(new Uint32Array(8));
     const flags = options.ordered ? 0 : POINTS_ONLY;
-    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, ...entropy)));
+    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, options.memory, ...entropy)));
     return engine;
   }
 
@@ -221,11 +221,16 @@ export class Engine {
   }
 
   private find(keyLength: number): number {
+    let at: number;
     try {
-      return this.wasm.find(RAW, keyLength) >>> 0;
+      at = this.wasm.find(RAW, keyLength) >>> 0;
     } catch (trap) {
       throw this.die(trap);
     }
+    // A cold record may have taken memory.
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) this.check(this.u32[this.codeAt] as number);
+    return at;
   }
 
   // ---------------------------------------------------------------- writing
@@ -237,12 +242,8 @@ export class Engine {
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
-    if (bytes !== this.lastSmall || length === 0) this.inspect(bytes);
-    const keyLength = this.encodeKey(key);
-    const offset = bytes.byteOffset;
-    const at = this.setBegin(keyLength, length);
-    // A view of this memory dies when the memory grows, but the bytes stay where they are.
-    if (bytes.length !== length) bytes = new Uint8Array(this.buffer, offset, length);
+    if (bytes !== this.lastSmall || length === 0) bytes = this.inspect(bytes);
+    const at = this.setBegin(this.encodeKey(key), length);
     this.copy(bytes, length, at);
     this.setCommit(length);
   }
@@ -367,11 +368,10 @@ export class Engine {
         : value instanceof Uint8Array
           ? value
           : asBytes("value", value);
-    this.inspect(bytes);
-    const { length, byteOffset } = bytes;
+    bytes = this.inspect(bytes);
+    const { length } = bytes;
     const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    if (bytes.length !== length) bytes = new Uint8Array(this.buffer, byteOffset, length);
     this.copy(bytes, length, at);
     return length;
   }
@@ -443,6 +443,11 @@ export class Engine {
   detach(): void {
     this.wasm.memory.grow(0);
     this.refresh();
+  }
+
+  /** Has a function called whenever the file is read: memory may have been taken for this turn. */
+  onRead(hear: () => void): void {
+    this.host.onRead = hear;
   }
 
   /** Takes memory and gives it back, so that so much can be used before the memory has to grow. */
@@ -553,11 +558,16 @@ export class Engine {
     this.lastKeyLength = 0;
   }
 
-  /** Refuses bytes that cannot be a value. */
-  private inspect(bytes: Uint8Array): void {
+  /**
+   * Refuses bytes that cannot be a value. A view of this memory is legal, and copied: the call that
+   * makes room for the new record may use the old one's memory again.
+   */
+  private inspect(bytes: Uint8Array): Uint8Array {
     refuseArray("value", bytes);
     if (bytes.length > MAX_VALUE) throw this.failure(Code.ValueTooLong);
+    if (bytes.buffer === this.buffer) return bytes.slice();
     if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
+    return bytes;
   }
 
   // ---------------------------------------------------------------- calls and failures

@@ -95,7 +95,8 @@ const makers: Readonly<Record<number, Maker>> = {
     new ReentrancyError("The database was written to from inside an update of it.", cause),
   [Code.OutOfMemory]: ({ name, cause }) =>
     new OutOfMemoryError(
-      `The database "${name}" needs more memory than there is. Nothing of this call was done.`,
+      `The views of this turn hold all memory of the database "${name}", so that nothing more can be ` +
+        "read inside a callback. Read before the update, yield in between, or open it with more memory.",
       cause,
     ),
   [Code.NotOpen]: ({ name, cause }) =>

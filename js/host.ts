@@ -7,6 +7,8 @@ export class Host {
   /** Set once the instance exists. */
   memory: WebAssembly.Memory | undefined;
   panic: string | undefined;
+  /** Hears of every read: a cold record may have taken memory that the turn's end gives back. */
+  onRead: () => void;
   private readonly file: StorageFile;
   private cause: unknown;
   private failed: boolean;
@@ -14,6 +16,7 @@ export class Host {
   constructor(file: StorageFile) {
     this.memory = undefined;
     this.panic = undefined;
+    this.onRead = () => {};
     this.file = file;
     this.cause = undefined;
     this.failed = false;
@@ -31,7 +34,10 @@ export class Host {
     const { file } = this;
     return {
       read: (at = 0, length = 0, position = 0) =>
-        this.guard(() => counted(file.read(this.bytes(at, length), { at: position }), length)),
+        this.guard(() => {
+          this.onRead();
+          return counted(file.read(this.bytes(at, length), { at: position }), length);
+        }),
       write: (at = 0, length = 0, position = 0) =>
         this.guard(() => counted(file.write(this.bytes(at, length), { at: position }), length)),
       truncate: (size = 0) =>
@@ -45,6 +51,11 @@ export class Host {
           file.flush();
           return 0;
         }),
+      // Called before memory is used again that views of this turn may show.
+      detach: () => {
+        this.memory?.grow(0);
+        return undefined;
+      },
       panicked: (at = 0, length = 0) => {
         this.panic = new TextDecoder().decode(this.bytes(at, length).slice());
         return undefined;

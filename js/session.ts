@@ -116,6 +116,7 @@ export class Session implements EngineListener {
     this.footprint = 0;
     this.unhook = [];
     engine.listener = this;
+    engine.onRead(() => this.soon());
     this.hook();
   }
 
@@ -418,7 +419,7 @@ export class Session implements EngineListener {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     try {
       this.checkViews();
-      if (viewsOnly) this.engine.detach();
+      if (viewsOnly) this.engine.endTurn(this.watch !== undefined);
       else this.closeTurn();
     } catch (error) {
       this.fail(error as Error);

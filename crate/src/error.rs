@@ -34,6 +34,8 @@ pub enum Error {
     },
     /// A write while a staged record is open.
     Reentrancy,
+    /// A read inside a callback needs memory that views of this turn hold.
+    ViewsHeld,
     /// No store is open in this instance.
     NotOpen,
     /// The caller's callback failed; every byte was restored.
@@ -75,6 +77,7 @@ impl Error {
             Error::NotADatabase => 9,
             Error::UnsupportedFormat { .. } => 10,
             Error::Reentrancy => 11,
+            Error::ViewsHeld => 12,
             Error::NotOpen => 13,
             Error::Aborted => 14,
             Error::PointsOnly => 15,
@@ -119,6 +122,10 @@ impl fmt::Display for Error {
             Error::Reentrancy => {
                 f.write_str("the database was written to from inside an update; write after it returns")
             }
+            Error::ViewsHeld => f.write_str(
+                "the views of this turn hold all memory, so nothing can be read inside a callback: \
+                 read before the update, yield, or open the database with more memory",
+            ),
             Error::NotOpen => f.write_str("no database is open in this instance"),
             Error::Aborted => f.write_str("the update failed; every byte was restored"),
             Error::PointsOnly => {

@@ -25,6 +25,7 @@ mod host {
         pub fn truncate(size: f64) -> i32;
         pub fn size() -> f64;
         pub fn flush() -> i32;
+        pub fn detach();
         pub fn panicked(address: *const u8, length: usize);
     }
 }
@@ -175,11 +176,13 @@ extern "C" fn result() -> *const Answer {
     &instance().answer
 }
 
-/// Opens the database in the host's file. Flag 1: points only.
+/// Opens the database in the host's file, with `memory` bytes between turns. Flag 1: points only.
 #[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
     segment_log2: u32,
     flags: u32,
+    memory: usize,
     e0: u32,
     e1: u32,
     e2: u32,
@@ -199,6 +202,9 @@ extern "C" fn open(
         segment_log2: segment_log2 as u8,
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
         ordered: flags & 1 == 0,
+        memory,
+        // SAFETY: no memory is passed.
+        detach: || unsafe { host::detach() },
     };
     let instance = instance();
     if instance.store.is_some() {
@@ -222,31 +228,50 @@ extern "C" fn reserve(bytes: usize) {
     std::hint::black_box(&mut block);
 }
 
-/// The address of a key's value, 0 when absent; its length goes into the answer.
+/// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
+/// cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     let instance = instance();
-    let value = instance.store.as_ref().and_then(|s| s.get(keyspace, &instance.scratch[..key_len]));
-    match value {
-        Some(value) => {
+    let Some(store) = instance.store.as_mut() else {
+        instance.report(Some(Error::NotOpen));
+        return std::ptr::null();
+    };
+    match store.get(keyspace, &instance.scratch[..key_len]) {
+        Ok(Some(value)) => {
             instance.answer.length = value.len() as u32;
             value.as_ptr()
         }
-        None => std::ptr::null(),
+        Ok(None) => {
+            instance.answer.code = 0;
+            std::ptr::null()
+        }
+        Err(error) => {
+            instance.report(Some(error));
+            std::ptr::null()
+        }
     }
 }
 
-/// 1 and a key's version in number 0, or 0.
+/// 1 and a key's version in number 0; 0 when absent; -1 when a cold record could not be read.
 #[unsafe(no_mangle)]
-extern "C" fn version(keyspace: u32, key_len: usize) -> u32 {
+extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
     let instance = instance();
     let key = &instance.scratch[..key_len];
-    match instance.store.as_ref().and_then(|s| s.version(keyspace, key)) {
-        Some(version) => {
+    let version = match instance.store.as_mut() {
+        Some(store) => store.version(keyspace, key),
+        None => Err(Error::NotOpen),
+    };
+    match version {
+        Ok(Some(version)) => {
             instance.answer.numbers[0] = version as f64;
             1
         }
-        None => 0,
+        Ok(None) => 0,
+        Err(error) => {
+            instance.report(Some(error));
+            -1
+        }
     }
 }
 

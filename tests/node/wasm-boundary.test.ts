@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { context, deepEqual, ok, suite, test } from "../harness.js";
 
 /** What the engine asks of its host: a file, and someone to tell before it traps. */
-const IMPORTS = ["flush", "panicked", "read", "size", "write"];
+const IMPORTS = ["detach", "flush", "panicked", "read", "size", "write"];
 
 /** What crosses the boundary the other way. Only js/engine.ts calls these. */
 const EXPORTS = [

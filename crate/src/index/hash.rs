@@ -17,6 +17,13 @@ pub struct HashIndex {
     len: usize,
 }
 
+/// How far a walk over the positions under one hash has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    hash: u32,
+    at: usize,
+}
+
 const fn pack(hash: u32, position: Position) -> u64 {
     (hash as u64) << 32 | position as u64
 }
@@ -54,20 +61,38 @@ impl HashIndex {
         self.slots.len() * 8
     }
 
-    /// The position under `hash` for which `is_it` holds.
+    /// Starts a walk over the positions under `hash`, for callers that look at records in between.
     #[inline]
-    pub fn find(&self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+    #[must_use]
+    pub fn probe(&self, hash: u32) -> Probe {
+        Probe { hash, at: (hash >> self.shift) as usize }
+    }
+
+    /// The next position under the probe's hash. The table must not have changed since.
+    #[inline]
+    pub fn next(&self, probe: &mut Probe) -> Option<Position> {
         let mask = self.slots.len() - 1;
-        let mut i = (hash >> self.shift) as usize;
         loop {
-            let slot = self.slots[i & mask];
+            let slot = self.slots[probe.at & mask];
             if slot == 0 {
                 return None;
             }
-            if hash_of(slot) == hash && is_it(position_of(slot)) {
+            probe.at += 1;
+            if hash_of(slot) == probe.hash {
                 return Some(position_of(slot));
             }
-            i += 1;
+        }
+    }
+
+    /// The position under `hash` for which `is_it` holds.
+    #[inline]
+    pub fn find(&self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+        let mut probe = self.probe(hash);
+        loop {
+            let position = self.next(&mut probe)?;
+            if is_it(position) {
+                return Some(position);
+            }
         }
     }
 

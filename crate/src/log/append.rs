@@ -8,8 +8,8 @@ use crate::format::payload::ExtentRef;
 use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
 
-use super::Log;
 use super::group::{Cursor, FrameSpan};
+use super::{Log, Slot};
 
 /// Large values are written in pieces of this many bytes.
 const CHUNK: usize = 256 << 10;
@@ -91,9 +91,8 @@ impl Log {
     /// Computes the checksums of a frame and its records: once, when nothing changes any more.
     fn seal(&mut self, span: &FrameSpan, number: u64, flags: u32) {
         let start = self.geometry.slot_start(span.slot);
-        let slot = &mut self.slots[span.slot as usize];
-        let salt = slot.salt;
-        let bytes = slot.bytes.as_mut().expect("an open frame is resident");
+        let Slot { salt, buffer, .. } = self.slots[span.slot as usize];
+        let bytes = self.pool.bytes_mut(buffer);
         let mut at = span.start + frame::SIZE;
         while at < span.end {
             let size = RecordHeader::at(&bytes[at..]).expect("records are aligned").size();
@@ -119,19 +118,17 @@ impl Log {
         number: u64,
     ) -> Result<(), Error> {
         let start = self.geometry.slot_start(span.slot);
+        let buffer = self.slots[span.slot as usize].buffer;
         let mut from = span.start;
         if !self.slots[span.slot as usize].written {
             let header = SegmentHeader { first_frame: number, ..self.header_of(span.slot) }
                 .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
             write_all(file, &header, start + self.geometry.room_end() as u64)?;
-            let bytes = self.slots[span.slot as usize].bytes.as_mut();
-            bytes.expect("an open frame is resident")[..segment::SIZE].copy_from_slice(&header);
+            self.pool.bytes_mut(buffer)[..segment::SIZE].copy_from_slice(&header);
             from = 0;
         }
-        let bytes = self.slots[span.slot as usize].bytes.as_ref();
-        let bytes = &bytes.expect("an open frame is resident")[from..span.end];
-        write_all(file, bytes, start + from as u64)?;
+        write_all(file, &self.pool.bytes(buffer)[from..span.end], start + from as u64)?;
         Ok(())
     }
 
@@ -150,7 +147,7 @@ impl Log {
     fn write_extent(&mut self, file: &mut impl File, first: u32) -> Result<(), Error> {
         let start = self.geometry.slot_start(first);
         let slot = &self.slots[first as usize];
-        let value = slot.bytes.as_ref().expect("a staged extent is resident");
+        let value = slot.value.as_ref().expect("a staged extent is resident");
         let header = SegmentHeader {
             kind: segment::KIND_EXTENT,
             payload: slot.length,
@@ -184,7 +181,7 @@ impl Log {
     pub(crate) fn seal_extent(&mut self, first: u32, length: usize) -> ExtentRef {
         let at = self.geometry.slot_start(first) + segment::SIZE as u64;
         let slot = &mut self.slots[first as usize];
-        let value = slot.bytes.as_mut().expect("a staged extent is resident");
+        let value = slot.value.as_mut().expect("a staged extent is resident");
         value[length..].fill(0);
         let check = checksum(&value[..length], seed_at(slot.salt, at));
         (slot.length, slot.length_check) = (length as u64, check);

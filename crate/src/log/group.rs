@@ -9,7 +9,8 @@ use crate::format::segment;
 use crate::index::hash::Position;
 use crate::memory::AlignedBytes;
 
-use super::{Log, Slot, Use};
+use super::pool::Holds;
+use super::{Log, NO_BUFFER, Slot, Use};
 
 /// Where the frame under construction stands.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,11 +100,11 @@ impl Log {
         Ok(())
     }
 
-    fn fresh_slot(&mut self, used: Use, span: u32, bytes: AlignedBytes) -> Slot {
+    fn fresh_slot(&mut self, used: Use, span: u32) -> Slot {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let salt = checksum(&self.entropy.to_le_bytes(), u64::from(sequence));
-        Slot { sequence, salt, span, bytes: Some(bytes), ..Slot::new(used) }
+        Slot { sequence, salt, span, ..Slot::new(used) }
     }
 
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
@@ -117,8 +118,8 @@ impl Log {
         let index = spare.unwrap_or(self.slots.len()) as u32;
         self.check_limits(index)?;
         self.reserve(file, index, 1)?;
-        let bytes = AlignedBytes::zeroed(self.geometry.segment());
-        let slot = self.fresh_slot(Use::Log, 1, bytes);
+        let buffer = self.take_buffer(Holds::Segment(index))?;
+        let slot = Slot { buffer, ..self.fresh_slot(Use::Log, 1) };
         match spare {
             Some(index) => self.slots[index] = slot,
             None => self.slots.push(slot),
@@ -132,7 +133,8 @@ impl Log {
         let span = self.geometry.extent_span(length);
         self.check_limits(first.saturating_add(span))?;
         self.reserve(file, first, span)?;
-        let slot = self.fresh_slot(Use::Extent, span, AlignedBytes::zeroed(length));
+        let value = Some(AlignedBytes::zeroed(length));
+        let slot = Slot { value, ..self.fresh_slot(Use::Extent, span) };
         self.slots.push(slot);
         self.slots.extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
         self.extents.push(first);
@@ -151,7 +153,10 @@ impl Log {
         let span = self.slots[first as usize].span;
         for index in first..first + span {
             let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
-            self.quarantine.extend(slot.bytes);
+            self.quarantine.extend(slot.value);
+            if slot.buffer != NO_BUFFER {
+                self.pool.leave(slot.buffer);
+            }
         }
     }
 

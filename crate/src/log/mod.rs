@@ -6,6 +6,8 @@
 
 pub mod append;
 pub mod group;
+pub mod pool;
+pub mod read;
 pub mod recover;
 mod slots;
 mod superblocks;
@@ -22,6 +24,8 @@ use crate::memory::AlignedBytes;
 
 use append::WriteError;
 use group::{Cursor, FrameSpan};
+use pool::{BufferId, Pool};
+use read::Copies;
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,9 @@ enum Use {
     Abandoned,
 }
 
+/// Not in memory.
+const NO_BUFFER: BufferId = BufferId::MAX;
+
 /// One segment-sized slot of the file.
 #[derive(Debug)]
 struct Slot {
@@ -53,8 +60,12 @@ struct Slot {
     /// Extent: bytes of the value, and their checksum.
     length: u64,
     length_check: u64,
-    /// A log segment's bytes at their own offsets, or an extent's value. None when cold.
-    bytes: Option<AlignedBytes>,
+    /// The buffer that holds a log segment, its bytes at their own offsets; [`NO_BUFFER`] when cold.
+    buffer: BufferId,
+    /// An extent's value; none when cold.
+    value: Option<AlignedBytes>,
+    /// The last turn that looked at the value.
+    touched: u32,
 }
 
 impl Slot {
@@ -68,7 +79,9 @@ impl Slot {
             span: 1,
             length: 0,
             length_check: 0,
-            bytes: None,
+            buffer: NO_BUFFER,
+            value: None,
+            touched: 0,
         }
     }
 }
@@ -137,6 +150,21 @@ pub struct RecordRef<'a> {
     pub value: &'a [u8],
 }
 
+impl RecordRef<'_> {
+    /// The extent that holds the value, if one does.
+    #[must_use]
+    pub fn extent(&self) -> Option<ExtentRef> {
+        let is_extent = self.header.kind == record::KIND_EXTENT;
+        is_extent.then(|| ExtentRef::decode(self.value)).flatten()
+    }
+
+    /// Bytes of the record, its extent's value included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.header.size() as u64 + self.extent().map_or(0, |extent| extent.length)
+    }
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
@@ -162,7 +190,10 @@ pub struct Log {
     flushed_frames: u64,
     /// The largest watermark that stands in the file.
     witnessed_frames: u64,
-    /// Memory that views may still show, held until the turn ends.
+    /// Memory of segments and of copies of cold records.
+    pool: Pool,
+    copies: Copies,
+    /// Values of dropped extents that views may still show, held until the turn ends.
     quarantine: Vec<AlignedBytes>,
     /// Whether a view may show memory that is about to be used again.
     views_stale: bool,
@@ -188,79 +219,30 @@ impl Log {
         self.next_frame
     }
 
-    /// Bytes from a record's start to the end of its segment's memory.
-    #[inline]
-    fn tail_of(&self, position: Position) -> Option<&[u8]> {
-        let (slot, offset) = self.geometry.locate(position);
-        self.slots.get(slot as usize)?.bytes.as_ref()?.get(offset..)
-    }
-
-    /// The record at `position`.
+    /// The record at `position`, which is of the open group or of a loaded segment.
     ///
     /// # Panics
-    /// If there is no resident record: positions come from this log.
+    /// If it is not resident.
     #[inline]
     #[must_use]
     pub fn record_at(&self, position: Position) -> RecordRef<'_> {
-        let bytes = self.tail_of(position).expect("an indexed record is resident");
-        let (header, key, value) = record::parts(bytes).expect("an indexed record is whole");
+        let (slot, offset) = self.geometry.locate(position);
+        let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[offset..];
+        let (header, key, value) = record::parts(bytes).expect("a resident record is whole");
         RecordRef { header, key, value }
     }
 
-    /// Header and key of the record at `position`.
-    #[inline]
-    #[must_use]
-    pub fn key_at(&self, position: Position) -> (&RecordHeader, &[u8]) {
-        let record = self.record_at(position);
-        (record.header, record.key)
-    }
-
-    /// Header of the record at `position`.
+    /// Header of the record at `position`; see [`record_at`](Log::record_at).
     #[must_use]
     pub fn header_at(&self, position: Position) -> &RecordHeader {
         self.record_at(position).header
     }
 
-    /// Bytes of the record at `position`, its extent's value included.
-    #[must_use]
-    pub fn bytes_of(&self, position: Position) -> u64 {
-        let record = self.record_at(position);
-        let extent = match record.header.kind {
-            record::KIND_EXTENT => ExtentRef::decode(record.value).map_or(0, |e| e.length),
-            _ => 0,
-        };
-        record.header.size() as u64 + extent
-    }
-
-    /// The value of a record, from its extent where it has one.
-    #[inline]
-    #[must_use]
-    pub fn value_of<'a>(&'a self, record: &RecordRef<'a>) -> &'a [u8] {
-        if record.header.kind == record::KIND_EXTENT {
-            self.extent_value(record.value)
-        } else {
-            record.value
-        }
-    }
-
-    /// The value of the record at `position`.
-    #[must_use]
-    pub fn value_at(&self, position: Position) -> &[u8] {
-        self.value_of(&self.record_at(position))
-    }
-
-    fn extent_value(&self, descriptor: &[u8]) -> &[u8] {
-        let extent = ExtentRef::decode(descriptor).expect("an extent record holds a descriptor");
-        let bytes = self.slots[extent.slot as usize].bytes.as_ref();
-        &bytes.expect("an indexed extent is resident")[..extent.length as usize]
-    }
-
-    /// The descriptor of the extent that holds the value of the record at `position`, if one does.
+    /// The extent that holds the value of the record at `position`, if one does; see
+    /// [`record_at`](Log::record_at).
     #[must_use]
     pub(crate) fn descriptor_at(&self, position: Position) -> Option<ExtentRef> {
-        let record = self.record_at(position);
-        let is_extent = record.header.kind == record::KIND_EXTENT;
-        is_extent.then(|| ExtentRef::decode(record.value)).flatten()
+        self.record_at(position).extent()
     }
 
     /// Whether the record at `position` has become part of the group or the log, and is not just
@@ -274,13 +256,12 @@ impl Log {
     /// The record's memory from its header to the end of its segment.
     pub(crate) fn record_mut(&mut self, position: Position) -> &mut [u8] {
         let (slot, offset) = self.geometry.locate(position);
-        let bytes = self.slots[slot as usize].bytes.as_mut().expect("a staged record is resident");
-        &mut bytes[offset..]
+        &mut self.pool.bytes_mut(self.slots[slot as usize].buffer)[offset..]
     }
 
     /// The memory of an extent's value.
     pub(crate) fn extent_mut(&mut self, slot: u32) -> &mut [u8] {
-        self.slots[slot as usize].bytes.as_mut().expect("a staged extent is resident")
+        self.slots[slot as usize].value.as_mut().expect("a staged extent is resident")
     }
 
     /// Whether the record at `position` may be changed where it lies.
@@ -365,11 +346,22 @@ impl Log {
         self.geometry.slot_start(self.file_slots)
     }
 
-    /// Bytes of memory that slots hold.
+    /// Bytes of memory held for segments, copies of cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let slots = self.slots.iter().filter_map(|slot| slot.bytes.as_ref());
-        slots.chain(&self.quarantine).map(|bytes| bytes.len() as u64).sum()
+        let values = self.slots.iter().filter_map(|slot| slot.value.as_ref());
+        let values: usize = values.chain(&self.quarantine).map(|bytes| bytes.len()).sum();
+        (self.pool.memory() + self.copies.bytes() + values) as u64
+    }
+
+    /// Opening is over: from here on there may be views.
+    pub(crate) fn lend_views(&mut self) {
+        self.pool.lends_views = true;
+    }
+
+    /// Whether a callback runs on a view of this memory, which must not die meanwhile.
+    pub(crate) fn set_callback_open(&mut self, open: bool) {
+        self.pool.callback_open = open;
     }
 
     /// Segments and extents that the log uses.
@@ -378,19 +370,20 @@ impl Log {
         self.slots.iter().filter(|s| matches!(s.used, Use::Log | Use::Extent)).count()
     }
 
-    /// Ends a turn: memory held for views is let go. Returns whether views must die first, so the
-    /// caller detaches them before the next call.
+    /// Ends a turn: memory above the budget, and what was held for views, is let go. Returns
+    /// whether views must die first, so the caller detaches them before the next call.
     pub fn end_turn(&mut self) -> bool {
-        let stale = self.views_stale || !self.quarantine.is_empty();
         let only_voids = self.pending.is_empty() && self.cursor.live == 0;
-        let reused = only_voids && self.cursor.records > 0 && self.extents.is_empty();
-        if reused {
-            self.cursor = self.group;
-            self.floor = self.cursor.tail;
+        let mut stale = self.views_stale || !self.quarantine.is_empty();
+        if only_voids && self.cursor.records > 0 && self.extents.is_empty() {
+            self.discard_group();
+            stale = true;
         }
+        stale |= self.trim_extents(self.pool.budget() / 4);
+        stale |= self.trim_pool();
         self.quarantine = Vec::new();
         self.views_stale = false;
-        stale || reused
+        stale
     }
 }
 

@@ -3,17 +3,18 @@
 //! Reading never repairs: nothing here writes, but for the creation of an empty file.
 
 use crate::error::{Damage, Error};
-use crate::file::{File, read_full};
-use crate::format::checksum::{checksum, seed_at};
+use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
 use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
-use crate::format::{DATA_START, MAJOR, align_up};
-use crate::memory::AlignedBytes;
+use crate::format::{DATA_START, MAJOR};
+use crate::index::hash::Position;
 
 use super::group::Cursor;
+use super::pool::Pool;
+use super::read::Copies;
 use super::{Geometry, Log, Use, superblocks};
 
 /// What opening found.
@@ -42,7 +43,7 @@ pub struct FrameAt {
     pub offset: u32,
     /// Its bytes.
     pub length: u32,
-    records: u32,
+    is_void: bool,
     commits: bool,
 }
 
@@ -53,6 +54,8 @@ pub struct Opened {
     pub log: Log,
     /// The frames that count, in order.
     pub frames: Vec<FrameAt>,
+    /// The records among them whose values lie in extents.
+    pub extents: Vec<(Position, ExtentRef)>,
     /// What there was to tell.
     pub recovery: Recovery,
     /// Versions below this may have been used.
@@ -66,6 +69,8 @@ impl Log {
         file: &mut impl File,
         segment_log2: u8,
         entropy: &[u64; 4],
+        memory: usize,
+        detach: fn(),
     ) -> Result<Opened, Error> {
         let size = file.size()?;
         let found = superblocks::read(file, size)?;
@@ -73,14 +78,15 @@ impl Log {
             Some(superblock) => (superblock, false),
             None => (superblocks::create(file, segment_log2, entropy)?, true),
         };
-        let mut log = Log::empty(superblock, entropy[3]);
+        let pool = Pool::new(1 << superblock.segment_log2, memory, detach);
+        let mut log = Log::empty(superblock, entropy[3], pool);
         log.find_slots(file, size)?;
         let mut opened = log.replay(file)?;
         opened.recovery.created = created;
         Ok(opened)
     }
 
-    fn empty(superblock: Superblock, entropy: u64) -> Log {
+    fn empty(superblock: Superblock, entropy: u64, pool: Pool) -> Log {
         Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
@@ -96,6 +102,8 @@ impl Log {
             entropy,
             flushed_frames: superblock.next_frame,
             witnessed_frames: superblock.next_frame,
+            pool,
+            copies: Copies::default(),
             quarantine: Vec::new(),
             views_stale: false,
             file_slots: 0,
@@ -104,15 +112,10 @@ impl Log {
 
     fn replay(mut self, file: &mut impl File) -> Result<Opened, Error> {
         let segments = self.log_segments();
-        for &(slot, _) in &segments {
-            let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
-            read_full(file, &mut bytes, self.geometry.slot_start(slot))?;
-            self.slots[slot as usize].bytes = Some(bytes);
-        }
-        let mut chain = self.walk(&segments);
-        let beyond = self.scan_beyond(&chain, &segments);
+        let mut chain = self.walk(file, &segments)?;
+        let beyond = self.scan_beyond(file, &chain, &segments)?;
         self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
-        let committed = self.check_frames(file, &mut chain)?;
+        let committed = self.cut(file, &mut chain)?;
         if committed < self.flushed_frames {
             return Err(Error::Corruption(Damage {
                 position: chain.end_position(self.geometry),
@@ -124,7 +127,7 @@ impl Log {
         }
         self.next_frame = committed;
         self.witnessed_frames = self.flushed_frames;
-        let torn_bytes = self.settle(&chain, &segments);
+        let torn_bytes = self.settle(file, &chain, &segments)?;
         let torn = torn_bytes > 0;
         let recovery = Recovery {
             torn_bytes,
@@ -135,25 +138,17 @@ impl Log {
             created: false,
         };
         let next_version = self.superblock.next_version;
-        Ok(Opened { log: self, frames: chain.frames, recovery, next_version })
+        let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
+        let extents = extents.collect();
+        Ok(Opened { log: self, frames: chain.frames, extents, recovery, next_version })
     }
 
     /// Whether nothing but the witness frame follows the end that a clean close recorded: the
     /// superblock that takes the mark back is not flushed, so it may be lost where frames are not.
     fn ends_clean(&self, chain: &Chain, committed: u64) -> bool {
         let beyond = committed.saturating_sub(self.superblock.next_frame);
-        let is_witness = || chain.frames.last().is_none_or(|frame| self.is_void(frame));
-        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness())
-    }
-
-    /// Whether a frame holds nothing, but for what rolled-back calls left.
-    fn is_void(&self, frame: &FrameAt) -> bool {
-        let mut at = frame.offset as usize + frame::SIZE;
-        (0..frame.records).all(|_| {
-            let (header, _) = self.key_at(self.geometry.position(frame.slot, at));
-            at += header.size();
-            header.kind == KIND_VOID
-        })
+        let is_witness = chain.frames.last().is_none_or(|frame| frame.is_void);
+        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness)
     }
 
     /// Log segments that no recovery abandoned, in order, each with the frame number at which the
@@ -183,38 +178,50 @@ impl Log {
         kept
     }
 
+    /// The bytes of a loaded segment from `offset` to the end of its room.
+    fn room_from(&self, slot: u32, offset: usize) -> &[u8] {
+        let bytes = self.pool.bytes(self.slots[slot as usize].buffer);
+        bytes.get(offset..self.geometry.room_end()).unwrap_or_default()
+    }
+
+    /// The frame at `offset` of a loaded segment, if a valid one is there.
     fn frame_at(&self, slot: u32, offset: usize) -> Option<FrameHeader> {
-        let s = &self.slots[slot as usize];
-        let bytes = s.bytes.as_ref()?.get(offset..self.geometry.room_end())?;
-        FrameHeader::open(bytes, s.salt, self.geometry.slot_start(slot) + offset as u64)
+        let position = self.geometry.slot_start(slot) + offset as u64;
+        FrameHeader::open(self.room_from(slot, offset), self.slots[slot as usize].salt, position)
     }
 
     /// Follows the frames from the first to the first that is missing.
-    fn walk(&self, segments: &[(u32, u64)]) -> Chain {
+    fn walk(&mut self, file: &mut impl File, segments: &[(u32, u64)]) -> Result<Chain, Error> {
         let mut chain = Chain { expected: self.superblock.first_frame, ..Chain::default() };
         for (i, &(slot, limit)) in segments.iter().enumerate() {
             if self.slots[slot as usize].first_frame != chain.expected {
                 break;
             }
+            self.load(file, slot)?;
             chain.segment = i;
             chain.offset = segment::SIZE;
             chain.slot = Some(slot);
             while chain.expected < limit {
                 let header = self.frame_at(slot, chain.offset);
-                let Some(header) = header.filter(|h| h.number == chain.expected) else {
-                    break;
-                };
-                chain.take(slot, &header);
+                let Some(header) = header.filter(|h| h.number == chain.expected) else { break };
+                let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
+                chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
             }
         }
-        chain
+        Ok(chain)
     }
 
     /// Looks for valid frames behind the end of the chain, at every aligned place: their
     /// watermarks tell whether what is missing had been flushed.
-    fn scan_beyond(&self, chain: &Chain, segments: &[(u32, u64)]) -> Beyond {
+    fn scan_beyond(
+        &mut self,
+        file: &mut impl File,
+        chain: &Chain,
+        segments: &[(u32, u64)],
+    ) -> Result<Beyond, Error> {
         let mut beyond = Beyond::default();
         for (i, &(slot, _)) in segments.iter().enumerate().skip(chain.segment) {
+            self.load(file, slot)?;
             let is_end = chain.slot == Some(slot) && i == chain.segment;
             let mut offset = if is_end { chain.offset } else { segment::SIZE };
             while offset + frame::SIZE <= self.geometry.room_end() {
@@ -229,118 +236,47 @@ impl Log {
                 }
             }
         }
-        beyond
+        Ok(beyond)
     }
 
-    /// Checks what the frames hold, cuts off an incomplete commit, and gives the number of the
-    /// first frame that does not count.
-    fn check_frames(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
+    /// Cuts off an incomplete commit, or one whose extents are not whole, and gives the number of
+    /// the first frame that does not count. Extents of flushed commits are verified when they are
+    /// read, since one that was superseded may be gone.
+    fn cut(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
         let first = chain.expected - chain.frames.len() as u64;
-        let mut complete = 0;
-        for i in 0..chain.frames.len() {
-            let flushed = first + (i as u64) < self.flushed_frames;
-            if !self.check_frame(file, chain.frames[i], flushed)? {
+        let flaw = chain.flaw.take();
+        let mut end = flaw.map_or(chain.frames.len(), |(frame, _)| frame);
+        // In the order of records: what comes first, ends the log or refuses the file. None behind
+        // a flaw was noted in its own frame.
+        let mut refuses = flaw.is_some_and(|(_, flaw)| flaw == Flaw::Unknown);
+        for named in chain.extents.iter().take_while(|named| named.frame <= end) {
+            let flushed = first + (named.frame as u64) < self.flushed_frames;
+            if !flushed && !self.verify_extent(file, &named.extent)? {
+                (end, refuses) = (named.frame, false);
                 break;
             }
-            if chain.frames[i].commits {
-                complete = i + 1;
-            }
         }
+        if refuses {
+            return Err(Error::UnsupportedFormat { major: MAJOR, features: 0 });
+        }
+        let complete = chain.frames[..end].iter().rposition(|f| f.commits).map_or(0, |i| i + 1);
         chain.incomplete = (chain.frames.len() - complete) as u64;
         if let Some(dropped) = chain.frames.get(complete) {
             chain.cut = Some((dropped.slot, dropped.offset as usize));
         }
         chain.frames.truncate(complete);
+        chain.extents.retain(|named| named.frame < complete);
         Ok(first + complete as u64)
-    }
-
-    /// Whether every record of a frame is whole. Extents of flushed commits are verified when the
-    /// index is known, since one that was superseded may be gone.
-    fn check_frame(
-        &mut self,
-        file: &mut impl File,
-        frame: FrameAt,
-        flushed: bool,
-    ) -> Result<bool, Error> {
-        let mut at = frame.offset as usize + frame::SIZE;
-        let end = (frame.offset + frame.length) as usize;
-        let mut records = 0;
-        while at < end {
-            let bytes = self.slots[frame.slot as usize].bytes.as_ref();
-            let bytes = &bytes.expect("replayed segments are resident")[at..end];
-            let Some((header, key, value)) = record::parts(bytes) else {
-                return Ok(false);
-            };
-            let skippable = header.kind & KIND_SKIPPABLE != 0;
-            if !header.fits(bytes.len()) || header.kind == 0 || (key.is_empty() && !skippable) {
-                return Ok(false);
-            }
-            if header.kind > KIND_EXTENT && !skippable {
-                return Err(Error::UnsupportedFormat { major: MAJOR, features: 0 });
-            }
-            records += 1;
-            at += header.size();
-            if header.kind == KIND_EXTENT {
-                let Some(extent) = ExtentRef::decode(value) else {
-                    return Ok(false);
-                };
-                if !flushed && !self.load_extent(file, &extent)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(records == frame.records)
-    }
-
-    /// Reads an extent's value into memory if it is the one described, and intact.
-    pub(crate) fn load_extent(
-        &mut self,
-        file: &mut impl File,
-        extent: &ExtentRef,
-    ) -> Result<bool, Error> {
-        let geometry = self.geometry;
-        let Some(slot) = self.slots.get_mut(extent.slot as usize) else {
-            return Ok(false);
-        };
-        let room = u64::from(slot.span) << geometry.segment_log2;
-        let described = slot.used == Use::Extent
-            && slot.sequence == extent.sequence
-            && slot.length == extent.length
-            && extent.length + 2 * segment::SIZE as u64 <= room;
-        if !described {
-            return Ok(false);
-        }
-        if slot.bytes.is_some() {
-            return Ok(true);
-        }
-        let start = geometry.slot_start(extent.slot) + segment::SIZE as u64;
-        let length = extent.length as usize;
-        let mut bytes = AlignedBytes::zeroed(align_up(length));
-        read_full(file, &mut bytes[..length], start)?;
-        let intact = checksum(&bytes[..length], seed_at(slot.salt, start)) == extent.check;
-        if intact {
-            slot.bytes = Some(bytes);
-        }
-        Ok(intact)
-    }
-
-    /// Lets go of the values of extents whose slot is not marked in `live`.
-    pub(crate) fn keep_extents(&mut self, live: &[bool]) {
-        for (slot, &live) in self.slots.iter_mut().zip(live) {
-            if slot.used == Use::Extent && !live {
-                slot.bytes = None;
-            }
-        }
-    }
-
-    /// How many slots the file has.
-    pub(crate) fn slot_count(&self) -> usize {
-        self.slots.len()
     }
 
     /// Puts the cursor behind the last commit, or nowhere (a fresh segment) if anything but zeros
     /// lies there. Returns the bytes that were left behind.
-    fn settle(&mut self, chain: &Chain, segments: &[(u32, u64)]) -> u64 {
+    fn settle(
+        &mut self,
+        file: &mut impl File,
+        chain: &Chain,
+        segments: &[(u32, u64)],
+    ) -> Result<u64, Error> {
         let (slot, offset) = match (chain.cut, chain.slot) {
             (Some(cut), _) => cut,
             (None, Some(slot)) => (slot, chain.offset),
@@ -350,8 +286,8 @@ impl Log {
         let mut torn = 0;
         for (i, &(s, _)) in segments.iter().enumerate().skip(at) {
             let from = if s == slot { offset } else { segment::SIZE };
-            let bytes = self.slots[s as usize].bytes.as_ref().expect("segments are resident");
-            let rest = &bytes[from.min(self.geometry.room_end())..self.geometry.room_end()];
+            self.load(file, s)?;
+            let rest = self.room_from(s, from);
             torn += rest.iter().rposition(|&b| b != 0).map_or(0, |last| last as u64 + 1);
             if i > at {
                 self.slots[s as usize].used = Use::Abandoned;
@@ -362,14 +298,36 @@ impl Log {
         }
         self.group = self.cursor;
         self.floor = self.cursor.tail;
-        torn
+        Ok(torn)
     }
+}
+
+/// Why a frame whose checksum holds does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    /// What it holds are not records.
+    Malformed,
+    /// A record of a kind that must be understood and is not.
+    Unknown,
+}
+
+/// An extent that a record names.
+#[derive(Debug)]
+struct NamedExtent {
+    /// Index of the record's frame.
+    frame: usize,
+    position: Position,
+    extent: ExtentRef,
 }
 
 /// The frames from the first on, as far as they follow each other.
 #[derive(Debug, Default)]
 struct Chain {
     frames: Vec<FrameAt>,
+    /// Extents that they name.
+    extents: Vec<NamedExtent>,
+    /// Index of the first frame that does not count although its checksum holds.
+    flaw: Option<(usize, Flaw)>,
     /// Number of the frame that is missing.
     expected: u64,
     watermark: u64,
@@ -383,17 +341,56 @@ struct Chain {
 }
 
 impl Chain {
-    fn take(&mut self, slot: u32, header: &FrameHeader) {
+    /// Takes the frame in `bytes`, which lies at position `start`.
+    fn take(&mut self, slot: u32, start: Position, header: &FrameHeader, bytes: &[u8]) {
+        let index = self.frames.len();
+        let is_void = match self.check_records(start, header, bytes) {
+            Ok(is_void) => is_void,
+            Err(flaw) => {
+                self.flaw.get_or_insert((index, flaw));
+                false
+            }
+        };
         self.frames.push(FrameAt {
             slot,
             offset: self.offset as u32,
             length: header.length,
-            records: header.records,
+            is_void,
             commits: header.commits(),
         });
         self.watermark = self.watermark.max(header.watermark);
         self.offset += header.length as usize;
         self.expected += 1;
+    }
+
+    /// Whether a frame holds nothing, but for what rolled-back calls left. Its extents are noted.
+    fn check_records(
+        &mut self,
+        start: Position,
+        frame: &FrameHeader,
+        bytes: &[u8],
+    ) -> Result<bool, Flaw> {
+        let (mut at, mut records, mut is_void) = (frame::SIZE, 0, true);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let (header, key, value) = record::parts(rest).ok_or(Flaw::Malformed)?;
+            let skippable = header.kind & KIND_SKIPPABLE != 0;
+            if !header.fits(rest.len()) || header.kind == 0 || (key.is_empty() && !skippable) {
+                return Err(Flaw::Malformed);
+            }
+            if header.kind > KIND_EXTENT && !skippable {
+                return Err(Flaw::Unknown);
+            }
+            if header.kind == KIND_EXTENT {
+                let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;
+                let position = start + (at >> 3) as Position;
+                self.extents.push(NamedExtent { frame: self.frames.len(), position, extent });
+            }
+            is_void &= header.kind == KIND_VOID;
+            records += 1;
+            at += header.size();
+        }
+        if records == frame.records { Ok(is_void) } else { Err(Flaw::Malformed) }
     }
 
     fn end_position(&self, geometry: Geometry) -> u64 {

@@ -9,12 +9,17 @@ use crate::log::group::Mark;
 
 use super::{Staged, Store};
 
-/// How to take back one change of the index. Position 0 stands for absence.
+/// How to take back one change of the index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     pub hash: u32,
-    pub old: Position,
-    pub new: Position,
+    pub old: Option<Position>,
+    pub new: Option<Position>,
+    /// The record that made the change; it has the key, and is resident while its group is open.
+    pub appended: Position,
+    /// Bytes that came to life and that died.
+    pub come: u64,
+    pub gone: u64,
 }
 
 #[derive(Debug)]
@@ -212,18 +217,9 @@ impl<F: File> Store<F> {
 
     fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
-            let Some(Undo { hash, old, new }) = self.undo.pop() else {
-                return;
-            };
-            let (old, new) = (some(old), some(new));
-            let Some(shown) = new.or(old) else { continue };
-            let (header, key) = self.log.key_at(shown);
-            let (keyspace, key) = (header.keyspace, key.to_vec());
-            self.move_in_index(keyspace, &key, hash, new, old);
+            let Some(undo) = self.undo.pop() else { return };
+            self.live_bytes = self.live_bytes + undo.gone - undo.come;
+            self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
         }
     }
-}
-
-fn some(position: Position) -> Option<Position> {
-    (position != 0).then_some(position)
 }

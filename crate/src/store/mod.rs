@@ -14,7 +14,7 @@ use crate::format::record::{self, KIND_DELETE, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::OrderedKeys;
-use crate::log::Log;
+use crate::log::{Log, read::Place};
 
 pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
@@ -31,6 +31,12 @@ pub struct Options {
     pub entropy: [u64; 4],
     /// Whether keys are to be had in order; without it ranges are refused.
     pub ordered: bool,
+    /// Bytes of memory for segments and cold records between turns. A database may be many times
+    /// larger.
+    pub memory: usize,
+    /// Called before memory is used again that views of this turn may show, when the turn has used
+    /// the budget up: whoever hands out views detaches them all.
+    pub detach: fn(),
 }
 
 impl Default for Options {
@@ -39,6 +45,8 @@ impl Default for Options {
             segment_log2: DEFAULT_SEGMENT_LOG2,
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
+            memory: 64 << 20,
+            detach: || (),
         }
     }
 }
@@ -94,32 +102,33 @@ pub struct Store<F> {
 
 impl<F: File> Store<F> {
     /// The value of a key. The slice shows the engine's own memory.
+    ///
+    /// # Errors
+    /// When the record is cold: what the file said, [`Error::Corruption`], or
+    /// [`Error::ViewsHeld`] inside a callback.
     #[inline]
-    #[must_use]
-    pub fn get(&self, keyspace: u32, key: &[u8]) -> Option<&[u8]> {
-        // As `find`, but for taking the value while its record is at hand.
-        let mut value = None;
-        self.index.find(self.hash(keyspace, key), |position| {
-            let record = self.log.record_at(position);
-            let found = record.key == key && record.header.keyspace == keyspace;
-            if found {
-                value = Some(self.log.value_of(&record));
-            }
-            found
-        });
-        value
+    pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        match self.find(keyspace, key)? {
+            Some(found) => self.log.value(&mut self.file, found.place).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The version of a key's record: it grows with every change.
-    #[must_use]
-    pub fn version(&self, keyspace: u32, key: &[u8]) -> Option<u64> {
-        Some(self.log.header_at(self.find(keyspace, key)?).version)
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn version(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<u64>, Error> {
+        let found = self.find(keyspace, key)?;
+        Ok(found.map(|found| self.log.record_in(found.place).header.version))
     }
 
     /// Whether a key is there.
-    #[must_use]
-    pub fn has(&self, keyspace: u32, key: &[u8]) -> bool {
-        self.find(keyspace, key).is_some()
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn has(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.find(keyspace, key)?.is_some())
     }
 
     /// How many keys a keyspace holds.
@@ -129,10 +138,14 @@ impl<F: File> Store<F> {
     }
 
     /// The keys of a keyspace in byte order. The first call sorts them all.
-    pub fn keys(&mut self, keyspace: u32) -> impl DoubleEndedIterator<Item = &[u8]> {
-        self.build_order();
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn keys(&mut self, keyspace: u32) -> Result<impl DoubleEndedIterator<Item = &[u8]>, Error> {
+        self.build_order()?;
         let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
-        keys.into_iter().flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded)).map(|k| &**k)
+        let all = keys.into_iter().flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded));
+        Ok(all.map(|key| &**key))
     }
 
     /// Keys between two bounds, at most `limit` of them, handed to `visit` in order.
@@ -150,7 +163,7 @@ impl<F: File> Store<F> {
         if !self.ordered {
             return Err(Error::PointsOnly);
         }
-        self.build_order();
+        self.build_order()?;
         let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
         let range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
         if reverse {
@@ -177,22 +190,21 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
-        let Some(old) = self.find(keyspace, key) else {
-            return Ok(false);
-        };
+        let hash = self.hash(keyspace, key);
+        let Some(old) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
         let size = record::size_of_record(key.len(), 0);
         self.log.make_room(&mut self.file, size)?;
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,
             keyspace,
-            oldest: self.log.header_at(old).oldest,
+            oldest: old.oldest,
             version: self.take_version(),
             ..Default::default()
         };
-        self.log.stage(header, key);
+        let position = self.log.stage(header, key);
         self.log.advance(size, false);
-        self.reindex(keyspace, key, Some(old), None);
+        self.reindex(hash, Some(old), position, None);
         self.hand_on_large_group()?;
         Ok(true)
     }
@@ -211,7 +223,7 @@ impl<F: File> Store<F> {
         predicate: impl FnOnce(&[u8]) -> bool,
         update: impl FnOnce(&mut [u8]) -> Result<Option<Vec<u8>>, ()>,
     ) -> Result<bool, Error> {
-        match self.get(keyspace, key) {
+        match self.get(keyspace, key)? {
             Some(value) if predicate(value) => {}
             _ => return Ok(false),
         }
@@ -264,16 +276,29 @@ impl<F: File> Store<F> {
     }
 
     #[inline]
-    fn find(&self, keyspace: u32, key: &[u8]) -> Option<Position> {
+    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, Error> {
         self.find_hashed(self.hash(keyspace, key), keyspace, key)
     }
 
     #[inline]
-    fn find_hashed(&self, hash: u32, keyspace: u32, key: &[u8]) -> Option<Position> {
-        self.index.find(hash, |position| {
-            let record = self.log.record_at(position);
-            record.key == key && record.header.keyspace == keyspace
-        })
+    fn find_hashed(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Found>, Error> {
+        let mut probe = self.index.probe(hash);
+        while let Some(position) = self.index.next(&mut probe) {
+            let place = self.log.place(&mut self.file, position)?;
+            let record = self.log.record_in(place);
+            if record.key == key && record.header.keyspace == keyspace {
+                let (oldest, extent) = (record.header.oldest, record.extent());
+                let bytes = record.header.size() as u64 + extent.map_or(0, |e| e.length);
+                let extent = extent.map(|extent| extent.slot);
+                return Ok(Some(Found { position, place, oldest, bytes, extent }));
+            }
+        }
+        Ok(None)
     }
 
     fn take_version(&mut self) -> u64 {
@@ -300,48 +325,68 @@ impl<F: File> Store<F> {
         if length > MAX_VALUE { Err(Error::ValueTooLong) } else { Ok(()) }
     }
 
-    /// Enters that a key's record moved from `old` to `new`, and how to take that back.
-    fn reindex(&mut self, keyspace: u32, key: &[u8], old: Option<Position>, new: Option<Position>) {
-        let hash = self.hash(keyspace, key);
-        self.undo.push(Undo { hash, old: old.unwrap_or(0), new: new.unwrap_or(0) });
-        self.move_in_index(keyspace, key, hash, old, new);
+    /// Enters that the record of a key moved from `old` to `new` by what was appended at
+    /// `appended`, and how to take that back.
+    fn reindex(
+        &mut self,
+        hash: u32,
+        old: Option<Found>,
+        appended: Position,
+        new: Option<Position>,
+    ) {
+        let gone = old.map_or(0, |old| old.bytes);
+        let come = new.map_or(0, |new| self.log.record_at(new).bytes());
+        self.live_bytes = self.live_bytes + come - gone;
+        let old = old.map(|old| old.position);
+        self.undo.push(Undo { hash, old, new, appended, come, gone });
+        self.move_in_index(hash, old, new, appended);
     }
 
-    fn replace_in_index(&mut self, hash: u32, old: Position, new: Position) {
-        self.live_bytes += self.log.bytes_of(new);
-        self.live_bytes -= self.log.bytes_of(old);
-        self.index.replace(hash, old, new);
-    }
-
+    /// Moves a key in the index; `record` is resident and has the key.
     fn move_in_index(
         &mut self,
-        keyspace: u32,
-        key: &[u8],
         hash: u32,
         old: Option<Position>,
         new: Option<Position>,
+        record: Position,
     ) {
+        if let (Some(old), Some(new)) = (old, new) {
+            self.index.replace(hash, old, new);
+            return;
+        }
+        let record = self.log.record_at(record);
+        let (keyspace, key) = (record.header.keyspace, record.key);
+        let count = self.counts.entry(keyspace).or_default();
         match (old, new) {
-            (Some(old), Some(new)) => self.replace_in_index(hash, old, new),
             (None, Some(new)) => {
-                self.live_bytes += self.log.bytes_of(new);
                 self.index.insert(hash, new);
-                *self.counts.entry(keyspace).or_default() += 1;
+                *count += 1;
                 if let Some(order) = &mut self.order {
                     order.entry(keyspace).or_default().insert(key);
                 }
             }
             (Some(old), None) => {
-                self.live_bytes -= self.log.bytes_of(old);
                 self.index.remove(hash, old);
-                *self.counts.entry(keyspace).or_default() -= 1;
+                *count -= 1;
                 if let Some(keys) = self.order.as_mut().and_then(|o| o.get_mut(&keyspace)) {
                     keys.remove(key);
                 }
             }
-            (None, None) => {}
+            _ => {}
         }
     }
+}
+
+/// A record that was looked up: where it is, and what its successor needs of it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    position: Position,
+    place: Place,
+    oldest: u32,
+    /// Bytes of the record, its extent included.
+    bytes: u64,
+    /// First slot of the extent that holds its value.
+    extent: Option<u32>,
 }
 
 /// Restores every byte of a staged record that did not come to its end.

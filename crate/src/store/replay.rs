@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::error::{Damage, Error};
 use crate::file::File;
+use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::Key;
-use crate::log::recover::FrameAt;
-use crate::log::{Log, recover::Opened};
+use crate::log::Log;
+use crate::log::recover::{FrameAt, Opened};
 
 use super::{Options, Staged, Store};
 
@@ -33,11 +34,17 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`open`](Store::open).
     pub fn open_or_return(mut file: F, options: Options) -> Result<Self, (F, Error)> {
-        let opened = match Log::open(&mut file, options.segment_log2, &options.entropy) {
+        let opened = match Log::open(
+            &mut file,
+            options.segment_log2,
+            &options.entropy,
+            options.memory,
+            options.detach,
+        ) {
             Ok(opened) => opened,
             Err(error) => return Err((file, error)),
         };
-        let Opened { log, frames, recovery, next_version } = opened;
+        let Opened { log, frames, extents, recovery, next_version } = opened;
         let mut store = Store {
             file,
             log,
@@ -55,55 +62,68 @@ impl<F: File> Store<F> {
             poisoned: false,
             unflushed: recovery.replayed_frames > 0 && !recovery.clean,
         };
-        for frame in &frames {
-            store.replay_frame(frame);
-        }
+        let replayed = store.replay(&frames).and_then(|()| store.verify_extents(&extents));
         if !recovery.clean {
             store.next_version += VERSION_JUMP;
         }
-        match store.load_extents() {
-            Ok(()) => Ok(store),
+        match replayed {
+            Ok(()) => {
+                store.log.lend_views();
+                Ok(store)
+            }
             Err(error) => Err((store.file, error)),
         }
     }
 
-    fn replay_frame(&mut self, at: &FrameAt) {
+    fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
+        for frame in frames {
+            self.log.load(&mut self.file, frame.slot)?;
+            self.replay_frame(frame)?;
+        }
+        Ok(())
+    }
+
+    fn replay_frame(&mut self, at: &FrameAt) -> Result<(), Error> {
         let geometry = self.log.geometry();
         let mut offset = at.offset as usize + frame::SIZE;
         let end = (at.offset + at.length) as usize;
         while offset < end {
+            // A cold record that was looked at may have taken the segment's memory.
+            self.log.load(&mut self.file, at.slot)?;
             let position = geometry.position(at.slot, offset);
             offset += self.log.header_at(position).size();
-            self.replay_record(position);
+            self.replay_record(position)?;
         }
+        Ok(())
     }
 
-    fn replay_record(&mut self, position: Position) {
-        let (header, key) = self.log.key_at(position);
-        let (kind, keyspace, version) = (header.kind, header.keyspace, header.version);
+    fn replay_record(&mut self, position: Position) -> Result<(), Error> {
+        let record = self.log.record_at(position);
+        let (kind, keyspace, version) =
+            (record.header.kind, record.header.keyspace, record.header.version);
         if !matches!(kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
-            return;
+            return Ok(());
         }
         self.next_version = self.next_version.max(version.saturating_add(1));
-        let old = self.find(keyspace, key);
+        let (key, bytes) = (Key::new(record.key), record.bytes());
+        let hash = self.hash(keyspace, &key);
+        let old = self.find_hashed(hash, keyspace, &key)?;
         // A record that was moved keeps its version and may come after a newer one.
-        if old.is_some_and(|old| self.log.header_at(old).version > version) {
-            return;
+        if old.is_some_and(|old| self.log.record_in(old.place).header.version > version) {
+            return Ok(());
         }
-        let (hash, key) = (self.hash(keyspace, key), Key::new(key));
+        self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
         let new = (kind != KIND_DELETE).then_some(position);
-        self.move_in_index(keyspace, &key, hash, old, new);
+        self.live_bytes += new.map_or(0, |_| bytes);
+        self.live_bytes -= old.map_or(0, |old| old.bytes);
+        self.move_in_index(hash, old.map(|old| old.position), new, position);
+        Ok(())
     }
 
-    /// Brings the values of live extents into memory and verifies them.
-    fn load_extents(&mut self) -> Result<(), Error> {
-        let mut live = vec![false; self.log.slot_count()];
-        let extents: Vec<Position> = self.index.positions().collect();
-        for position in extents {
-            let Some(extent) = self.log.descriptor_at(position) else {
-                continue;
-            };
-            if !self.log.load_extent(&mut self.file, &extent)? {
+    /// Verifies the extents that the index still names.
+    fn verify_extents(&mut self, extents: &[(Position, ExtentRef)]) -> Result<(), Error> {
+        for (position, extent) in extents {
+            if self.is_live(*position)? && !self.log.verify_extent(&mut self.file, extent)? {
                 return Err(Error::Corruption(Damage {
                     position: self.log.geometry().slot_start(extent.slot) + segment::SIZE as u64,
                     expected_frame: self.log.next_frame(),
@@ -111,25 +131,37 @@ impl<F: File> Store<F> {
                     ..Damage::default()
                 }));
             }
-            live[extent.slot as usize] = true;
         }
-        self.log.keep_extents(&live);
         Ok(())
     }
 
+    /// Whether the index names the record at `position`.
+    fn is_live(&mut self, position: Position) -> Result<bool, Error> {
+        let place = self.log.place(&mut self.file, position)?;
+        let record = self.log.record_in(place);
+        let (keyspace, key) = (record.header.keyspace, Key::new(record.key));
+        Ok(self.find(keyspace, &key)?.is_some_and(|found| found.position == position))
+    }
+
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
-    pub(super) fn build_order(&mut self) {
+    /// Goes through the file in order, so that a database larger than memory is read once.
+    pub(super) fn build_order(&mut self) -> Result<(), Error> {
         if self.order.is_some() {
-            return;
+            return Ok(());
         }
+        let mut positions: Vec<Position> = self.index.positions().collect();
+        positions.sort_unstable();
         let mut keys: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
-        for position in self.index.positions() {
-            let (header, key) = self.log.key_at(position);
-            keys.entry(header.keyspace).or_default().push(Key::new(key));
+        for position in positions {
+            let slot = self.log.geometry().locate(position).0;
+            self.log.load(&mut self.file, slot)?;
+            let record = self.log.record_at(position);
+            keys.entry(record.header.keyspace).or_default().push(Key::new(record.key));
         }
         let order = self.order.insert(BTreeMap::new());
         for (keyspace, keys) in keys {
             order.insert(keyspace, keys.into_iter().collect());
         }
+        Ok(())
     }
 }

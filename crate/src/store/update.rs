@@ -9,7 +9,7 @@ use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
 
-use super::Store;
+use super::{Found, Store};
 
 /// What is open between a beginning and an end.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(super) enum Staged {
     /// A record at the tail that is not part of the group yet.
     New(NewRecord),
     /// A record of the group that is being changed where it lies; its old value is kept aside.
-    InPlace(Position),
+    InPlace(Found),
 }
 
 /// A record at the tail.
@@ -28,7 +28,7 @@ pub(super) struct NewRecord {
     position: Position,
     hash: u32,
     /// The record that it takes the place of.
-    old: Option<Position>,
+    old: Option<Found>,
     /// First slot of its extent.
     extent: Option<u32>,
     /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
@@ -47,7 +47,7 @@ impl<F: File> Store<F> {
         self.check_write(key)?;
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
-        let old = self.find_hashed(hash, keyspace, key);
+        let old = self.find_hashed(hash, keyspace, key)?;
         let staged = self.stage(hash, keyspace, key, capacity, old, false)?;
         self.staged = Staged::New(staged);
         Ok(())
@@ -61,17 +61,19 @@ impl<F: File> Store<F> {
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
         let hash = self.hash(keyspace, key);
-        let Some(old) = self.find_hashed(hash, keyspace, key) else { return Ok(false) };
-        if self.log.is_mutable(old) {
-            self.saved.clear();
-            self.saved.extend_from_slice(self.log.value_at(old));
+        let Some(old) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        // Kept aside: to restore from, and because the old record may have to make room.
+        self.saved.clear();
+        self.saved.extend_from_slice(self.log.value(&mut self.file, old.place)?);
+        if self.log.is_mutable(old.position) {
             self.staged = Staged::InPlace(old);
-            return Ok(true);
+        } else {
+            let length = self.saved.len();
+            let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
+            self.staged = Staged::New(staged);
+            self.write_saved();
         }
-        let length = self.log.value_at(old).len();
-        let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
-        self.staged = Staged::New(staged);
-        self.copy_value(old, length);
+        self.log.set_callback_open(true);
         Ok(true)
     }
 
@@ -84,18 +86,21 @@ impl<F: File> Store<F> {
         let position = match self.staged {
             Staged::Nothing => return Err(Error::Misuse),
             Staged::New(staged) => staged.position,
-            Staged::InPlace(position) => position,
+            Staged::InPlace(old) => old.position,
         };
-        let (header, key) = self.log.key_at(position);
-        let (keyspace, key) = (header.keyspace, key.to_vec());
+        let record = self.log.record_at(position);
+        let (keyspace, key) = (record.header.keyspace, record.key.to_vec());
         let hash = self.hash(keyspace, &key);
         let (old, in_place) = match self.staged {
             Staged::New(staged) => {
                 self.void(staged);
                 (staged.old, staged.restores)
             }
-            _ => (Some(position), true),
+            Staged::InPlace(old) => (Some(old), true),
+            Staged::Nothing => return Err(Error::Misuse),
         };
+        // The callback has returned, and what it gave back is not ours or was copied.
+        self.log.set_callback_open(false);
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(hash, keyspace, &key, capacity, old, true));
         match next {
@@ -120,17 +125,18 @@ impl<F: File> Store<F> {
         let (position, extent) = match self.staged {
             Staged::Nothing => panic!("nothing is staged"),
             Staged::New(staged) => (staged.position, staged.extent),
-            Staged::InPlace(position) => (position, self.extent_of(position)),
+            Staged::InPlace(old) => (old.position, old.extent),
         };
-        let header = *self.log.header_at(position);
         match extent {
             Some(slot) => {
                 let length = self.extent_length(position);
                 &mut self.log.extent_mut(slot)[..length]
             }
             None => {
-                let from = header.value_offset();
-                &mut self.log.record_mut(position)[from..from + header.value_len as usize]
+                let bytes = self.log.record_mut(position);
+                let header = RecordHeader::at(bytes).expect("a staged record has a header");
+                let (from, length) = (header.value_offset(), header.value_len as usize);
+                &mut bytes[from..from + length]
             }
         }
     }
@@ -141,11 +147,10 @@ impl<F: File> Store<F> {
     /// # Errors
     /// Whatever a group that had become large met when it was handed to the file.
     pub fn finish(&mut self, length: usize) -> Result<u64, Error> {
-        let staged = std::mem::replace(&mut self.staged, Staged::Nothing);
-        let version = match staged {
+        let version = match self.end_staged() {
             Staged::Nothing => return Err(Error::Misuse),
             Staged::New(staged) => self.finish_new(staged, length),
-            Staged::InPlace(position) => self.finish_in_place(position, length),
+            Staged::InPlace(old) => self.finish_in_place(old, length),
         };
         self.hand_on_large_group()?;
         Ok(version)
@@ -153,23 +158,27 @@ impl<F: File> Store<F> {
 
     /// Drops the staged record; every byte is as it was before.
     pub fn abort(&mut self) {
-        match std::mem::replace(&mut self.staged, Staged::Nothing) {
+        match self.end_staged() {
             Staged::Nothing => {}
             Staged::New(staged) => {
-                if let (true, false, Some(old)) = (staged.viewed, staged.restores, staged.old) {
+                if staged.viewed && !staged.restores {
                     // A view that the caller kept shows its record's bytes, not half an update.
                     self.staged = Staged::New(staged);
-                    let length = self.staged_value().len();
-                    if length == self.log.value_at(old).len() {
-                        self.copy_value(old, length);
+                    if self.staged_value().len() == self.saved.len() {
+                        self.write_saved();
                     }
                     self.staged = Staged::Nothing;
                 }
                 self.restore_old(staged.restores, staged.old);
                 self.void(staged);
             }
-            Staged::InPlace(position) => self.restore(position),
+            Staged::InPlace(old) => self.restore(old),
         }
+    }
+
+    fn end_staged(&mut self) -> Staged {
+        self.log.set_callback_open(false);
+        std::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
     fn stage(
@@ -178,7 +187,7 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
         capacity: usize,
-        old: Option<Position>,
+        old: Option<Found>,
         viewed: bool,
     ) -> Result<NewRecord, Error> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
@@ -195,7 +204,7 @@ impl<F: File> Store<F> {
             keyspace,
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
-            oldest: old.map_or(0, |old| self.log.header_at(old).oldest),
+            oldest: old.map_or(0, |old| old.oldest),
             ..Default::default()
         };
         let position = self.log.stage(header, key);
@@ -217,26 +226,22 @@ impl<F: File> Store<F> {
         }
     }
 
-    fn copy_value(&mut self, from: Position, length: usize) {
-        // Through a buffer of our own, since both values may lie in one segment.
-        let mut saved = std::mem::take(&mut self.saved);
-        saved.clear();
-        saved.extend_from_slice(self.log.value_at(from));
-        self.staged_value()[..length].copy_from_slice(&saved);
+    /// Writes the value that was kept aside into the staged record.
+    fn write_saved(&mut self) {
+        let saved = std::mem::take(&mut self.saved);
+        self.staged_value().copy_from_slice(&saved);
         self.saved = saved;
     }
 
-    fn restore(&mut self, position: Position) {
-        let saved = std::mem::take(&mut self.saved);
-        self.staged = Staged::InPlace(position);
-        self.staged_value().copy_from_slice(&saved);
+    fn restore(&mut self, old: Found) {
+        self.staged = Staged::InPlace(old);
+        self.write_saved();
         self.staged = Staged::Nothing;
-        self.saved = saved;
     }
 
     /// Gives a record that was being changed in place its bytes back once others take its place:
     /// they are still written, and verified.
-    fn restore_old(&mut self, restores: bool, old: Option<Position>) {
+    fn restore_old(&mut self, restores: bool, old: Option<Found>) {
         if let (true, Some(old)) = (restores, old) {
             self.restore(old);
         }
@@ -254,26 +259,17 @@ impl<F: File> Store<F> {
         header.version = version;
         let size = header.size();
         self.log.advance(size, false);
-        let (header, key) = self.log.key_at(position);
-        let (keyspace, hash) = (header.keyspace, staged.hash);
-        self.undo.push(super::Undo { hash, old: staged.old.unwrap_or(0), new: position });
-        match staged.old {
-            Some(old) => self.replace_in_index(hash, old, position),
-            None => {
-                let key = key.to_vec();
-                self.move_in_index(keyspace, &key, hash, None, Some(position));
-            }
-        }
+        self.reindex(staged.hash, staged.old, position, Some(position));
         version
     }
 
-    fn finish_in_place(&mut self, position: Position, length: usize) -> u64 {
+    fn finish_in_place(&mut self, old: Found, length: usize) -> u64 {
         let version = self.take_version();
-        if let Some(slot) = self.extent_of(position) {
-            self.live_bytes -= self.log.bytes_of(position);
+        let position = old.position;
+        if let Some(slot) = old.extent {
             self.end_extent(position, slot, length);
-            self.live_bytes += self.log.bytes_of(position);
-        } else if self.log.header_at(position).value_len as usize != length {
+            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - old.bytes;
+        } else if length != self.saved.len() {
             self.end_value(position, length);
         }
         self.header_mut(position).version = version;
@@ -305,11 +301,6 @@ impl<F: File> Store<F> {
 
     fn header_mut(&mut self, position: Position) -> &mut RecordHeader {
         RecordHeader::at_mut(self.log.record_mut(position)).expect("a staged record has a header")
-    }
-
-    fn extent_of(&self, position: Position) -> Option<u32> {
-        let extent = self.log.descriptor_at(position)?;
-        Some(extent.slot)
     }
 
     fn extent_length(&self, position: Position) -> usize {

@@ -40,9 +40,9 @@ fn a_torn_tail_does_not_prevent_opening() {
     for cut in end - 300..end {
         let mut torn = after.clone();
         torn[cut..=end].fill(0);
-        let store = open(MemoryFile { bytes: torn });
+        let mut store = open(MemoryFile { bytes: torn });
         assert_eq!(store.count(0), 4, "torn at {cut}");
-        assert_eq!(store.get(0, b"torn"), None);
+        assert_eq!(store.get(0, b"torn").unwrap(), None);
         assert!(store.recovery().torn_bytes > 0, "the torn tail is reported");
     }
 }
@@ -62,9 +62,9 @@ fn trailing_zeros_and_rubbish_do_not_prevent_opening() {
                 "{len} bytes of {fill:#x} behind the end, clean: {clean}"
             );
             store.set(0, b"new", b"value").expect("set");
-            let store = open(closed(store));
-            assert_eq!(store.get(0, b"new"), Some(&b"value"[..]));
-            assert_eq!(store.get(0, &[b'k', 4]), Some(&[4; 100][..]));
+            let mut store = open(closed(store));
+            assert_eq!(store.get(0, b"new").unwrap(), Some(&b"value"[..]));
+            assert_eq!(store.get(0, &[b'k', 4]).unwrap(), Some(&[4; 100][..]));
         }
     }
 }
@@ -99,9 +99,9 @@ fn an_overwritten_value_and_a_deleted_key_never_come_back() {
         } else {
             store = open(closed(store));
         }
-        assert_eq!(store.get(0, b"overwritten"), Some(&round.to_le_bytes()[..]));
-        assert_eq!(store.get(0, b"deleted"), None);
-        assert!(!store.has(0, b"deleted"));
+        assert_eq!(store.get(0, b"overwritten").unwrap(), Some(&round.to_le_bytes()[..]));
+        assert_eq!(store.get(0, b"deleted").unwrap(), None);
+        assert!(!store.has(0, b"deleted").unwrap());
         assert_eq!(store.count(0), 1);
     }
 }
@@ -124,8 +124,8 @@ fn garbage_does_not_change_what_the_drop_does() {
         assert_eq!(sold, Ok(true));
         store.commit().expect("every update by a write of its own");
     }
-    let store = open(closed(store));
-    assert_eq!(store.get(0, b"product"), Some(&1_u64.to_le_bytes()[..]));
+    let mut store = open(closed(store));
+    assert_eq!(store.get(0, b"product").unwrap(), Some(&1_u64.to_le_bytes()[..]));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_false_predicate_is_an_answer_and_not_an_error() {
     let mut store = filled(1);
     assert_eq!(store.update_if(0, b"k\0", |_| false, |_| Ok(Some(vec![1]))), Ok(false));
     assert_eq!(store.update_if(0, b"absent", |_| true, |_| Ok(Some(vec![1]))), Ok(false));
-    assert_eq!(store.get(0, b"k\0"), Some(&[0; 100][..]));
+    assert_eq!(store.get(0, b"k\0").unwrap(), Some(&[0; 100][..]));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_callback_that_fails_leaves_everything_as_it_was() {
         if committed {
             store.commit().expect("commit");
         }
-        let version = store.version(0, b"key");
+        let version = store.version(0, b"key").unwrap();
         let answer = store.update_if(
             0,
             b"key",
@@ -155,12 +155,12 @@ fn a_callback_that_fails_leaves_everything_as_it_was() {
             },
         );
         assert_eq!(answer, Err(Error::Aborted));
-        assert_eq!(store.get(0, b"key"), Some(&[1; 50][..]));
-        assert_eq!(store.version(0, b"key"), version);
+        assert_eq!(store.get(0, b"key").unwrap(), Some(&[1; 50][..]));
+        assert_eq!(store.version(0, b"key").unwrap(), version);
         store.set(0, b"other", b"goes on").expect("set");
-        let store = open(closed(store));
-        assert_eq!(store.get(0, b"key"), Some(&[1; 50][..]));
-        assert_eq!(store.version(0, b"key"), version);
+        let mut store = open(closed(store));
+        assert_eq!(store.get(0, b"key").unwrap(), Some(&[1; 50][..]));
+        assert_eq!(store.version(0, b"key").unwrap(), version);
         assert_eq!(store.count(0), 5);
     }
 }
@@ -184,11 +184,11 @@ fn a_callback_that_panics_leaves_everything_as_it_was() {
             )
         }));
         assert!(panicked.is_err());
-        assert_eq!(store.get(0, b"key"), Some(&[1; 50][..]));
+        assert_eq!(store.get(0, b"key").unwrap(), Some(&[1; 50][..]));
         store.set(0, b"other", b"goes on").expect("a panic poisons nothing");
-        let store = open(closed(store));
-        assert_eq!(store.get(0, b"key"), Some(&[1; 50][..]));
-        assert_eq!(store.get(0, b"other"), Some(&b"goes on"[..]));
+        let mut store = open(closed(store));
+        assert_eq!(store.get(0, b"key").unwrap(), Some(&[1; 50][..]));
+        assert_eq!(store.get(0, b"other").unwrap(), Some(&b"goes on"[..]));
     }
     std::panic::set_hook(hook);
 }
@@ -202,7 +202,10 @@ fn reads_during_overwrites_never_answer_none() {
         let key = [b'k', rng.below(10) as u8];
         store.set(0, &key, &bytes_of(i, 8 + rng.below(60))).expect("set");
         for k in 0..10 {
-            assert!(store.get(0, &[b'k', k]).is_some_and(|v| v.len() >= 8), "write {i}, key {k}");
+            assert!(
+                store.get(0, &[b'k', k]).unwrap().is_some_and(|v| v.len() >= 8),
+                "write {i}, key {k}"
+            );
             reads += 1;
         }
         if rng.one_in(50) {

@@ -171,13 +171,17 @@ pub fn difference(found: &State, expected: &State) -> String {
 pub fn state_of<F: File>(store: &mut Store<F>) -> State {
     let mut state = State::new();
     for keyspace in KEYSPACES {
-        let keys: Vec<Vec<u8>> = store.keys(keyspace).map(<[u8]>::to_vec).collect();
+        let keys: Vec<Vec<u8>> = store.keys(keyspace).unwrap().map(<[u8]>::to_vec).collect();
         assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
         assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
         for key in keys {
-            let value = store.get(keyspace, &key).unwrap_or_else(|| panic!("{key:?} has no value"));
+            let value = store
+                .get(keyspace, &key)
+                .unwrap()
+                .unwrap_or_else(|| panic!("{key:?} has no value"));
             let value = Rc::from(value);
-            let version = store.version(keyspace, &key).expect("a key that is there has a version");
+            let version =
+                store.version(keyspace, &key).unwrap().expect("a key that is there has a version");
             state.insert((keyspace, key), Entry { value, version });
         }
     }

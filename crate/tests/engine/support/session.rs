@@ -150,7 +150,7 @@ impl Session {
         &mut self,
         after: State,
         run: impl FnOnce(&mut Store<FaultFile>) -> Result<T, Error>,
-        versions: impl FnOnce(&mut State, &Store<FaultFile>, &T),
+        versions: impl FnOnce(&mut State, &mut Store<FaultFile>, &T),
     ) -> Result<T, (Error, Commit)> {
         let trying = self.oracle.add(Some(self.tip), after.clone(), false);
         // Inside a savepoint nothing may become visible, so nothing is tried.
@@ -160,7 +160,7 @@ impl Session {
         match run(self.store()) {
             Ok(value) => {
                 self.state = after;
-                let store = self.store.as_ref().expect("open");
+                let store = self.store.as_mut().expect("open");
                 versions(&mut self.state, store, &value);
                 if self.saved.is_empty() && store.stats().pending_bytes == 0 {
                     self.oracle.fix(trying, self.state.clone());
@@ -242,7 +242,7 @@ impl Session {
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
         let before = after.insert(at.clone(), Entry { value: value.clone(), version: 0 });
-        let note = |state: &mut State, _: &Store<FaultFile>, &version: &u64| {
+        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
             state.insert(at, Entry { value: value.clone(), version });
         };
@@ -304,10 +304,10 @@ impl Session {
                 other => other,
             }
         };
-        let note = |state: &mut State, store: &Store<FaultFile>, &applied: &bool| {
+        let note = |state: &mut State, store: &mut Store<FaultFile>, &applied: &bool| {
             assert_eq!(applied, applies, "the answer of an update that was to {end:?}");
             if let Some(entry) = state.get_mut(&at).filter(|_| applied) {
-                let version = store.version(keyspace, key).expect("the key is there");
+                let version = store.version(keyspace, key).unwrap().expect("the key is there");
                 assert!(version > entry.version, "version {version} did not grow");
                 entry.version = version;
             }

@@ -1,0 +1,328 @@
+//! Reading records wherever they are: in a resident segment, among the copies of cold records, or
+//! in the file.
+
+use crate::error::{Damage, Error};
+use crate::file::{File, read_full};
+use crate::format::checksum::{checksum, seed_at};
+use crate::format::payload::ExtentRef;
+use crate::format::record::{self, RecordHeader};
+use crate::format::{align_up, segment};
+use crate::index::hash::{HashIndex, Position};
+use crate::memory::AlignedBytes;
+
+use super::pool::{BufferId, Holds};
+use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
+
+/// A cold record is read with what follows it, up to this many bytes: one call for most records.
+const SPECULATIVE: usize = 4096;
+
+/// Bytes before a copy: its position and its size; a position of 0 ends a buffer's copies.
+const COPY_HEADER: usize = 8;
+
+/// Where a record lies in memory, until the pool takes a buffer again.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    buffer: BufferId,
+    offset: u32,
+}
+
+/// Copies of cold records, one behind the other in buffers of the pool.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    /// From a record's position, hashed by a bijection, to where its copy lies.
+    index: HashIndex,
+    current: Option<BufferId>,
+    /// Where the next copy goes in the current buffer.
+    tail: usize,
+}
+
+/// Multiplication by an odd number is a bijection: equal hashes are equal positions.
+const fn spread(position: Position) -> u32 {
+    position.wrapping_mul(0x9E37_79B9)
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+impl Copies {
+    /// Forgets the copies in a buffer. `shift` is that of positions.
+    fn forget(&mut self, id: BufferId, bytes: &[u8], shift: u8) {
+        let mut at = 0;
+        while at + COPY_HEADER <= bytes.len() {
+            let position = read_u32(bytes, at);
+            if position == 0 {
+                break;
+            }
+            let copy = id << shift | ((at + COPY_HEADER) >> 3) as u32;
+            if self.index.find(spread(position), |p| p == copy).is_some() {
+                self.index.remove(spread(position), copy);
+            }
+            at += COPY_HEADER + read_u32(bytes, at + 4) as usize;
+        }
+        if self.current == Some(id) {
+            self.current = None;
+        }
+    }
+
+    /// Bytes of the table.
+    pub(super) fn bytes(&self) -> usize {
+        self.index.bytes()
+    }
+}
+
+/// Which segments must stay, whatever the pool needs.
+struct Busy<'a> {
+    slots: &'a mut [Slot],
+    copies: &'a mut Copies,
+    group: [Option<u32>; 2],
+    shift: u8,
+}
+
+impl Busy<'_> {
+    /// Lets go of a buffer's content, if it may go.
+    fn let_go(&mut self, id: BufferId, holds: Holds, bytes: &[u8]) -> bool {
+        match holds {
+            Holds::Segment(slot) => {
+                let may = self.slots[slot as usize].written && !self.group.contains(&Some(slot));
+                if may {
+                    self.slots[slot as usize].buffer = NO_BUFFER;
+                }
+                may
+            }
+            Holds::Copies => {
+                self.copies.forget(id, bytes, self.shift);
+                true
+            }
+            Holds::Nothing | Holds::Remains => false,
+        }
+    }
+}
+
+impl Log {
+    /// A buffer for something new. Places that were given before may no longer hold.
+    pub(super) fn take_buffer(&mut self, holds: Holds) -> Result<BufferId, Error> {
+        let shift = self.geometry.segment_log2 - 3;
+        let group = [self.cursor.slot, self.group.slot];
+        let Log { pool, slots, copies, .. } = self;
+        let mut busy = Busy { slots, copies, group, shift };
+        pool.take(holds, |id, holds, bytes| busy.let_go(id, holds, bytes))
+    }
+
+    /// Frees what is above the budget, at the end of a turn.
+    pub(super) fn trim_pool(&mut self) -> bool {
+        let shift = self.geometry.segment_log2 - 3;
+        let group = [self.cursor.slot, self.group.slot];
+        let Log { pool, slots, copies, .. } = self;
+        let mut busy = Busy { slots, copies, group, shift };
+        pool.end_turn(|id, holds, bytes| busy.let_go(id, holds, bytes))
+    }
+
+    /// Where the record at `position` lies in memory, after reading it from the file if need be.
+    ///
+    /// # Errors
+    /// What the file said, [`Error::Corruption`] when the record there is not intact, or
+    /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
+    #[inline]
+    pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
+        let (slot, offset) = self.geometry.locate(position);
+        let buffer = self.slots[slot as usize].buffer;
+        if buffer == NO_BUFFER {
+            return self.cold(file, position);
+        }
+        self.pool.touch(buffer);
+        Ok(Place { buffer, offset: offset as u32 })
+    }
+
+    /// The record at a place.
+    ///
+    /// # Panics
+    /// If there is none: places come from this log.
+    #[inline]
+    #[must_use]
+    pub fn record_in(&self, place: Place) -> RecordRef<'_> {
+        let bytes = &self.pool.bytes(place.buffer)[place.offset as usize..];
+        let (header, key, value) = record::parts(bytes).expect("a placed record is whole");
+        RecordRef { header, key, value }
+    }
+
+    #[cold]
+    fn cold(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
+        let shift = self.geometry.segment_log2 - 3;
+        if let Some(copy) = self.copies.index.find(spread(position), |_| true) {
+            let (buffer, offset) = (copy >> shift, (copy & ((1 << shift) - 1)) << 3);
+            self.pool.touch(buffer);
+            return Ok(Place { buffer, offset });
+        }
+        let (slot, offset) = self.geometry.locate(position);
+        let room = self.geometry.room_end().saturating_sub(offset);
+        let at = self.geometry.slot_start(slot) + offset as u64;
+        let guess = SPECULATIVE.min(room);
+        let (id, tail) = self.room_for_copy(guess)?;
+        let bytes = &mut self.pool.bytes_mut(id)[tail + COPY_HEADER..];
+        let mut there = read_full(file, &mut bytes[..guess], at)?;
+        let size = match RecordHeader::at(&bytes[..there]) {
+            Some(header) if header.fits(room) => header.size(),
+            _ => return Err(damaged(at)),
+        };
+        let (id, tail) = if size <= guess { (id, tail) } else { self.room_for_copy(size)? };
+        let bytes = &mut self.pool.bytes_mut(id)[tail..];
+        if size > guess {
+            there = read_full(file, &mut bytes[COPY_HEADER..COPY_HEADER + size], at)?;
+        }
+        let salt = self.slots[slot as usize].salt;
+        let copy = &bytes[COPY_HEADER..COPY_HEADER + size];
+        if there < size || !RecordHeader::verify(copy, salt, at) {
+            return Err(damaged(at));
+        }
+        bytes[..4].copy_from_slice(&position.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(size as u32).to_le_bytes());
+        let end = COPY_HEADER + size;
+        if let Some(next) = bytes.get_mut(end..end + COPY_HEADER) {
+            next.fill(0);
+        }
+        self.copies.tail = tail + end;
+        let offset = (tail + COPY_HEADER) as u32;
+        self.copies.index.insert(spread(position), id << shift | offset >> 3);
+        Ok(Place { buffer: id, offset })
+    }
+
+    /// A buffer with room for a copy of `size` bytes, and where it goes.
+    fn room_for_copy(&mut self, size: usize) -> Result<(BufferId, usize), Error> {
+        if let Some(id) = self.copies.current
+            && self.copies.tail + COPY_HEADER + size <= self.geometry.segment()
+        {
+            self.pool.touch(id);
+            return Ok((id, self.copies.tail));
+        }
+        let id = self.take_buffer(Holds::Copies)?;
+        self.pool.bytes_mut(id)[..COPY_HEADER].fill(0);
+        (self.copies.current, self.copies.tail) = (Some(id), 0);
+        Ok((id, 0))
+    }
+
+    /// Brings a whole segment into memory, so that [`record_at`](Log::record_at) finds what is in it.
+    ///
+    /// # Errors
+    /// As for [`place`](Log::place).
+    pub fn load(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
+        if self.slots[slot as usize].buffer != NO_BUFFER {
+            return Ok(());
+        }
+        let id = self.take_buffer(Holds::Segment(slot))?;
+        let start = self.geometry.slot_start(slot);
+        let bytes = self.pool.bytes_mut(id);
+        let there = match read_full(file, bytes, start) {
+            Ok(there) => there,
+            Err(error) => {
+                self.pool.leave(id);
+                return Err(error.into());
+            }
+        };
+        bytes[there..].fill(0);
+        self.slots[slot as usize].buffer = id;
+        Ok(())
+    }
+
+    /// Reads an extent's value into memory if it is the one described, and intact.
+    pub(crate) fn load_extent(
+        &mut self,
+        file: &mut impl File,
+        extent: &ExtentRef,
+    ) -> Result<bool, Error> {
+        let geometry = self.geometry;
+        let turn = self.pool.turn();
+        let Some(slot) = self.slots.get_mut(extent.slot as usize) else { return Ok(false) };
+        let room = u64::from(slot.span) << geometry.segment_log2;
+        let described = slot.used == Use::Extent
+            && slot.sequence == extent.sequence
+            && slot.length == extent.length
+            && extent.length + 2 * segment::SIZE as u64 <= room;
+        if !described {
+            return Ok(false);
+        }
+        slot.touched = turn;
+        if slot.value.is_some() {
+            return Ok(true);
+        }
+        let start = geometry.slot_start(extent.slot) + segment::SIZE as u64;
+        let length = extent.length as usize;
+        let mut bytes = AlignedBytes::zeroed(align_up(length));
+        read_full(file, &mut bytes[..length], start)?;
+        let intact = checksum(&bytes[..length], seed_at(slot.salt, start)) == extent.check;
+        if intact {
+            slot.value = Some(bytes);
+        }
+        Ok(intact)
+    }
+
+    /// Whether the value of an extent is whole; it stays in memory only if there is room.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub fn verify_extent(
+        &mut self,
+        file: &mut impl File,
+        extent: &ExtentRef,
+    ) -> Result<bool, Error> {
+        let whole = self.load_extent(file, extent);
+        self.trim_extents(self.pool.budget() / 4);
+        whole
+    }
+
+    /// The value of the record at a place, from its extent where it has one.
+    ///
+    /// # Errors
+    /// As for [`place`](Log::place).
+    #[inline]
+    pub fn value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
+        if self.record_in(place).header.kind == record::KIND_EXTENT {
+            return self.extent_value(file, place);
+        }
+        Ok(self.record_in(place).value)
+    }
+
+    fn extent_value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
+        let extent = ExtentRef::decode(self.record_in(place).value);
+        let extent = extent.expect("an extent record holds a descriptor");
+        // An extent of the open group is not sealed yet, and resident.
+        let slot = &self.slots[extent.slot as usize];
+        let resident = slot.value.is_some() && slot.sequence == extent.sequence;
+        if !resident && !self.load_extent(file, &extent)? {
+            return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
+        }
+        let slot = &mut self.slots[extent.slot as usize];
+        slot.touched = self.pool.turn();
+        let value = slot.value.as_ref().expect("it was loaded");
+        Ok(&value[..extent.length as usize])
+    }
+
+    /// Lets go of the values of extents that were not looked at lately, when they hold more than
+    /// `allowed` bytes. Returns whether any went.
+    pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
+        let held = |slot: &Slot| slot.value.as_ref().map_or(0, |value| value.len());
+        let mut total: usize = self.slots.iter().map(held).sum();
+        let mut order: Vec<(u32, u32)> = Vec::new();
+        if total > allowed {
+            let written = self.slots.iter().zip(0..).filter(|(s, _)| s.written && held(s) > 0);
+            order.extend(written.map(|(slot, index)| (slot.touched, index)));
+            order.sort_unstable();
+        }
+        let mut any = false;
+        for (_, index) in order {
+            if total <= allowed {
+                break;
+            }
+            let slot = &mut self.slots[index as usize];
+            total -= held(slot);
+            slot.value = None;
+            any = true;
+        }
+        any
+    }
+}
+
+/// One record, or one value, is not what was written there.
+fn damaged(position: u64) -> Error {
+    Error::Corruption(Damage { position, ..Damage::default() })
+}
