@@ -241,17 +241,24 @@ export class Session implements EngineListener {
     }
     let length = engine.stagedLength();
     const view = engine.view(at, length);
-    let done = false;
+    let applied = false;
     this.gate |= IN_CALLBACK;
     try {
-      if (predicate !== undefined && !this.judged(predicate(view))) return false;
-      const result = change(view);
-      if (view.length !== length) throw diedInCallback();
-      if (result !== undefined) length = this.replaced(result);
-      done = true;
-    } finally {
+      if (predicate === undefined || this.judged(predicate(view))) {
+        const result = change(view);
+        if (view.length !== length) throw diedInCallback();
+        if (result !== undefined) length = this.replaced(result);
+        applied = true;
+      }
+    } catch (error) {
       this.gate &= ~IN_CALLBACK;
-      if (!done) engine.updateAbort();
+      if (this.death === undefined) engine.updateAbort();
+      throw error;
+    }
+    this.gate &= ~IN_CALLBACK;
+    if (!applied) {
+      engine.updateAbort();
+      return false;
     }
     engine.updateCommit(length);
     if (!this.queued) this.queue();
