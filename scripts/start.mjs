@@ -19,6 +19,7 @@ const USAGE = `npm start [-- options]
 
 const FLAGS = { "--once": "flag", "--json": "flag", "--cycles": "count", "--port": "count" };
 const CYCLES = 20_000;
+const REPEATS = 9;
 const PORT = 8080;
 
 entry(async () => {
@@ -53,13 +54,16 @@ async function runDrop(cycles) {
     const db = await open("drop", { storage });
     const { durability } = db;
     const result = drop.productDrop(db, { cycles });
+    check(result, "at the end of the drop");
+    // The first drop is compiled while it runs; a shop that stays open sells at the speed of the others.
+    const repeats = Array.from({ length: REPEATS }, () => drop.productDrop(db, { cycles }).ms);
+    const warmMs = repeats.sort((a, b) => a - b)[REPEATS >> 1];
     await db.close();
     const again = await open("drop", { storage });
     const kept = drop.readProduct(again);
     await again.close();
-    check(result, "at the end of the drop");
     check(kept, "after closing and opening again");
-    return { ...result, storage: storage.kind, durability, reopened: kept };
+    return { ...result, storage: storage.kind, durability, warmMs, reopened: kept };
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
@@ -72,14 +76,19 @@ function check({ stock, name }, when) {
 }
 
 function report(result, json) {
-  const ms = Math.round(result.ms * 1000) / 1000;
+  const rounded = { ...result, ms: round(result.ms), warmMs: round(result.warmMs) };
+  const { name, cycles, stock, storage, durability, ms, warmMs, reopened } = rounded;
   process.stdout.write(
-    `${result.name}: ${result.cycles} sold in ${ms.toFixed(2)} ms ` +
-      `(${result.opsPerSecond.toLocaleString("en")} a second), ${result.stock} left, ` +
-      `and ${result.reopened.stock} left after closing and opening again\n` +
-      `  storage "${result.storage}", durability "${result.durability}"\n`,
+    `${name}: ${cycles} sold in ${ms} ms (${result.opsPerSecond.toLocaleString("en")} a second), ` +
+      `${stock} left; after closing and opening again ${reopened.stock} left\n` +
+      `  once more, now that the code is warm: ${warmMs} ms (median of ${REPEATS})\n` +
+      `  storage "${storage}", durability "${durability}"\n`,
   );
-  if (json) process.stdout.write(`${JSON.stringify({ ...result, ms })}\n`);
+  if (json) process.stdout.write(`${JSON.stringify(rounded)}\n`);
+}
+
+function round(ms) {
+  return Math.round(ms * 1000) / 1000;
 }
 
 async function servePage(port) {
