@@ -24,7 +24,7 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-const PATIENCE_MS = 300_000;
+const PATIENCE_MS = 600_000;
 
 entry(async () => {
   const { values, words } = parseArguments(
