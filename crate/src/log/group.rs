@@ -133,8 +133,9 @@ impl Log {
         let span = self.geometry.extent_span(length);
         self.check_limits(first.saturating_add(span))?;
         self.reserve(file, first, span)?;
-        let value = Some(AlignedBytes::zeroed(length));
-        let slot = Slot { value, ..self.fresh_slot(Use::Extent, span) };
+        let value = AlignedBytes::zeroed(length);
+        self.value_bytes += value.len();
+        let slot = Slot { value: Some(value), ..self.fresh_slot(Use::Extent, span) };
         self.slots.push(slot);
         self.slots.extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
         self.extents.push(first);
@@ -153,6 +154,7 @@ impl Log {
         let span = self.slots[first as usize].span;
         for index in first..first + span {
             let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
+            self.value_bytes -= slot.value.as_ref().map_or(0, |value| value.len());
             self.quarantine.extend(slot.value);
             if slot.buffer != NO_BUFFER {
                 self.pool.leave(slot.buffer);

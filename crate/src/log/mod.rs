@@ -193,6 +193,8 @@ pub struct Log {
     /// Memory of segments and of copies of cold records.
     pool: Pool,
     copies: Copies,
+    /// Bytes of extents' values in memory.
+    value_bytes: usize,
     /// Values of dropped extents that views may still show, held until the turn ends.
     quarantine: Vec<AlignedBytes>,
     /// Whether a view may show memory that is about to be used again.
@@ -349,9 +351,8 @@ impl Log {
     /// Bytes of memory held for segments, copies of cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let values = self.slots.iter().filter_map(|slot| slot.value.as_ref());
-        let values: usize = values.chain(&self.quarantine).map(|bytes| bytes.len()).sum();
-        (self.pool.memory() + self.copies.bytes() + values) as u64
+        let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        (self.pool.memory() + self.copies.bytes() + self.value_bytes + held) as u64
     }
 
     /// Opening is over: from here on there may be views.

@@ -206,7 +206,9 @@ impl Log {
     /// # Errors
     /// As for [`place`](Log::place).
     pub fn load(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
-        if self.slots[slot as usize].buffer != NO_BUFFER {
+        let resident = self.slots[slot as usize].buffer;
+        if resident != NO_BUFFER {
+            self.pool.touch(resident);
             return Ok(());
         }
         let id = self.take_buffer(Holds::Segment(slot))?;
@@ -251,6 +253,7 @@ impl Log {
         read_full(file, &mut bytes[..length], start)?;
         let intact = checksum(&bytes[..length], seed_at(slot.salt, start)) == extent.check;
         if intact {
+            self.value_bytes += bytes.len();
             slot.value = Some(bytes);
         }
         Ok(intact)
@@ -300,22 +303,19 @@ impl Log {
     /// Lets go of the values of extents that were not looked at lately, when they hold more than
     /// `allowed` bytes. Returns whether any went.
     pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
-        let held = |slot: &Slot| slot.value.as_ref().map_or(0, |value| value.len());
-        let mut total: usize = self.slots.iter().map(held).sum();
-        let mut order: Vec<(u32, u32)> = Vec::new();
-        if total > allowed {
-            let written = self.slots.iter().zip(0..).filter(|(s, _)| s.written && held(s) > 0);
-            order.extend(written.map(|(slot, index)| (slot.touched, index)));
-            order.sort_unstable();
+        if self.value_bytes <= allowed {
+            return false;
         }
+        let held = self.slots.iter().zip(0..).filter(|(s, _)| s.written && s.value.is_some());
+        let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
+        order.sort_unstable();
         let mut any = false;
         for (_, index) in order {
-            if total <= allowed {
+            if self.value_bytes <= allowed {
                 break;
             }
-            let slot = &mut self.slots[index as usize];
-            total -= held(slot);
-            slot.value = None;
+            let value = self.slots[index as usize].value.take();
+            self.value_bytes -= value.map_or(0, |value| value.len());
             any = true;
         }
         any

@@ -104,6 +104,7 @@ impl Log {
             witnessed_frames: superblock.next_frame,
             pool,
             copies: Copies::default(),
+            value_bytes: 0,
             quarantine: Vec::new(),
             views_stale: false,
             file_slots: 0,
