@@ -121,6 +121,8 @@ export interface Recovery {
 export interface EngineListener {
   /** A call failed while a record of it was staged; the group may be gone with it. */
   writeFailed(error: Error): void;
+  /** All views have died: the memory has grown, or what they show is about to be used again. */
+  viewsDied(): void;
   /** The wasm instance is dead and refuses everything. */
   died(error: DatabasePoisonedError): void;
 }
@@ -608,6 +610,7 @@ export class Engine {
     this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
     // The array remembered as small and inspected may have been a view of the old memory.
     this.lastSmall = this.u8;
+    this.listener?.viewsDied();
   }
 
   private die(trap: unknown): DatabasePoisonedError {

@@ -207,9 +207,13 @@ export class Session implements EngineListener {
     const view = this.engine.get(key);
     if (view === undefined) return false;
     if (this.watch !== undefined) this.watched(this.watch, view);
+    const { length } = view;
     this.gate |= IN_CALLBACK;
     try {
-      return this.judged(predicate(view));
+      const answer = this.judged(predicate(view));
+      // An answer that is due to bytes that had died is none.
+      if (view.length !== length) throw diedInCallback();
+      return answer;
     } finally {
       this.gate &= ~IN_CALLBACK;
     }
@@ -509,7 +513,6 @@ export class Session implements EngineListener {
 
   /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
   private lost(error: Error): void {
-    this.watch?.forget();
     if (this.death === undefined) this.engine.detach();
     const wait = this.committedWait;
     this.committedWait = undefined;
@@ -561,6 +564,11 @@ export class Session implements EngineListener {
     if (this.engine.pending() !== 0) return;
     this.lost(error);
     this.report(error);
+  }
+
+  viewsDied(): void {
+    // What they showed may lie in memory that holds something else by now.
+    this.watch?.forget();
   }
 
   died(error: DatabasePoisonedError): void {

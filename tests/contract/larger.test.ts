@@ -1,0 +1,203 @@
+import type { Database } from "varve";
+import { deepEqual, equal, ok, suite, test, throws, turn } from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
+import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./places.js";
+
+const MIB = 1_048_576;
+
+/** The least memory that there is, so that little data is much. */
+const LITTLE = { memory: MIB } as const;
+
+const SIZE = 4_000;
+const COUNT = 4_000;
+
+const keyOf = (i: number) => `key ${i}`;
+const byteOf = (i: number) => (i * 7) % 251;
+
+/** Writes sixteen times the memory, in several turns. */
+async function fill(db: Database, count = COUNT): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    db.set(keyOf(i), filled(SIZE, byteOf(i)));
+    if (i % 200 === 199) await turn();
+  }
+  db.flush();
+  await turn();
+}
+
+function isRight(view: Uint8Array | undefined, i: number): boolean {
+  return view?.length === SIZE && view[0] === byteOf(i) && view[SIZE - 1] === byteOf(i);
+}
+
+everywhere("a database larger than its memory", ({ storage }) => {
+  test("gives every value, in any order, before and after reopening", async () => {
+    const name = freshName();
+    let db = await opened(storage, LITTLE, name);
+    await fill(db);
+    for (let round = 0; round < 2; round++) {
+      for (let i = 0; i < COUNT; i++) ok(isRight(db.get(keyOf(i)), i), `${i} in order`);
+      await turn();
+      for (let i = 0; i < COUNT; i++) {
+        const one = (i * 1_663) % COUNT;
+        ok(isRight(db.get(keyOf(one)), one), `${one} out of order`);
+        if (i % 100 === 99) await turn();
+      }
+      ok(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
+      db = await reopened(db, storage, name, LITTLE);
+      equal(db.count(), COUNT);
+    }
+  });
+
+  test("is changed in place, resized and deleted like any other", async () => {
+    const name = freshName();
+    let db = await opened(storage, LITTLE, name);
+    await fill(db);
+    for (let i = 0; i < COUNT; i += 3) {
+      const change = (view: Uint8Array) => {
+        view[1] = 252;
+      };
+      equal(db.updateIf(keyOf(i), change, { predicate: (view) => isRight(view, i) }), true);
+      if (i % 50 === 0) await turn();
+    }
+    for (let i = 1; i < COUNT; i += 3) db.updateIf(keyOf(i), (view) => view.slice(0, 10));
+    for (let i = 2; i < COUNT; i += 3) equal(db.delete(keyOf(i)), true);
+    db = await reopened(db, storage, name, LITTLE);
+    for (let i = 0; i < COUNT; i++) {
+      const view = db.get(keyOf(i));
+      if (i % 3 === 0) ok(isRight(view, i) && view?.[1] === 252, `${i}`);
+      else if (i % 3 === 1) deepEqual(view?.slice(), filled(10, byteOf(i)));
+      else equal(view, undefined);
+    }
+  });
+
+  test("1: the views of a turn are good together as long as they fit its memory", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db);
+    const some = Array.from({ length: 60 }, (_, i) => i * 61);
+    const views = some.map((i) => db.get(keyOf(i)));
+    for (const [at, i] of some.entries()) ok(isRight(views[at], i), `${i}`);
+  });
+
+  test("1: views that exceed the memory die, all at once, and never show another's bytes", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db);
+    const views: Uint8Array[] = [];
+    for (let i = 0; i < COUNT; i++) {
+      const view = db.get(keyOf(i)) as Uint8Array;
+      ok(isRight(view, i), `${i} at once`);
+      views.push(view);
+    }
+    ok(
+      views.some((view) => view.length === 0),
+      "all views lived, so that this shows nothing",
+    );
+    ok((views.at(-1) as Uint8Array).length === SIZE);
+    for (const [i, view] of views.entries()) ok(ownOrDead(view, byteOf(i)), `${i} at the end`);
+  });
+
+  test("2: views of earlier turns are their own or dead while memory is used again", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db);
+    const kept: [Uint8Array, number][] = [];
+    for (let round = 0; round < 40; round++) {
+      const i = (round * 997) % COUNT;
+      kept.push([db.get(keyOf(i)) as Uint8Array, byteOf(i)]);
+      for (let j = 0; j < 150; j++) db.get(keyOf((round * 150 + j) % COUNT));
+      if (round % 3 === 0) for (let j = 0; j < 100; j++) db.set(`new ${j}`, filled(SIZE, 254));
+      await turn();
+      for (const [view, byte] of kept) ok(ownOrDead(view, byte), `round ${round}`);
+    }
+  });
+
+  test("6: no memory is used again under a callback: its view lives, whatever it reads", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db);
+    const update = () =>
+      db.updateIf(keyOf(1), (view) => {
+        view.fill(9);
+        for (let i = 0; i < COUNT; i++) {
+          equal(view.length, SIZE);
+          ok(isRight(i === 1 ? filled(SIZE, byteOf(1)) : db.get(keyOf(i)), i), `${i}`);
+        }
+      });
+    throws(update, { name: "OutOfMemoryError", code: "VARVE_OUT_OF_MEMORY", message: /yield/ });
+    ok(isRight(db.get(keyOf(1)), 1), "the update was undone");
+    await turn();
+    for (let i = 0; i < COUNT; i += 100) ok(isRight(db.get(keyOf(i)), i));
+  });
+
+  test("6: a cold view is a legal value while memory is used again under it", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db);
+    for (let i = 0; i < 1_500; i++) db.set(`copy ${i}`, db.get(keyOf(i)) as Uint8Array);
+    for (let i = 0; i < 1_500; i++) ok(isRight(db.get(`copy ${i}`), i), `${i}`);
+  });
+
+  test("7: with strict views nothing lawful is reported", async () => {
+    const heard: Error[] = [];
+    const onError = (error: Error) => heard.push(error);
+    const db = await opened(storage, { ...LITTLE, strictViews: true, onError });
+    await fill(db, 2_500);
+    for (let i = 0; i < 2_500; i++) {
+      ok(isRight(db.get(keyOf(i)), i));
+      if (i % 5 === 0) db.updateIf(keyOf(i), () => {});
+      if (i % 400 === 0) await turn();
+    }
+    await turn();
+    deepEqual(heard, []);
+  });
+
+  test("undoes a transaction that is larger than the memory", async () => {
+    const db = await opened(storage, LITTLE);
+    await fill(db, 1_500);
+    throws(() =>
+      db.transaction(() => {
+        for (let i = 0; i < 3_000; i++) db.set(keyOf(i), filled(SIZE, 253));
+        throw new Error("undone");
+      }),
+    );
+    equal(db.count(), 1_500);
+    for (let i = 0; i < 1_500; i++) ok(isRight(db.get(keyOf(i)), i), `${i}`);
+  });
+});
+
+suite("a cold record", () => {
+  async function cold(): Promise<{ fake: FakeStorage; db: Database }> {
+    const fake = new FakeStorage();
+    const db = await opened(fake, LITTLE);
+    await fill(db);
+    await turn(150);
+    return { fake, db };
+  }
+
+  test("that cannot be read is an error of this call, and comes later", async () => {
+    const { fake, db } = await cold();
+    fake.fault = ({ op }) => (op === "read" ? platform.io() : undefined);
+    const failed = { name: "StorageError", cause: true };
+    throws(() => db.get(keyOf(3)), failed);
+    throws(() => db.getText(keyOf(3)), failed);
+    throws(() => db.updateIf(keyOf(3), () => {}), failed);
+    fake.fault = () => undefined;
+    ok(isRight(db.get(keyOf(3)), 3));
+    db.set("goes on", "1");
+    await db.flushed;
+  });
+
+  test("that was damaged in the file is an error and never wrong bytes", async () => {
+    const { fake, db } = await cold();
+    const place = findValue(fake.content, byteOf(5));
+    fake.content[place + 2_000] = 255;
+    throws(() => db.get(keyOf(5)), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
+    ok(isRight(db.get(keyOf(6)), 6));
+    fake.content[place + 2_000] = byteOf(5);
+    ok(isRight(db.get(keyOf(5)), 5));
+  });
+});
+
+/** Where the first value of such bytes lies in a file. */
+function findValue(content: Uint8Array, byte: number): number {
+  const wanted = filled(64, byte);
+  for (let at = 0; at < content.length; at += 8) {
+    if (wanted.every((one, i) => content[at + i] === one)) return at;
+  }
+  throw new Error("the value is not in the file");
+}
