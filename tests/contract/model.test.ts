@@ -5,7 +5,8 @@
  */
 
 import type { BatchOperation, Database, OpenOptions, Storage } from "varve";
-import { bytes, random, test } from "../harness.js";
+import { bytes, random, suite, test } from "../harness.js";
+import { FakeStorage } from "./fake.js";
 import { everywhere, freshName, opened, places, reopened } from "./places.js";
 
 const SEEDS = [1, 2, 3, 4, 5, 6];
@@ -43,6 +44,8 @@ class Program {
   private readonly name = freshName();
   private db!: Database;
   private model = new Map<string, Uint8Array>();
+  /** What had been handed to the file when that was last known. */
+  private handedOn = new Map<string, Uint8Array>();
   private step = 0;
   private doing = "";
 
@@ -58,6 +61,9 @@ class Program {
     for (this.step = 0; this.step < STEPS; this.step++) {
       try {
         await this.act();
+        if (this.db.stats().pendingBytes === 0) this.handedOn = new Map(this.model);
+        if (this.storage instanceof FakeStorage && this.below(40) === 0)
+          await this.crash(this.storage);
       } catch (cause) {
         throw this.failure("threw", cause);
       }
@@ -98,6 +104,19 @@ class Program {
     this.db = await reopened(this.db, this.storage, this.name, this.options);
     if (!this.db.recovery.wasClean) throw this.failure("not clean");
     this.compareAll();
+  }
+
+  /** The program dies here: another one opens what the file holds at this moment. */
+  private async crash(file: FakeStorage): Promise<void> {
+    this.doing = "crash";
+    const survivor = await opened(file.crashed(), this.options);
+    const [db, model] = [this.db, this.model];
+    [this.db, this.model] = [survivor, this.handedOn];
+    this.compareAll();
+    [this.db, this.model] = [db, model];
+    await survivor.close();
+    // Opening the other one yielded, so that this one's turn has ended meanwhile.
+    if (this.db.stats().pendingBytes === 0) this.handedOn = new Map(this.model);
   }
 
   // ---------------------------------------------------------------- writes
@@ -309,6 +328,14 @@ everywhere("a model of random programs", ({ storage, name }) => {
   for (const seed of SEEDS) {
     test(`program ${offset + seed} agrees with a Map at every step`, () => {
       return new Program(offset + seed, storage).run();
+    });
+  }
+});
+
+suite("a model of random programs that crash", () => {
+  for (const seed of SEEDS) {
+    test(`a crash of program ${9_000 + seed} leaves exactly what was handed on`, () => {
+      return new Program(9_000 + seed, new FakeStorage()).run();
     });
   }
 });
