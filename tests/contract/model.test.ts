@@ -60,7 +60,9 @@ class Program {
     this.db = await opened(this.storage, this.options, this.name);
     for (this.step = 0; this.step < STEPS; this.step++) {
       try {
-        await this.act();
+        // Not every step yields: several make up a turn.
+        const waiting = this.act();
+        if (waiting !== undefined) await waiting;
         if (this.db.stats().pendingBytes === 0) this.handedOn = new Map(this.model);
         if (this.storage instanceof FakeStorage && this.below(40) === 0)
           await this.crash(this.storage);
@@ -72,14 +74,15 @@ class Program {
     await this.db.close();
   }
 
-  private async act(): Promise<void> {
+  private act(): Promise<void> | undefined {
     const choice = this.below(100);
-    if (choice < 80) return this.write(0);
-    if (choice < 84) return this.commit();
-    if (choice < 92) return this.yields();
-    if (choice < 98) return this.compareOne(this.key());
-    if (choice < 99) return this.compareAll();
-    return this.reopen();
+    if (choice >= 99) return this.reopen();
+    if (choice >= 91) return this.yields();
+    if (choice < 80) this.write(0);
+    else if (choice < 83) this.commit();
+    else if (choice < 90) this.compareOne(this.key());
+    else this.compareAll();
+    return undefined;
   }
 
   private async yields(): Promise<void> {
