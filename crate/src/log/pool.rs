@@ -120,7 +120,9 @@ impl Pool {
             None if !self.callback_open && self.turn_has_room() => self.grow(),
             None if self.callback_open => return Err(Error::ViewsHeld),
             None => {
-                (self.detach)();
+                if self.lends_views {
+                    (self.detach)();
+                }
                 self.turn += 1;
                 self.release_remains();
                 match self.evict(1, evict) {

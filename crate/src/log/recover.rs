@@ -9,7 +9,7 @@ use crate::format::payload::ExtentRef;
 use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
-use crate::format::{DATA_START, MAJOR};
+use crate::format::{DATA_START, MAJOR, MAX_VALUE};
 use crate::index::hash::Position;
 
 use super::group::Cursor;
@@ -376,7 +376,9 @@ impl Chain {
             let rest = &bytes[at..];
             let (header, key, value) = record::parts(rest).ok_or(Flaw::Malformed)?;
             let skippable = header.kind & KIND_SKIPPABLE != 0;
-            if !header.fits(rest.len()) || header.kind == 0 || (key.is_empty() && !skippable) {
+            // As in superblocks, a checksum does not prove that the writer meant well.
+            let sane = header.kind != 0 && header.version >> 56 == 0;
+            if !header.fits(rest.len()) || !sane || (key.is_empty() && !skippable) {
                 return Err(Flaw::Malformed);
             }
             if header.kind > KIND_EXTENT && !skippable {
@@ -384,6 +386,9 @@ impl Chain {
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;
+                if extent.length > MAX_VALUE as u64 {
+                    return Err(Flaw::Malformed);
+                }
                 let position = start + (at >> 3) as Position;
                 self.extents.push(NamedExtent { frame: self.frames.len(), position, extent });
             }

@@ -16,8 +16,8 @@ use crate::support::session::{Session, Step, Taste, Update, next_step};
 const REQUIRED: u64 = 100_000;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
-const TORN: u64 = 7;
-const SEEDS: u64 = 70;
+const TORN: u64 = 14;
+const SEEDS: u64 = 100;
 
 const LIMITS: Limits =
     Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };

@@ -21,15 +21,17 @@ const HARMS: [Harm; 8] = [
     Harm::TearAndFail(250, IoError::Quota),
 ];
 
-fn options() -> Options {
-    Options { segment_log2: 12, ..Options::default() }
+/// Half of the programs run in next to no memory, so that reads fail too.
+fn options_for(seed: u64) -> Options {
+    let memory = if seed.is_multiple_of(2) { 64 << 20 } else { 0 };
+    Options { segment_log2: 12, memory, ..Options::default() }
 }
 
 /// A program without crashes, in which every step may meet the fault.
 fn program(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let taste = Taste { keys: 8, segment: 4096, crashes: false };
-    (0..30).map(|_| next_step(&mut rng, &taste)).collect()
+    (0..36).map(|_| next_step(&mut rng, &taste)).collect()
 }
 
 /// Whether `error` is what the store should call the harm that was done to it.
@@ -68,22 +70,26 @@ fn follow(session: &mut Session, case: &Case, step: &Step) -> Result<(), Commit>
 /// Poisoned: reads live, writes are refused, and nothing more gets to the file.
 fn check_poisoned(session: &mut Session, trying: Commit) {
     let bounds = session.bounds(Some(trying));
-    let seen = state_of(session.store());
+    let seen = session.seen();
     session.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("poisoned: {e}"));
     let events = session.disk.event_count();
-    let store = session.store();
+    let disk = session.disk.clone();
+    disk.paused(|| refuses_writes(session.store()));
+    assert!(session.seen() == seen, "refused writes change nothing");
+    assert_eq!(session.disk.event_count(), events, "nothing is written when poisoned");
+}
+
+fn refuses_writes(store: &mut Store<FaultFile>) {
     assert_eq!(store.set(0, b"refused", b"value"), Err(Error::Poisoned));
     assert_eq!(store.delete(0, b"refused"), Err(Error::Poisoned));
     // There is nothing to commit any more, so these may answer either way, but write nothing.
     assert!(matches!(store.commit(), Ok(()) | Err(Error::Poisoned)));
     assert!(matches!(store.flush(), Ok(()) | Err(Error::Poisoned)));
     assert!(matches!(store.witness(), Ok(()) | Err(Error::Poisoned)));
-    assert!(state_of(store) == seen, "refused writes change nothing");
-    assert_eq!(session.disk.event_count(), events, "nothing is written when poisoned");
 }
 
 fn run_case(case: &Case, walked: &mut u64) {
-    let mut session = Session::new(FaultFile::default(), options(), State::new());
+    let mut session = Session::new(FaultFile::default(), options_for(case.seed), State::new());
     session.disk.arm(case.fault);
     let bounds = Bounds::only(session.start);
     if let Err(error) = session.open(bounds) {
@@ -135,7 +141,7 @@ fn walk_case(session: &Session, rng: &mut Rng) -> u64 {
     let mut states = 0;
     walk(&base, start, &events, limits, rng, |crash| {
         states += 1;
-        let seen = Store::open(FaultFile::new(crash.image.to_vec()), options())
+        let seen = Store::open(FaultFile::new(crash.image.to_vec()), session.options)
             .map_err(|e| format!("it does not open: {e}"))
             .map(|mut store| state_of(&mut store));
         let found = seen.and_then(|seen| session.oracle.identify(&seen, crash.bounds));
@@ -145,7 +151,7 @@ fn walk_case(session: &Session, rng: &mut Rng) -> u64 {
 }
 
 fn calls_of(seed: u64) -> u64 {
-    let mut session = Session::new(FaultFile::default(), options(), State::new());
+    let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
     session.open(Bounds::only(session.start)).expect("open");
     for step in program(seed) {
         session.step(&step).expect("nothing fails here");

@@ -4,10 +4,12 @@
 //! `VARVE_FAULT_SEED` and `VARVE_MODEL_SEED` run one seed alone; `VARVE_CRASH_SEEDS`,
 //! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many, for as long as one has patience.
 
+mod cold;
 mod crash;
 mod faults;
 mod files;
 mod flips;
 mod graus;
+mod hostile;
 mod model;
 mod support;

@@ -56,6 +56,7 @@ struct Disk {
     fault: Option<Fault>,
     struck: bool,
     dead: bool,
+    paused: bool,
     calls: u64,
     short_reads: Option<Rng>,
 }
@@ -67,6 +68,9 @@ enum Call {
 
 impl Disk {
     fn enter(&mut self) -> Result<Call, IoError> {
+        if self.paused {
+            return Ok(Call::Proceed);
+        }
         if self.dead {
             return Err(IoError::Lost);
         }
@@ -138,6 +142,19 @@ impl FaultFile {
     pub fn heal(&self) {
         let mut disk = self.0.borrow_mut();
         (disk.fault, disk.dead) = (None, false);
+    }
+
+    /// While `look` runs, calls are not counted and nothing fails: the test itself wants to know.
+    pub fn paused<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.0.borrow_mut().paused = true;
+        let seen = look();
+        self.0.borrow_mut().paused = false;
+        seen
+    }
+
+    /// Flips bits of the image behind the back of whoever has it open.
+    pub fn damage(&self, at: usize, flips: u8) {
+        self.0.borrow_mut().now[at] ^= flips;
     }
 
     /// Whether the armed fault has been met.

@@ -40,6 +40,12 @@ pub enum Step {
         fill: u64,
         end: Update,
     },
+    Get {
+        keyspace: u32,
+        key: Vec<u8>,
+    },
+    /// The end of a task: memory is let go, and what does not fit becomes cold.
+    EndTurn,
     Savepoint,
     Release,
     Rollback,
@@ -103,7 +109,7 @@ impl Session {
     pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
         self.saved.clear();
         let mut store = Store::open(self.disk.clone(), self.options)?;
-        let seen = state_of(&mut store);
+        let seen = self.disk.paused(|| state_of(&mut store));
         let commit = self.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("{e}"));
         self.oracle.fix(commit, seen.clone());
         (self.tip, self.state) = (commit, seen);
@@ -131,9 +137,15 @@ impl Session {
 
     /// Checks that the store shows what it ought to.
     pub fn check(&mut self) {
-        let seen = state_of(self.store());
+        let seen = self.seen();
         let wanted = &self.state;
         assert!(&seen == wanted, "the store shows {}", difference(&seen, wanted));
+    }
+
+    /// What the store shows, faults aside.
+    pub fn seen(&mut self) -> State {
+        let disk = self.disk.clone();
+        disk.paused(|| state_of(self.store()))
     }
 
     /// Does what the session does when its process has died: opens again until that succeeds.
@@ -161,7 +173,7 @@ impl Session {
             Ok(value) => {
                 self.state = after;
                 let store = self.store.as_mut().expect("open");
-                versions(&mut self.state, store, &value);
+                self.disk.paused(|| versions(&mut self.state, store, &value));
                 if self.saved.is_empty() && store.stats().pending_bytes == 0 {
                     self.oracle.fix(trying, self.state.clone());
                     self.disk.mark(Mark::Committed(trying));
@@ -188,6 +200,17 @@ impl Session {
             Step::Set { keyspace, key, len, fill } => self.set(*keyspace, key, *len, *fill),
             Step::Delete { keyspace, key } => self.delete(*keyspace, key),
             Step::Update { keyspace, key, fill, end } => self.update(*keyspace, key, *fill, *end),
+            Step::Get { keyspace, key } => {
+                let expected = self.state.get(&(*keyspace, key.clone())).cloned();
+                let tip = self.tip;
+                let value = self.store().get(*keyspace, key).map_err(|e| (e, tip))?;
+                assert_eq!(value, expected.as_ref().map(|e| &*e.value), "getting {key:?}");
+                Ok(())
+            }
+            Step::EndTurn => {
+                self.store().end_turn();
+                Ok(())
+            }
             Step::Savepoint => {
                 let savepoint = self.store().savepoint();
                 self.saved.push((savepoint, self.state.clone()));
@@ -375,7 +398,9 @@ pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(taste.keys));
     let fill = rng.next();
-    match rng.below(100) {
+    match rng.below(112) {
+        100..106 => Step::Get { keyspace, key },
+        106..112 => Step::EndTurn,
         0..34 => Step::Set { keyspace, key, len: size_of_value(rng, taste.segment), fill },
         34..42 => Step::Delete { keyspace, key },
         42..60 => {

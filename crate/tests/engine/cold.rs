@@ -1,0 +1,137 @@
+//! Databases larger than memory: records are read alone, verified, and never mistaken.
+
+use std::cell::Cell;
+
+use varve::{Error, IoError, Options, Store};
+
+use crate::support::fault_file::{Fault, FaultFile, Harm};
+use crate::support::oracle::state_of;
+use crate::support::rng::{Rng, bytes_of};
+
+fn options() -> Options {
+    Options { segment_log2: 12, memory: 0, ..Options::default() }
+}
+
+const KEYS: u32 = 400;
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key {i:05}").into_bytes()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    // Every twentieth is large enough for an extent of its own.
+    let len = if i.is_multiple_of(20) { 1500 + i } else { 40 + i % 300 };
+    bytes_of(u64::from(i), len as usize)
+}
+
+/// A database of about a hundred kilobytes, of which sixteen are held in memory.
+fn large(file: &FaultFile) -> Store<FaultFile> {
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    for i in 0..KEYS {
+        store.set(0, &key(i), &value(i)).expect("set");
+        store.commit().expect("commit");
+        store.end_turn();
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    Store::open(file.clone(), options()).expect("open")
+}
+
+#[test]
+fn every_value_of_a_database_larger_than_memory_is_to_be_had_in_any_order() {
+    let file = FaultFile::default();
+    let mut store = large(&file);
+    let mut rng = Rng::new(3);
+    let calls = file.calls();
+    for _ in 0..20_000 {
+        let i = rng.below(KEYS as usize + 20) as u32;
+        let expected = (i < KEYS).then(|| value(i));
+        assert_eq!(store.get(0, &key(i)), Ok(expected.as_deref()));
+        if rng.one_in(30) {
+            store.end_turn();
+        }
+    }
+    assert!(file.calls() - calls > 5000, "most of it was read from the file");
+    let memory = store.stats().memory_bytes;
+    assert!(memory < 200 << 10, "{memory} bytes are held");
+}
+
+#[test]
+fn a_bit_that_flips_under_an_open_store_is_never_served() {
+    let file = FaultFile::default();
+    let mut store = large(&file);
+    let mut rng = Rng::new(4);
+    let (mut noticed, mut resident) = (0, 0);
+    for _ in 0..4000 {
+        let i = rng.below(KEYS as usize) as u32;
+        let value = value(i);
+        let image = file.image();
+        let at = image.windows(value.len()).position(|w| w == value).expect("it is in the file");
+        // Somewhere in the value, or in the key and the header before it.
+        let at = at - 48 + rng.below(value.len() + 48);
+        let flips = 1 << rng.below(8);
+        file.damage(at, flips);
+        match store.get(0, &key(i)) {
+            Ok(seen) => {
+                assert_eq!(seen, Some(value.as_slice()), "byte {at}");
+                resident += 1;
+            }
+            Err(Error::Corruption(damage)) => {
+                assert!(damage.position <= at as u64, "byte {at}, but {damage:?}");
+                noticed += 1;
+            }
+            Err(error) => panic!("{error:?} is not what damage is called"),
+        }
+        file.damage(at, flips);
+        store.end_turn();
+        let seen = store.get(0, &key(i));
+        assert_eq!(seen, Ok(Some(value.as_slice())), "the damage is gone, and nothing of it stays");
+    }
+    assert!(noticed > 2000, "{noticed} flips noticed, {resident} values in memory");
+}
+
+#[test]
+fn a_read_that_fails_is_told_and_the_next_one_works() {
+    let file = FaultFile::default();
+    let mut store = large(&file);
+    let mut rng = Rng::new(5);
+    let mut failures = 0;
+    for round in 0..3000_u32 {
+        let i = rng.below(KEYS as usize) as u32;
+        let error = *rng.pick(&[IoError::Lost, IoError::Other]);
+        file.arm(Fault { nth: 0, lasting: false, harm: Harm::Fail(error) });
+        let outcome = match round % 4 {
+            0 => store.get(0, &key(i)).map(|seen| assert_eq!(seen, Some(&*value(i)))),
+            1 => store.version(0, &key(i)).map(|seen| assert!(seen.is_some())),
+            2 => store.has(0, &key(i)).map(|seen| assert!(seen)),
+            _ => store.update_if(0, &key(i), |_| false, |_| Err(())).map(|done| assert!(!done)),
+        };
+        failures += u32::from(file.struck());
+        assert_eq!(outcome, if file.struck() { Err(error.into()) } else { Ok(()) });
+        file.heal();
+        assert_eq!(store.get(0, &key(i)), Ok(Some(&*value(i))));
+        store.end_turn();
+    }
+    assert!(failures > 1000, "{failures} reads failed");
+    assert_eq!(store.set(0, b"still", b"writes").map(|_| ()), Ok(()));
+}
+
+thread_local! {
+    static DETACHED: Cell<u32> = const { Cell::new(0) };
+}
+
+#[test]
+fn a_turn_that_looks_at_more_than_memory_detaches_its_views() {
+    let options = Options { detach: || DETACHED.set(DETACHED.get() + 1), ..options() };
+    let file = FaultFile::default();
+    drop(large(&file).into_file());
+    let mut store = Store::open(file, options).expect("open");
+    assert_eq!(DETACHED.get(), 0, "there are no views while it opens");
+    store.end_turn();
+    assert_eq!(store.get(0, &key(7)), Ok(Some(&*value(7))));
+    assert_eq!(DETACHED.get(), 0, "one value fits");
+    for i in 0..KEYS {
+        store.get(0, &key(i)).expect("get");
+    }
+    assert!(DETACHED.get() > 0, "a hundred kilobytes do not fit in sixteen");
+    assert_eq!(state_of(&mut store).len(), KEYS as usize);
+}

@@ -1,0 +1,187 @@
+//! Files whose checksums hold and whose contents lie: a checksum proves that the bytes are as
+//! written, not that their writer meant well. Whatever they say, nothing panics, and nothing is
+//! allocated or looked for that the file has no room for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use varve::format::checksum::{checksum, seed_at};
+use varve::format::frame::{self, FrameHeader};
+use varve::format::segment::{self, SegmentHeader};
+use varve::format::superblock::{self, SLOT_STRIDE, Superblock};
+use varve::{Options, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::oracle::KEYSPACES;
+use crate::support::rng::{Rng, bytes_of, replayed};
+
+const SEGMENT: usize = 4096;
+
+fn options() -> Options {
+    Options { segment_log2: 12, ..Options::default() }
+}
+
+/// A file with some of everything: segments, extents, several frames to a commit, two closes.
+fn sample() -> Vec<u8> {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options()).expect("a new file opens");
+    for i in 0..12_u8 {
+        let savepoint = store.savepoint();
+        store.set(0, &[b'k', i], &bytes_of(i.into(), 130 * usize::from(i))).expect("set");
+        store.set(2, b"the same", &[i; 12]).expect("set");
+        if i % 3 == 2 {
+            store.delete(0, &[b'k', i - 1]).expect("delete");
+        }
+        store.release(savepoint).expect("release");
+        store.flush().expect("flush");
+        if i == 5 {
+            store = Store::open(store.close().map_err(|(_, e)| e).expect("close"), options())
+                .expect("open");
+        }
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    file.image()
+}
+
+/// A part of the file that has a checksum over bytes 8 (or 16) to its end, kept before them.
+#[derive(Clone, Debug)]
+struct Part {
+    at: usize,
+    len: usize,
+    /// Where its checksum is, and the first byte under it, counted from its start.
+    check: usize,
+    from: usize,
+    seed: u64,
+    /// Where an identical copy stands.
+    copy: Option<usize>,
+}
+
+impl Part {
+    fn seal(&self, image: &mut [u8]) {
+        let part = &mut image[self.at..self.at + self.len];
+        let check = checksum(&part[self.from..], self.seed).to_le_bytes();
+        part[self.check..self.check + 8].copy_from_slice(&check);
+        if let Some(copy) = self.copy {
+            image.copy_within(self.at..self.at + self.len, copy);
+        }
+    }
+}
+
+fn superblock_part(slot: usize) -> Part {
+    let at = slot * SLOT_STRIDE as usize;
+    let seed = seed_at(u64::from_le_bytes(superblock::MAGIC), at as u64);
+    Part { at, len: superblock::SIZE, check: 8, from: 16, seed, copy: None }
+}
+
+/// All parts of a file that its checksums hold together.
+fn parts_of(image: &[u8]) -> Vec<Part> {
+    let mut parts = vec![superblock_part(0), superblock_part(1)];
+    let superblock::Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0)
+    else {
+        panic!("the sample is whole")
+    };
+    let file_id = superblock.file_id[0];
+    for start in (2 * SLOT_STRIDE as usize..image.len()).step_by(SEGMENT) {
+        let position = start as u64;
+        let Some(header) = SegmentHeader::decode(&image[start..], file_id, position) else {
+            continue;
+        };
+        let end = start + SEGMENT * header.span as usize - segment::SIZE;
+        let seed = seed_at(file_id, position);
+        let part = Part { at: start, len: segment::SIZE, check: 0, from: 8, seed, copy: Some(end) };
+        parts.push(part);
+        let mut at = start + segment::SIZE;
+        while let Some(frame) = FrameHeader::open(&image[at..end], header.salt, at as u64) {
+            let (len, seed) = (frame.length as usize, seed_at(header.salt, at as u64));
+            parts.push(Part { at, len, check: 0, from: 8, seed, copy: None });
+            at += len;
+        }
+    }
+    parts
+}
+
+/// Overwrites something in a part with a number that parsers trip over.
+fn lie(image: &mut [u8], part: &Part, rng: &mut Rng) {
+    // Headers, of records too, lie at multiples of 4; most lies go where they are.
+    let room = if rng.one_in(3) { part.len } else { part.len.min(frame::SIZE * 3) };
+    let at = part.at + rng.within(part.from / 4..room / 4) * 4;
+    let old = u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"));
+    let new = match rng.below(8) {
+        0 => 0,
+        1 => u32::MAX,
+        2 => 1 << rng.below(32),
+        3 => old.wrapping_add(1 << rng.below(12)),
+        4 => old.wrapping_sub(1 << rng.below(12)),
+        5 => old ^ (1 << rng.below(32)),
+        6 => rng.below(20) as u32,
+        _ => rng.next() as u32,
+    };
+    image[at..at + 4].copy_from_slice(&new.to_le_bytes());
+    part.seal(image);
+}
+
+/// Reads everything there is to read. Damage may come to light only now, which is no panic.
+fn look(store: &mut Store<FaultFile>) {
+    for keyspace in KEYSPACES {
+        let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
+            Ok(keys) => keys.map(<[u8]>::to_vec).collect(),
+            Err(_) => continue,
+        };
+        for key in keys {
+            if let Ok(Some(value)) = store.get(keyspace, &key) {
+                assert!(value.len() <= 16 << 20);
+            }
+        }
+        store.end_turn();
+    }
+}
+
+/// Opens a lying file and uses it as far as that goes. Answers whether it opened.
+fn use_it(image: Vec<u8>, options: Options) -> bool {
+    let file = FaultFile::new(image);
+    let Ok(mut store) = Store::open(file.clone(), options) else {
+        assert_eq!(file.event_count(), 0, "a refused file is left as it is");
+        return false;
+    };
+    look(&mut store);
+    let large = vec![1; 3 * SEGMENT];
+    let wrote = store
+        .set(0, b"new", b"value")
+        .and_then(|_| store.set(0, b"larger", &large[..SEGMENT / 5]))
+        .and_then(|_| store.set(0, b"large", &large))
+        .and_then(|_| store.flush());
+    let closed = store.close();
+    if wrote.is_ok() && closed.is_ok() {
+        if let Ok(mut store) = Store::open(file, options) {
+            look(&mut store);
+        }
+    }
+    true
+}
+
+fn run_seed(image: &[u8], parts: &[Part], seed: u64) -> bool {
+    let mut rng = Rng::new(seed);
+    let memory = if rng.one_in(2) { 0 } else { 64 << 20 };
+    let options = Options { memory, ..options() };
+    let mut lying = image.to_vec();
+    for _ in 0..rng.within(1..4) {
+        lie(&mut lying, rng.pick(parts), &mut rng);
+    }
+    catch_unwind(AssertUnwindSafe(|| use_it(lying, options))).unwrap_or_else(|cause| {
+        eprintln!("VARVE_LIAR_SEED={seed} replays it");
+        std::panic::resume_unwind(cause)
+    })
+}
+
+#[test]
+fn a_file_that_lies_under_good_checksums_is_refused_or_used_and_nothing_panics() {
+    let image = sample();
+    let parts = parts_of(&image);
+    assert!(parts.len() > 20, "the sample has {} parts", parts.len());
+    let seeds = match replayed("VARVE_LIAR_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..replayed("VARVE_LIAR_SEEDS").unwrap_or(20_000),
+    };
+    let count = seeds.end - seeds.start;
+    let opened = seeds.filter(|&seed| run_seed(&image, &parts, seed)).count();
+    println!("{count} lying files, {opened} opened");
+}
