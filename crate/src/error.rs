@@ -44,6 +44,8 @@ pub enum Error {
     PointsOnly,
     /// A call out of sequence.
     Misuse,
+    /// A write to a store that was opened for reading.
+    ReadOnly,
 }
 
 /// Where flushed data is damaged and what lies intact beyond it.
@@ -82,6 +84,7 @@ impl Error {
             Error::Aborted => 14,
             Error::PointsOnly => 15,
             Error::Misuse => 17,
+            Error::ReadOnly => 18,
         }
     }
 }
@@ -130,6 +133,9 @@ impl fmt::Display for Error {
             Error::Aborted => f.write_str("the update failed; every byte was restored"),
             Error::PointsOnly => {
                 f.write_str("the database was opened without order; open it with ordered: true")
+            }
+            Error::ReadOnly => {
+                f.write_str("the database was opened for reading only; open it without readOnly to write")
             }
             Error::Misuse => f.write_str("a call came out of sequence"),
         }

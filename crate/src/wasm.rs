@@ -13,7 +13,6 @@ use std::ops::Bound;
 use crate::error::Error;
 use crate::file::{File, IoError};
 use crate::format::MAX_KEY;
-use crate::index::ordered::Key;
 use crate::store::{Options, Store};
 
 /// Imports of the module `host`.
@@ -83,8 +82,8 @@ impl File for HostFile {
 const KEY_AREA: usize = MAX_KEY + 1;
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
-/// Keys that an iterator fetches at once.
-const KEYS_AHEAD: usize = 64;
+/// A page of keys ends when it has this many bytes.
+const PAGE_BYTES: usize = 64 << 10;
 
 /// What calls answer beside their return value.
 #[repr(C, align(8))]
@@ -94,21 +93,12 @@ struct Answer {
     numbers: [f64; 15],
 }
 
-/// A walk over keys: the next ones, and where to go on.
-struct Walk {
-    keyspace: u32,
-    lower: Bound<Key>,
-    upper: Bound<Key>,
-    reverse: bool,
-    ahead: std::vec::IntoIter<Key>,
-    current: Option<Key>,
-}
-
 struct Instance {
     store: Option<Store<HostFile>>,
     answer: Answer,
     error: Option<Error>,
-    walks: Vec<Option<Walk>>,
+    /// Keys of a range: their lengths and then their bytes.
+    page: Vec<u8>,
     scratch: [u8; 2 * KEY_AREA],
 }
 
@@ -121,7 +111,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     store: None,
     answer: Answer { code: 0, length: 0, numbers: [0.0; 15] },
     error: None,
-    walks: Vec::new(),
+    page: Vec::new(),
     scratch: [0; 2 * KEY_AREA],
 }));
 
@@ -176,7 +166,7 @@ extern "C" fn result() -> *const Answer {
     &instance().answer
 }
 
-/// Opens the database in the host's file, with `memory` bytes between turns. Flag 1: points only.
+/// Opens the database in the host's file, with `memory` bytes between turns. Flags: 1 points only, 2 read-only.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -202,6 +192,7 @@ extern "C" fn open(
         segment_log2: segment_log2 as u8,
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
         ordered: flags & 1 == 0,
+        read_only: flags & 2 != 0,
         memory,
         // SAFETY: no memory is passed.
         detach: || unsafe { host::detach() },
@@ -425,7 +416,6 @@ extern "C" fn close() -> u32 {
     let instance = instance();
     let status = instance.status(Store::shut);
     instance.store = None;
-    instance.walks.clear();
     status
 }
 
@@ -517,92 +507,119 @@ extern "C" fn error_text() -> usize {
     text.len()
 }
 
-/// Starts a walk over keys: the lower bound in the first key area, the upper in the second, either
-/// absent by `0xffffffff`. Flags: 1 lower excluded, 2 upper included, 4 backwards. Its handle.
-#[unsafe(no_mangle)]
-extern "C" fn iter_open(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> usize {
-    let instance = instance();
-    let bound = |area: &[u8], length: usize, included: bool| match (length, included) {
+/// The bounds of a range: the lower one in the first key area, the upper one in the second, either
+/// absent by [`NO_BOUND`]. Flags: 1 lower excluded, 2 upper included, 4 backwards.
+fn bounds(
+    scratch: &[u8],
+    lower_len: usize,
+    upper_len: usize,
+    flags: u32,
+) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    let (lower, upper) = scratch.split_at(KEY_AREA);
+    let lower = match (lower_len, flags & 1) {
         (NO_BOUND, _) => Bound::Unbounded,
-        (length, true) => Bound::Included(Key::new(&area[..length])),
-        (length, false) => Bound::Excluded(Key::new(&area[..length])),
+        (length, 0) => Bound::Included(&lower[..length]),
+        (length, _) => Bound::Excluded(&lower[..length]),
     };
-    let (lower, upper) = instance.scratch.split_at(KEY_AREA);
-    let walk = Walk {
-        keyspace,
-        lower: bound(lower, lower_len, flags & 1 == 0),
-        upper: bound(upper, upper_len, flags & 2 != 0),
-        reverse: flags & 4 != 0,
-        ahead: Vec::new().into_iter(),
-        current: None,
+    let upper = match (upper_len, flags & 2) {
+        (NO_BOUND, _) => Bound::Unbounded,
+        (length, 0) => Bound::Excluded(&upper[..length]),
+        (length, _) => Bound::Included(&upper[..length]),
     };
-    let free = instance.walks.iter().position(Option::is_none);
-    let handle = free.unwrap_or(instance.walks.len());
-    if free.is_none() {
-        instance.walks.push(None);
-    }
-    instance.walks[handle] = Some(walk);
-    handle
+    (lower, upper)
 }
 
-/// The address of a walk's next key, or 0 at the end and, with a code, on failure. Keys written
-/// meanwhile may or may not come; one that was there throughout comes once.
+/// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
+/// many keys there are; at the address as many lengths of 4 bytes, and then the keys.
 #[unsafe(no_mangle)]
-extern "C" fn iter_next(handle: usize) -> *const u8 {
+extern "C" fn scan(
+    keyspace: u32,
+    lower_len: usize,
+    upper_len: usize,
+    flags: u32,
+    max_keys: usize,
+) -> *const u8 {
     let instance = instance();
-    instance.answer.code = 0;
-    let Some(walk) = instance.walks.get_mut(handle).and_then(Option::as_mut) else {
-        instance.report(Some(Error::Misuse));
+    let Some(store) = instance.store.as_mut() else {
+        instance.report(Some(Error::NotOpen));
         return std::ptr::null();
     };
-    let next = match (walk.ahead.next(), instance.store.as_mut()) {
-        (Some(key), _) => Ok(Some(key)),
-        (None, Some(store)) => walk.refill(store),
-        (None, None) => Err(Error::NotOpen),
+    let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
+    let range = bounds(&instance.scratch, lower_len, upper_len, flags);
+    let scanned = store.range(keyspace, range, flags & 4 != 0, |key| {
+        lengths.push(key.len() as u32);
+        bytes.extend_from_slice(key);
+        lengths.len() < max_keys && bytes.len() < PAGE_BYTES
+    });
+    if instance.report(scanned.err()) != 0 {
+        return std::ptr::null();
+    }
+    instance.answer.length = lengths.len() as u32;
+    instance.page.clear();
+    instance.page.extend(lengths.iter().flat_map(|length| length.to_le_bytes()));
+    instance.page.extend_from_slice(&bytes);
+    instance.page.as_ptr()
+}
+
+/// How many keys are in a range, see [`bounds`]; -1 when that failed.
+#[unsafe(no_mangle)]
+extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> f64 {
+    let instance = instance();
+    let Some(store) = instance.store.as_mut() else {
+        instance.report(Some(Error::NotOpen));
+        return -1.0;
     };
-    match next {
-        Ok(key) => {
-            walk.current = key;
-            let bytes: &[u8] = walk.current.as_deref().unwrap_or_default();
-            instance.answer.length = bytes.len() as u32;
-            if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() }
+    let mut count = 0_u64;
+    let range = bounds(&instance.scratch, lower_len, upper_len, flags);
+    let counted = store.range(keyspace, range, false, |_| {
+        count += 1;
+        true
+    });
+    match instance.report(counted.err()) {
+        0 => count as f64,
+        _ => -1.0,
+    }
+}
+
+/// Pins a key's value: a handle, or 0, with a code unless the key is absent.
+#[unsafe(no_mangle)]
+extern "C" fn pin(keyspace: u32, key_len: usize) -> u32 {
+    let instance = instance();
+    let key = &instance.scratch[..key_len];
+    let pinned = match instance.store.as_mut() {
+        Some(store) => store.pin(keyspace, key),
+        None => Err(Error::NotOpen),
+    };
+    match pinned {
+        Ok(id) => {
+            instance.answer.code = 0;
+            id.map_or(0, |id| id + 1)
         }
         Err(error) => {
             instance.report(Some(error));
-            std::ptr::null()
+            0
         }
     }
 }
 
-/// Ends a walk.
+/// The address of a pinned value, its length in the answer; 0 when the pin has ended.
 #[unsafe(no_mangle)]
-extern "C" fn iter_close(handle: usize) {
-    if let Some(walk) = instance().walks.get_mut(handle) {
-        *walk = None;
-    }
-}
-
-impl Walk {
-    /// Fetches the keys behind the last one that was fetched.
-    fn refill(&mut self, store: &mut Store<HostFile>) -> Result<Option<Key>, Error> {
-        let mut keys = Vec::with_capacity(KEYS_AHEAD);
-        let bounds = (as_slices(&self.lower), as_slices(&self.upper));
-        store.range(self.keyspace, bounds, self.reverse, KEYS_AHEAD, |key| {
-            keys.push(Key::new(key))
-        })?;
-        if let Some(last) = keys.last() {
-            let past = Bound::Excluded(last.clone());
-            if self.reverse { self.upper = past } else { self.lower = past }
+extern "C" fn pinned(handle: u32) -> *const u8 {
+    let instance = instance();
+    let id = handle.wrapping_sub(1);
+    match instance.store.as_ref().and_then(|store| store.pinned(id)) {
+        Some(value) => {
+            instance.answer.length = value.len() as u32;
+            value.as_ptr()
         }
-        self.ahead = keys.into_iter();
-        Ok(self.ahead.next())
+        None => std::ptr::null(),
     }
 }
 
-fn as_slices(bound: &Bound<Key>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
+/// Ends a pin.
+#[unsafe(no_mangle)]
+extern "C" fn unpin(handle: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.unpin(handle.wrapping_sub(1));
     }
 }

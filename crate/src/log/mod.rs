@@ -64,8 +64,9 @@ struct Slot {
     buffer: BufferId,
     /// An extent's value; none when cold.
     value: Option<AlignedBytes>,
-    /// The last turn that looked at the value.
+    /// The last turn that looked at the value, and how many pins hold it.
     touched: u32,
+    pins: u32,
 }
 
 impl Slot {
@@ -82,6 +83,7 @@ impl Slot {
             buffer: NO_BUFFER,
             value: None,
             touched: 0,
+            pins: 0,
         }
     }
 }

@@ -30,6 +30,8 @@ struct Buffer {
     holds: Holds,
     /// The last turn that looked at it.
     touched: u32,
+    /// How many pins hold it.
+    pins: u32,
 }
 
 /// The buffers.
@@ -80,6 +82,16 @@ impl Pool {
     #[inline]
     pub fn touch(&mut self, id: BufferId) {
         self.buffers[id as usize].touched = self.turn;
+    }
+
+    /// Keeps a buffer's content until [`unpin`](Pool::unpin).
+    pub fn pin(&mut self, id: BufferId) {
+        self.buffers[id as usize].pins += 1;
+    }
+
+    /// Ends one pin.
+    pub fn unpin(&mut self, id: BufferId) {
+        self.buffers[id as usize].pins -= 1;
     }
 
     /// The turn that is running.
@@ -173,7 +185,7 @@ impl Pool {
 
     fn grow(&mut self) -> BufferId {
         let bytes = AlignedBytes::zeroed(self.size);
-        self.buffers.push(Buffer { bytes, holds: Holds::Nothing, touched: 0 });
+        self.buffers.push(Buffer { bytes, holds: Holds::Nothing, touched: 0, pins: 0 });
         (self.buffers.len() - 1) as BufferId
     }
 
@@ -189,8 +201,8 @@ impl Pool {
         count: usize,
         mut evict: impl FnMut(BufferId, Holds, &[u8]) -> bool,
     ) -> Option<BufferId> {
-        let used =
-            self.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.holds != Holds::Nothing);
+        let may_go = |buffer: &Buffer| buffer.holds != Holds::Nothing && buffer.pins == 0;
+        let used = self.buffers.iter().zip(0..).filter(|(buffer, _)| may_go(buffer));
         // What is above the budget goes first, so that its memory can be given back.
         let age = |touched, id| if id as usize >= self.budget { 0 } else { touched };
         let mut order: Vec<(u32, u32)> =

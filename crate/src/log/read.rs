@@ -26,6 +26,15 @@ pub struct Place {
     offset: u32,
 }
 
+/// A value that stays where it is.
+#[derive(Debug)]
+pub enum Pin {
+    /// In its record.
+    Record(Place),
+    /// In the extent that begins at this slot.
+    Extent(u32),
+}
+
 /// Copies of cold records, one behind the other in buffers of the pool.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
@@ -300,13 +309,57 @@ impl Log {
         Ok(&value[..extent.length as usize])
     }
 
+    /// Keeps the value of the record at a place in memory until [`unpin`](Log::unpin).
+    ///
+    /// # Errors
+    /// As for [`place`](Log::place).
+    pub fn pin(&mut self, file: &mut impl File, place: Place) -> Result<Pin, Error> {
+        self.value(file, place)?;
+        let pin = match self.record_in(place).extent() {
+            Some(extent) => Pin::Extent(extent.slot),
+            None => Pin::Record(place),
+        };
+        match pin {
+            Pin::Extent(slot) => self.slots[slot as usize].pins += 1,
+            Pin::Record(place) => self.pool.pin(place.buffer),
+        }
+        Ok(pin)
+    }
+
+    /// The pinned value.
+    ///
+    /// # Panics
+    /// If the pin has ended.
+    #[must_use]
+    pub fn pinned(&self, pin: &Pin) -> &[u8] {
+        match *pin {
+            Pin::Record(place) => self.record_in(place).value,
+            Pin::Extent(slot) => {
+                let slot = &self.slots[slot as usize];
+                &slot.value.as_ref().expect("a pinned value is resident")[..slot.length as usize]
+            }
+        }
+    }
+
+    /// Ends a pin.
+    pub fn unpin(&mut self, pin: Pin) {
+        match pin {
+            Pin::Record(place) => self.pool.unpin(place.buffer),
+            Pin::Extent(slot) => self.slots[slot as usize].pins -= 1,
+        }
+    }
+
     /// Lets go of the values of extents that were not looked at lately, when they hold more than
     /// `allowed` bytes. Returns whether any went.
     pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
         if self.value_bytes <= allowed {
             return false;
         }
-        let held = self.slots.iter().zip(0..).filter(|(s, _)| s.written && s.value.is_some());
+        let held = self
+            .slots
+            .iter()
+            .zip(0..)
+            .filter(|(s, _)| s.written && s.pins == 0 && s.value.is_some());
         let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
         order.sort_unstable();
         let mut any = false;

@@ -71,11 +71,13 @@ impl Log {
         entropy: &[u64; 4],
         memory: usize,
         detach: fn(),
+        read_only: bool,
     ) -> Result<Opened, Error> {
         let size = file.size()?;
         let found = superblocks::read(file, size)?;
         let (superblock, created) = match found {
             Some(superblock) => (superblock, false),
+            None if read_only => return Err(Error::NotADatabase),
             None => (superblocks::create(file, segment_log2, entropy)?, true),
         };
         let pool = Pool::new(1 << superblock.segment_log2, memory, detach);

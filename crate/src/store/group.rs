@@ -135,7 +135,7 @@ impl<F: File> Store<F> {
     /// What the file said.
     pub fn witness(&mut self) -> Result<(), Error> {
         self.commit()?;
-        if self.poisoned || !self.log.is_unwitnessed() {
+        if self.poisoned || self.read_only || !self.log.is_unwitnessed() {
             return Ok(());
         }
         match self.log.write_witness(&mut self.file, self.next_version) {
@@ -163,7 +163,7 @@ impl<F: File> Store<F> {
         self.flush()?;
         // What a crash left is put in order by the next close, even if nothing else was written.
         let untouched = self.recovery.clean && !self.log.has_written();
-        if self.poisoned || untouched {
+        if self.poisoned || self.read_only || untouched {
             return Ok(());
         }
         self.log.close(&mut self.file, self.next_version)
@@ -196,7 +196,7 @@ impl<F: File> Store<F> {
     /// Whether the last flush has no watermark behind it.
     #[must_use]
     pub fn is_unwitnessed(&self) -> bool {
-        !self.poisoned && self.log.is_unwitnessed()
+        !self.poisoned && !self.read_only && self.log.is_unwitnessed()
     }
 
     /// Commits a group that has become large, so that memory and one write stay bounded.

@@ -1,6 +1,7 @@
 //! The store: operations on keys, over a log and its index.
 
 mod group;
+mod pin;
 mod replay;
 mod update;
 
@@ -14,11 +15,15 @@ use crate::format::record::{self, KIND_DELETE, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::OrderedKeys;
-use crate::log::{Log, read::Place};
+use crate::log::{
+    Log,
+    read::{Pin, Place},
+};
 
 pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
+pub use pin::PinId;
 use update::Staged;
 
 /// How to open a store.
@@ -31,6 +36,9 @@ pub struct Options {
     pub entropy: [u64; 4],
     /// Whether keys are to be had in order; without it ranges are refused.
     pub ordered: bool,
+    /// Whether nothing may be written: writes are refused, and opening and closing leave the file
+    /// as it is.
+    pub read_only: bool,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
@@ -45,6 +53,7 @@ impl Default for Options {
             segment_log2: DEFAULT_SEGMENT_LOG2,
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
+            read_only: false,
             memory: 64 << 20,
             detach: || (),
         }
@@ -95,7 +104,9 @@ pub struct Store<F> {
     staged: Staged,
     /// The value of a record that is being changed in place, as it was.
     saved: Vec<u8>,
+    pins: Vec<Option<Pin>>,
     recovery: Recovery,
+    read_only: bool,
     poisoned: bool,
     unflushed: bool,
 }
@@ -148,28 +159,28 @@ impl<F: File> Store<F> {
         Ok(all.map(|key| &**key))
     }
 
-    /// Keys between two bounds, at most `limit` of them, handed to `visit` in order.
+    /// Hands the keys between two bounds to `visit`, in order, until it answers false.
     ///
     /// # Errors
-    /// [`Error::PointsOnly`] when the store was opened without order.
+    /// [`Error::PointsOnly`] when the store was opened without order; as for
+    /// [`get`](Store::get) when the first range sorts all keys.
     pub fn range(
         &mut self,
         keyspace: u32,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
-        limit: usize,
-        mut visit: impl FnMut(&[u8]),
+        mut visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
         if !self.ordered {
             return Err(Error::PointsOnly);
         }
         self.build_order()?;
         let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
-        let range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
-        if reverse {
-            range.rev().take(limit).for_each(|key| visit(key));
-        } else {
-            range.take(limit).for_each(|key| visit(key));
+        let mut range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
+        while let Some(key) = if reverse { range.next_back() } else { range.next() } {
+            if !visit(key) {
+                break;
+            }
         }
         Ok(())
     }
@@ -310,6 +321,9 @@ impl<F: File> Store<F> {
     fn check_write(&self, key: &[u8]) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly);
         }
         if !matches!(self.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);

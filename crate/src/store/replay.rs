@@ -40,6 +40,7 @@ impl<F: File> Store<F> {
             &options.entropy,
             options.memory,
             options.detach,
+            options.read_only,
         ) {
             Ok(opened) => opened,
             Err(error) => return Err((file, error)),
@@ -58,9 +59,11 @@ impl<F: File> Store<F> {
             savepoints: Vec::new(),
             staged: Staged::Nothing,
             saved: Vec::new(),
+            pins: Vec::new(),
             recovery,
+            read_only: options.read_only,
             poisoned: false,
-            unflushed: recovery.replayed_frames > 0 && !recovery.clean,
+            unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
         };
         let replayed = store.replay(&frames).and_then(|()| store.verify_extents(&extents));
         if !recovery.clean {

@@ -1,0 +1,45 @@
+//! Pins: values that stay in memory, unchanged, until they are let go.
+
+use crate::error::Error;
+use crate::file::File;
+
+use super::{Staged, Store};
+
+/// Which pin.
+pub type PinId = u32;
+
+impl<F: File> Store<F> {
+    /// Pins the value of a key, committing the open group first: what has been handed on is never
+    /// changed in place. None when the key is absent.
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit) and [`get`](Store::get).
+    pub fn pin(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<PinId>, Error> {
+        if !matches!(self.staged, Staged::Nothing) {
+            return Err(Error::Reentrancy);
+        }
+        self.commit()?;
+        let Some(found) = self.find(keyspace, key)? else { return Ok(None) };
+        let pin = self.log.pin(&mut self.file, found.place)?;
+        let free = self.pins.iter().position(Option::is_none).unwrap_or(self.pins.len());
+        if free == self.pins.len() {
+            self.pins.push(None);
+        }
+        self.pins[free] = Some(pin);
+        Ok(Some(free as PinId))
+    }
+
+    /// The value under a pin; none when it has ended.
+    #[must_use]
+    pub fn pinned(&self, id: PinId) -> Option<&[u8]> {
+        let pin = self.pins.get(id as usize)?.as_ref()?;
+        Some(self.log.pinned(pin))
+    }
+
+    /// Ends a pin. Its memory may be used again from the next turn on.
+    pub fn unpin(&mut self, id: PinId) {
+        if let Some(pin) = self.pins.get_mut(id as usize).and_then(Option::take) {
+            self.log.unpin(pin);
+        }
+    }
+}
