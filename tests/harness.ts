@@ -63,6 +63,9 @@ interface Registered {
   timeout: number;
 }
 
+/** A test that takes longer is named, so that it is known who makes everyone wait. */
+const SLOW_SECONDS = 5;
+
 const registered: Registered[] = [];
 const path: string[] = [];
 let cleanups: (() => unknown)[] = [];
@@ -205,7 +208,10 @@ export async function run(
   const start = performance.now();
   for (const one of registered.splice(0)) {
     if (options.filter !== undefined && !one.name.includes(options.filter)) continue;
+    const begun = performance.now();
     const message = await runOne(one);
+    const seconds = (performance.now() - begun) / 1000;
+    if (seconds > SLOW_SECONDS) options.log?.(`  ${seconds.toFixed(0)} s: ${one.name}`);
     if (message === undefined) {
       report.passed += 1;
     } else {
