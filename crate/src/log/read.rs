@@ -132,7 +132,7 @@ impl Log {
     /// # Errors
     /// What the file said, [`Error::Corruption`] when the record there is not intact, or
     /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
-    #[inline]
+    #[inline(always)]
     pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
         let (slot, offset) = self.geometry.locate(position);
         let buffer = self.slots[slot as usize].buffer;
@@ -268,6 +268,22 @@ impl Log {
         Ok(intact)
     }
 
+    /// The value of the record at a place that has no extent, to be changed.
+    #[inline]
+    pub(crate) fn value_mut(&mut self, place: Place) -> &mut [u8] {
+        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let header = RecordHeader::at(bytes).expect("a placed record has a header");
+        let (from, length) = (header.value_offset(), header.value_len as usize);
+        &mut bytes[from..from + length]
+    }
+
+    /// The header of the record at a place, to be changed.
+    #[inline]
+    pub(crate) fn header_mut(&mut self, place: Place) -> &mut RecordHeader {
+        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        RecordHeader::at_mut(bytes).expect("a placed record has a header")
+    }
+
     /// Whether the value of an extent is whole; it stays in memory only if there is room.
     ///
     /// # Errors
@@ -286,7 +302,7 @@ impl Log {
     ///
     /// # Errors
     /// As for [`place`](Log::place).
-    #[inline]
+    #[inline(always)]
     pub fn value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
         if self.record_in(place).header.kind == record::KIND_EXTENT {
             return self.extent_value(file, place);
@@ -294,6 +310,7 @@ impl Log {
         Ok(self.record_in(place).value)
     }
 
+    #[cold]
     fn extent_value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
         let extent = ExtentRef::decode(self.record_in(place).value);
         let extent = extent.expect("an extent record holds a descriptor");

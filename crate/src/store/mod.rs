@@ -202,7 +202,8 @@ impl<F: File> Store<F> {
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
         let hash = self.hash(keyspace, key);
-        let Some(old) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        let Some(at) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
         self.log.make_room(&mut self.file, size)?;
         let header = RecordHeader {
@@ -287,29 +288,28 @@ impl<F: File> Store<F> {
     }
 
     #[inline]
-    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<Found>, Error> {
+    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         self.find_hashed(self.hash(keyspace, key), keyspace, key)
     }
 
-    #[inline]
-    fn find_hashed(
-        &mut self,
-        hash: u32,
-        keyspace: u32,
-        key: &[u8],
-    ) -> Result<Option<Found>, Error> {
+    #[inline(always)]
+    fn find_hashed(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.place(&mut self.file, position)?;
             let record = self.log.record_in(place);
-            if record.key == key && record.header.keyspace == keyspace {
-                let (oldest, extent) = (record.header.oldest, record.extent());
-                let bytes = record.header.size() as u64 + extent.map_or(0, |e| e.length);
-                let extent = extent.map(|extent| extent.slot);
-                return Ok(Some(Found { position, place, oldest, bytes, extent }));
+            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+                return Ok(Some(At { position, place }));
             }
         }
         Ok(None)
+    }
+
+    /// What a successor needs of a record.
+    fn predecessor(&self, at: At) -> Predecessor {
+        let record = self.log.record_in(at.place);
+        let (oldest, bytes) = (record.header.oldest, record.bytes());
+        Predecessor { position: at.position, oldest, bytes }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -344,7 +344,7 @@ impl<F: File> Store<F> {
     fn reindex(
         &mut self,
         hash: u32,
-        old: Option<Found>,
+        old: Option<Predecessor>,
         appended: Position,
         new: Option<Position>,
     ) {
@@ -391,16 +391,33 @@ impl<F: File> Store<F> {
     }
 }
 
-/// A record that was looked up: where it is, and what its successor needs of it.
+/// A record that was looked up. Its place holds until the pool takes a buffer again.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct At {
     position: Position,
     place: Place,
+}
+
+/// A record that another takes the place of, and what that one needs of it.
+#[derive(Clone, Copy, Debug)]
+struct Predecessor {
+    position: Position,
     oldest: u32,
     /// Bytes of the record, its extent included.
     bytes: u64,
-    /// First slot of the extent that holds its value.
-    extent: Option<u32>,
+}
+
+/// Equality of short keys without a call: `memcmp` costs more than the comparison.
+#[inline(always)]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (mut x, mut y) = (a.chunks_exact(8), b.chunks_exact(8));
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let words = x.by_ref().zip(y.by_ref()).fold(0, |all, (x, y)| all | (word(x) ^ word(y)));
+    let rest = x.remainder().iter().zip(y.remainder());
+    rest.fold(words, |all, (x, y)| all | u64::from(x ^ y)) == 0
 }
 
 /// Restores every byte of a staged record that did not come to its end.

@@ -115,6 +115,7 @@ impl<F: File> Store<F> {
         if old.is_some_and(|old| self.log.record_in(old.place).header.version > version) {
             return Ok(());
         }
+        let old = old.map(|at| self.predecessor(at));
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
         let new = (kind != KIND_DELETE).then_some(position);
         self.live_bytes += new.map_or(0, |_| bytes);

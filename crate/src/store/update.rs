@@ -9,7 +9,7 @@ use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
 
-use super::{Found, Store};
+use super::{At, Predecessor, Store};
 
 /// What is open between a beginning and an end.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,15 @@ pub(super) enum Staged {
     /// A record at the tail that is not part of the group yet.
     New(NewRecord),
     /// A record of the group that is being changed where it lies; its old value is kept aside.
-    InPlace(Found),
+    InPlace(Changing),
+}
+
+/// A record of the group that is being changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Changing {
+    at: At,
+    /// First slot of the extent that holds its value.
+    extent: Option<u32>,
 }
 
 /// A record at the tail.
@@ -28,13 +36,13 @@ pub(super) struct NewRecord {
     position: Position,
     hash: u32,
     /// The record that it takes the place of.
-    old: Option<Found>,
+    old: Option<Predecessor>,
     /// First slot of its extent.
     extent: Option<u32>,
     /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
     viewed: bool,
-    /// Whether `old` was being changed in place, and has to get its bytes back.
-    restores: bool,
+    /// The record that was being changed in place, and has to get its bytes back.
+    restores: Option<Changing>,
 }
 
 impl<F: File> Store<F> {
@@ -47,7 +55,7 @@ impl<F: File> Store<F> {
         self.check_write(key)?;
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
-        let old = self.find_hashed(hash, keyspace, key)?;
+        let old = self.find_hashed(hash, keyspace, key)?.map(|at| self.predecessor(at));
         let staged = self.stage(hash, keyspace, key, capacity, old, false)?;
         self.staged = Staged::New(staged);
         Ok(())
@@ -61,14 +69,15 @@ impl<F: File> Store<F> {
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
         let hash = self.hash(keyspace, key);
-        let Some(old) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        let Some(at) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
         // Kept aside: to restore from, and because the old record may have to make room.
         self.saved.clear();
-        self.saved.extend_from_slice(self.log.value(&mut self.file, old.place)?);
-        if self.log.is_mutable(old.position) {
-            self.staged = Staged::InPlace(old);
+        self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
+        if self.log.is_mutable(at.position) {
+            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
+            self.staged = Staged::InPlace(Changing { at, extent });
         } else {
-            let length = self.saved.len();
+            let (length, old) = (self.saved.len(), self.predecessor(at));
             let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
             self.staged = Staged::New(staged);
             self.write_saved();
@@ -86,17 +95,17 @@ impl<F: File> Store<F> {
         let position = match self.staged {
             Staged::Nothing => return Err(Error::Misuse),
             Staged::New(staged) => staged.position,
-            Staged::InPlace(old) => old.position,
+            Staged::InPlace(changing) => changing.at.position,
         };
         let record = self.log.record_at(position);
         let (keyspace, key) = (record.header.keyspace, record.key.to_vec());
         let hash = self.hash(keyspace, &key);
-        let (old, in_place) = match self.staged {
+        let (old, restores) = match self.staged {
             Staged::New(staged) => {
                 self.void(staged);
                 (staged.old, staged.restores)
             }
-            Staged::InPlace(old) => (Some(old), true),
+            Staged::InPlace(changing) => (Some(self.predecessor(changing.at)), Some(changing)),
             Staged::Nothing => return Err(Error::Misuse),
         };
         // The callback has returned, and what it gave back is not ours or was copied.
@@ -105,11 +114,11 @@ impl<F: File> Store<F> {
             .and_then(|()| self.stage(hash, keyspace, &key, capacity, old, true));
         match next {
             Ok(next) => {
-                self.staged = Staged::New(NewRecord { restores: in_place, ..next });
+                self.staged = Staged::New(NewRecord { restores, ..next });
             }
             Err(error) => {
                 self.staged = Staged::Nothing;
-                self.restore_old(in_place, old);
+                self.restore(restores);
                 return Err(error);
             }
         }
@@ -122,17 +131,15 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When nothing is staged.
     pub fn staged_value(&mut self) -> &mut [u8] {
-        let (position, extent) = match self.staged {
+        match self.staged {
             Staged::Nothing => panic!("nothing is staged"),
-            Staged::New(staged) => (staged.position, staged.extent),
-            Staged::InPlace(old) => (old.position, old.extent),
-        };
-        match extent {
-            Some(slot) => {
+            Staged::New(NewRecord { position, extent: Some(slot), .. })
+            | Staged::InPlace(Changing { at: At { position, .. }, extent: Some(slot) }) => {
                 let length = self.extent_length(position);
                 &mut self.log.extent_mut(slot)[..length]
             }
-            None => {
+            Staged::InPlace(changing) => self.log.value_mut(changing.at.place),
+            Staged::New(NewRecord { position, .. }) => {
                 let bytes = self.log.record_mut(position);
                 let header = RecordHeader::at(bytes).expect("a staged record has a header");
                 let (from, length) = (header.value_offset(), header.value_len as usize);
@@ -150,7 +157,7 @@ impl<F: File> Store<F> {
         let version = match self.end_staged() {
             Staged::Nothing => return Err(Error::Misuse),
             Staged::New(staged) => self.finish_new(staged, length),
-            Staged::InPlace(old) => self.finish_in_place(old, length),
+            Staged::InPlace(changing) => self.finish_in_place(changing, length),
         };
         self.hand_on_large_group()?;
         Ok(version)
@@ -161,7 +168,7 @@ impl<F: File> Store<F> {
         match self.end_staged() {
             Staged::Nothing => {}
             Staged::New(staged) => {
-                if staged.viewed && !staged.restores {
+                if staged.viewed && staged.restores.is_none() {
                     // A view that the caller kept shows its record's bytes, not half an update.
                     self.staged = Staged::New(staged);
                     if self.staged_value().len() == self.saved.len() {
@@ -169,10 +176,10 @@ impl<F: File> Store<F> {
                     }
                     self.staged = Staged::Nothing;
                 }
-                self.restore_old(staged.restores, staged.old);
+                self.restore(staged.restores);
                 self.void(staged);
             }
-            Staged::InPlace(old) => self.restore(old),
+            Staged::InPlace(changing) => self.restore(Some(changing)),
         }
     }
 
@@ -187,7 +194,7 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
         capacity: usize,
-        old: Option<Found>,
+        old: Option<Predecessor>,
         viewed: bool,
     ) -> Result<NewRecord, Error> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
@@ -212,7 +219,7 @@ impl<F: File> Store<F> {
             let open_ended = self.log.extent_ref(slot, capacity);
             self.write_descriptor(position, open_ended);
         }
-        Ok(NewRecord { position, hash, old, extent, viewed, restores: false })
+        Ok(NewRecord { position, hash, old, extent, viewed, restores: None })
     }
 
     /// Leaves the bytes of a staged record behind as a void record if somebody may look at them.
@@ -233,22 +240,18 @@ impl<F: File> Store<F> {
         self.saved = saved;
     }
 
-    fn restore(&mut self, old: Found) {
-        self.staged = Staged::InPlace(old);
-        self.write_saved();
-        self.staged = Staged::Nothing;
-    }
-
-    /// Gives a record that was being changed in place its bytes back once others take its place:
-    /// they are still written, and verified.
-    fn restore_old(&mut self, restores: bool, old: Option<Found>) {
-        if let (true, Some(old)) = (restores, old) {
-            self.restore(old);
+    /// Gives a record that was being changed in place its bytes back, also once others take its
+    /// place: they are still written, and verified.
+    fn restore(&mut self, changed: Option<Changing>) {
+        if let Some(changed) = changed {
+            self.staged = Staged::InPlace(changed);
+            self.write_saved();
+            self.staged = Staged::Nothing;
         }
     }
 
     fn finish_new(&mut self, staged: NewRecord, length: usize) -> u64 {
-        self.restore_old(staged.restores, staged.old);
+        self.restore(staged.restores);
         let version = self.take_version();
         let position = staged.position;
         match staged.extent {
@@ -263,16 +266,17 @@ impl<F: File> Store<F> {
         version
     }
 
-    fn finish_in_place(&mut self, old: Found, length: usize) -> u64 {
+    fn finish_in_place(&mut self, changing: Changing, length: usize) -> u64 {
         let version = self.take_version();
-        let position = old.position;
-        if let Some(slot) = old.extent {
+        let position = changing.at.position;
+        if let Some(slot) = changing.extent {
+            let before = self.log.record_at(position).bytes();
             self.end_extent(position, slot, length);
-            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - old.bytes;
+            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - before;
         } else if length != self.saved.len() {
             self.end_value(position, length);
         }
-        self.header_mut(position).version = version;
+        self.log.header_mut(changing.at.place).version = version;
         version
     }
 
