@@ -75,7 +75,7 @@ struct Model {
     now: Map,
     committed: Map,
     saved: Vec<(Savepoint, Map)>,
-    /// The largest version seen since the last crash, and the largest found after one: those that
+    /// The largest version seen since the last opening, and the largest found at one: those that
     /// were given for what was never committed may be given again.
     version: u64,
     committed_version: u64,
@@ -320,19 +320,24 @@ impl Model {
     fn reopen(&mut self) -> Checked {
         let store = self.store.take().expect("the store is open");
         let file = store.close().map_err(|(_, e)| format!("close failed: {e}"))?;
+        self.forget_uncommitted_versions();
         self.open(file)?;
         let clean = self.store().recovery().clean;
         check(clean, || "a close was not noticed".into())?;
         self.whole()
     }
 
+    fn forget_uncommitted_versions(&mut self) {
+        let committed = self.now.values().map(|&(_, v)| v).max();
+        self.committed_version = self.committed_version.max(committed.unwrap_or(0));
+        self.version = self.committed_version;
+    }
+
     fn crash(&mut self) -> Checked {
         self.saved.clear();
         let file = self.store.take().expect("the store is open").into_file();
         self.now.clone_from(&self.committed);
-        let committed = self.now.values().map(|&(_, v)| v).max();
-        self.committed_version = self.committed_version.max(committed.unwrap_or(0));
-        self.version = self.committed_version;
+        self.forget_uncommitted_versions();
         self.open(file)?;
         self.whole()
     }
