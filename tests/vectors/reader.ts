@@ -73,6 +73,8 @@ const SLOT_STRIDE = 4096;
 const DATA_START = 8192;
 const HEADER = 64;
 const FRAME = 40;
+/** Bytes of the longest value. */
+const MAX_VALUE = 16n << 20n;
 const RECORD = 40;
 const LOG = 1;
 const EXTENT_SEGMENT = 2;
@@ -443,7 +445,11 @@ class Reader {
     if (kind > EXTENT && (kind & SKIPPABLE) === 0) {
       throw new FormatError(UNSUPPORTED_FORMAT, { major: 1, features: 0 });
     }
-    if (kind === EXTENT && valueLength < 32) return undefined;
+    if (view.getBigUint64(24, true) >> 56n !== 0n) return undefined;
+    if (kind === EXTENT) {
+      if (valueLength < 32) return undefined;
+      if (viewOf(this.file.subarray(valueAt)).getBigUint64(8, true) > MAX_VALUE) return undefined;
+    }
     // The frame vouches for its records; their own checksums must agree with it.
     const check = await checksum(this.file.subarray(at + 4, at + size), seedAt(salt, at));
     if ((check & 0xffff_ffffn) !== BigInt(view.getUint32(0, true))) {
