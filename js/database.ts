@@ -3,15 +3,27 @@
 
 import type { Key, Value } from "./bytes.js";
 import { Engine, type EngineStats, type Recovery } from "./engine.js";
-import { badArgument, OptionsMismatchError } from "./errors.js";
+import { badArgument, DatabaseBusyError, OptionsMismatchError } from "./errors.js";
 import {
   checkOptions,
   type Durability,
   differences,
   type OpenOptions,
+  type OpenProgress,
+  refuseUnknown,
   type Settings,
 } from "./options.js";
-import { type Change, closedSession, Session, type UpdateOptions } from "./session.js";
+import { Pin } from "./pin.js";
+import { type Bounds, type ByteRange, boundsOf, type Range, type TextRange } from "./range.js";
+import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
+import {
+  type Change,
+  closedSession,
+  Session,
+  type SetOptions,
+  type Entry as StoredEntry,
+  type UpdateOptions,
+} from "./session.js";
 import { hasBuiltins } from "./storage/builtin.js";
 import type { OpenedStorage, Storage } from "./storage/contract.js";
 import { file } from "./storage/node.js";
@@ -32,10 +44,23 @@ export interface DatabaseStats extends EngineStats {
   unflushed: boolean;
 }
 
+/** Where a database is that is not to be opened. */
+export interface StorageOptions {
+  /** As for `open`, with the same default. */
+  storage?: Storage | undefined;
+}
+
 interface Entry {
   settings: Settings;
   session: Promise<Session>;
   handles: number;
+  /** Why the opening was given up, if its signal or its listener had it so. */
+  interrupted: Interruption | undefined;
+}
+
+/** That an opening was ended by the program, and with which reason. */
+interface Interruption {
+  readonly reason: unknown;
 }
 
 /** The databases that are open or being opened in this realm, by identity. */
@@ -56,19 +81,24 @@ const entries = new Map<unknown, Entry>();
  * @throws TypeError for a bad name, an unknown option or a wrong value of one
  * @throws DatabaseBusyError when another process, worker or tab has it open
  * @throws StorageUnavailableError when there is no such storage here; the message says what to do
+ * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
  * @throws OptionsMismatchError when it is open in this realm with other options
  * @throws CorruptionError when flushed data is damaged; nothing was changed
  * @throws UnsupportedFormatError when the file is no database, or one of a newer format
  * @throws QuotaExceededError when there is no room to create it
+ * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
  */
 export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
   const settings = checkOptions(options);
   const storage = options.storage ?? defaultStorage();
   const identity = storage.identity(name);
+  const { signal } = options;
+  throwIfAborted(signal);
   let entry = entries.get(identity);
+  const joins = entry !== undefined;
   if (entry === undefined) {
-    entry = { settings, session: start(name, storage, settings, options), handles: 0 };
+    entry = begin(name, storage, settings, options);
     entries.set(identity, entry);
   } else {
     refuseOther(name, entry.settings, settings);
@@ -83,13 +113,72 @@ export async function open(name: string, options: OpenOptions = {}): Promise<Dat
     if (joined.handles === 0) forget();
     return joined.handles === 0;
   };
+  let session: Session;
   try {
-    return new Database(await joined.session, leave, options.onError);
+    session = await joined.session;
   } catch (error) {
     // At once, and not with the last of those who waited: the next open is to try anew.
     forget();
+    // That another one gave up its opening is nothing to those who joined it.
+    if (joins && joined.interrupted !== undefined) return open(name, options);
     throw error;
   }
+  const db = new Database(session, leave, options.onError);
+  try {
+    throwIfAborted(signal);
+    return db;
+  } catch (reason) {
+    await db.close();
+    throw reason;
+  }
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw signal.reason;
+}
+
+/**
+ * Removes a database and all that is in it. Says whether there was one.
+ *
+ * @throws TypeError for a bad name or option, or a storage that cannot remove databases
+ * @throws DatabaseBusyError when it is open, here or elsewhere
+ * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ */
+export async function destroy(name: string, options: StorageOptions = {}): Promise<boolean> {
+  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  const storage = storageOf("destroy()", options);
+  if (entries.has(storage.identity(name))) {
+    throw new DatabaseBusyError(
+      `The database "${name}" is open in this program. Close it before it is destroyed.`,
+    );
+  }
+  if (storage.destroy === undefined) {
+    throw badArgument(`A storage of the kind "${storage.kind}" cannot remove databases.`);
+  }
+  return storage.destroy(name);
+}
+
+/**
+ * The names of the databases that a storage has, sorted.
+ *
+ * @throws TypeError for a bad option, or a storage that cannot tell
+ * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ */
+export async function databases(options: StorageOptions = {}): Promise<string[]> {
+  const storage = storageOf("databases()", options);
+  if (storage.databases === undefined) {
+    throw badArgument(`A storage of the kind "${storage.kind}" cannot tell its databases.`);
+  }
+  return (await storage.databases()).sort();
+}
+
+function storageOf(call: string, options: StorageOptions): Storage {
+  refuseUnknown(call, options, ["storage"]);
+  const { storage } = options;
+  if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
+    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
+  }
+  return storage ?? defaultStorage();
 }
 
 function refuseOther(name: string, given: Settings, wanted: Settings): void {
@@ -105,22 +194,70 @@ function refuseOther(name: string, given: Settings, wanted: Settings): void {
   );
 }
 
+function begin(name: string, storage: Storage, settings: Settings, options: OpenOptions): Entry {
+  let interrupted: Interruption | undefined;
+  const interrupt = (reason: unknown): never => {
+    interrupted = { reason };
+    throw reason;
+  };
+  const session = start(name, storage, settings, options, interrupt).catch((error) => {
+    // What the engine makes of a read that was ended is not what ended it.
+    throw interrupted === undefined ? error : interrupted.reason;
+  });
+  return {
+    settings,
+    session,
+    handles: 0,
+    get interrupted() {
+      return interrupted;
+    },
+  };
+}
+
 async function start(
   name: string,
   storage: Storage,
   settings: Settings,
   options: OpenOptions,
+  interrupt: (reason: unknown) => never,
 ): Promise<Session> {
+  const { onProgress, signal } = options;
+  const heed = () => {
+    if (signal?.aborted === true) interrupt(signal.reason);
+  };
   // The code first: a file that is open while its engine loads would only be in others' way.
   const module = await loadModule(options.wasm);
-  const opened = await storage.open(name);
+  heed();
+  const opened = await storage.open(name, { readOnly: settings.readOnly });
   try {
-    const engine = await Engine.open(name, module, opened.file, settings);
+    heed();
+    const told = onProgress && progressOf(opened.file.getSize(), onProgress, heed, interrupt);
+    const engine = await Engine.open(name, module, opened.file, settings, told);
     return new Session(name, engine, opened, settings);
   } catch (error) {
     closeQuietly(opened);
     throw error;
   }
+}
+
+/** What each read while opening comes to for those who want to know, and who may end it. */
+function progressOf(
+  total: number,
+  onProgress: (progress: OpenProgress) => void,
+  heed: () => void,
+  interrupt: (reason: unknown) => never,
+): (count: number) => void {
+  let bytes = 0;
+  return (count) => {
+    // Some parts are read twice.
+    bytes = Math.min(bytes + count, total);
+    try {
+      onProgress({ bytes, total });
+    } catch (thrown) {
+      interrupt(thrown);
+    }
+    heed();
+  };
 }
 
 /** The failure that led here says more than a second one of the same file would. */
@@ -162,6 +299,8 @@ export class Database {
   private readonly leave: () => boolean;
   private readonly onError: ((error: Error) => void) | undefined;
   private closing: Promise<void> | undefined;
+  private readonly source: () => Session;
+  private readonly pins: Set<Pin>;
 
   /** @internal */
   constructor(
@@ -174,6 +313,8 @@ export class Database {
     // A function of its own, so that one listener given to two handles is heard for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
     this.closing = undefined;
+    this.source = () => this.session;
+    this.pins = new Set();
     session.addListener(this.onError);
   }
 
@@ -217,11 +358,147 @@ export class Database {
     return session.engine.has(key);
   }
 
-  /** How many keys there are. */
-  count(): number {
+  /**
+   * The values of several keys, as `get` gives them, in the order of the keys. All views are alive
+   * when it returns, and good until your code yields.
+   *
+   * @throws TypeError for what is no list of keys, and for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   * @throws OutOfMemoryError when the values are larger than the database's memory all together
+   */
+  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     const { session } = this;
     if (session.gate !== 0) session.admitRead();
-    return session.engine.count();
+    return session.getMany(keys);
+  }
+
+  /**
+   * The value of a key and its version, or `undefined` when there is none. With the version, `set`
+   * can make sure that nobody has written to the key since (see `SetOptions.ifVersion`). The value is
+   * a view, like that of `get`.
+   *
+   * @throws TypeError for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   */
+  getEntry(key: Key): StoredEntry | undefined {
+    return this.session.getEntry(key);
+  }
+
+  /**
+   * How many keys there are, or how many of them lie in a range. Without a range it takes no time;
+   * with one, as long as going over its keys.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws StaleViewError for a bound that is a dead view
+   */
+  count(range?: Range): number {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    if (range === undefined) return session.engine.count();
+    const bounds = this.bounds("count()", range, false);
+    if (bounds.limit === 0) return 0;
+    return Math.min(bounds.limit, session.engine.countRange(bounds));
+  }
+
+  /**
+   * Deletes all keys, or those of a range: all of them or, if it throws, none. Says how many.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws StaleViewError for a bound that is a dead view
+   * @throws QuotaExceededError, DatabasePoisonedError, ReentrancyError, ReadOnlyError as `delete`
+   */
+  clear(range?: Range): number {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("clear()");
+    const bounds = this.bounds("clear()", range, false);
+    return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit);
+  }
+
+  /**
+   * The keys of a range, or all, in order, to go over with `for…of`. Nothing is read before that,
+   * and each `for…of` begins anew. Leaving early leaves nothing behind.
+   *
+   * ```ts
+   * for (const key of db.keys({ prefix: "user/", limit: 10 })) console.log(key);
+   * ```
+   *
+   * **Writing meanwhile** is legal, also between two steps that are turns apart. Every key that is
+   * there throughout is seen exactly once; one that is written or deleted meanwhile may be seen or
+   * not, and never twice.
+   *
+   * Keys are strings, or with `keyAs: "bytes"` bytes: copies that are yours.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with
+   * `ordered: false`; while going over it, for a key that is not UTF-8, unless keys are bytes
+   * @throws StaleViewError for a bound that is a dead view
+   * @throws DatabaseClosedError while going over it, after `close`
+   */
+  keys(range?: TextRange): Scan<string>;
+  keys(range: ByteRange): Scan<Uint8Array<ArrayBuffer>>;
+  keys(range?: TextRange | ByteRange): Scan<string | Uint8Array<ArrayBuffer>>;
+  keys(range?: TextRange | ByteRange): Scan<string | Uint8Array<ArrayBuffer>> {
+    return keysOf(this.source, this.bounds("keys()", range, true));
+  }
+
+  /**
+   * The values of the keys of a range, or of all, in the order of their keys; see `keys` for going
+   * over them and for writing meanwhile. Each is the value of its key as it is at that step.
+   *
+   * **A value is a view that is good until the next step**, so that a scan may be larger than the
+   * database's memory. It is for reading only; to keep it, copy it with `.slice()`.
+   *
+   * @throws as `keys`
+   */
+  values(range?: Range): Scan<Uint8Array<ArrayBuffer>> {
+    return valuesOf(this.source, this.bounds("values()", range, false));
+  }
+
+  /**
+   * Pairs of key and value of a range, or of all, in the order of their keys; see `keys` for the keys
+   * and for writing meanwhile, and `values` for how long a value is good.
+   *
+   * ```ts
+   * for (const [key, value] of db.entries({ gte: "a", lt: "b" })) total += value.length;
+   * ```
+   *
+   * @throws as `keys`
+   */
+  entries(range?: TextRange): Scan<[string, Uint8Array<ArrayBuffer>]>;
+  entries(range: ByteRange): Scan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
+  entries(
+    range?: TextRange | ByteRange,
+  ): Scan<[string | Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
+  entries(
+    range?: TextRange | ByteRange,
+  ): Scan<[string | Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]> {
+    return entriesOf(this.source, this.bounds("entries()", range, true));
+  }
+
+  private bounds(call: string, range: Range | undefined, keyed: boolean): Bounds {
+    this.session.admitRange(call);
+    return boundsOf(call, range, keyed);
+  }
+
+  /**
+   * Pins the value of a key: its bytes stay in memory, as they are now, until the pin is disposed,
+   * whatever is written meanwhile. `undefined` when there is no such key. What was written so far is
+   * handed to the file first, as by `commit`.
+   *
+   * ```ts
+   * using lease = db.pin("picture"); // lease.bytes gives a living view, also after an await
+   * ```
+   *
+   * @throws TypeError for a key that is none
+   * @throws StaleViewError for a key that is a dead view
+   * @throws ReentrancyError inside a transaction or a callback
+   * @throws QuotaExceededError, StorageError when handing on fails; all writes since the last commit are undone
+   */
+  pin(key: Key): Pin | undefined {
+    const handle = this.session.pin(key);
+    if (handle === 0) return undefined;
+    const pin = new Pin(this.source, handle, (gone) => this.pins.delete(gone));
+    this.pins.add(pin);
+    return pin;
   }
 
   /**
@@ -233,14 +510,16 @@ export class Database {
    *
    * @throws TypeError for a key or value that is none, too long, or in shared, resizable or detached memory
    * @throws StaleViewError for a key or value that is a dead view
+   * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
    * @throws QuotaExceededError when there is no room; nothing of this call was done
    * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws ReadOnlyError when it was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
    */
-  set(key: Key, value: Value, options?: never): void {
+  set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
-    if (options !== undefined) throw badArgument("set() has no options.", options);
     if (session.gate !== 0) session.admitWrite("set()");
+    if (options !== undefined) session.admitVersion(key, options);
     session.engine.set(key, value);
     if (!session.queued) session.queue();
   }
@@ -335,7 +614,7 @@ export class Database {
    */
   transaction<T>(body: (tx: Database) => Synchronous<T>): T {
     const { session } = this;
-    if (session.gate !== 0) session.admitWrite("transaction()");
+    if (session.gate !== 0) session.admitIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
     return session.transaction(() => body(this));
   }
@@ -420,6 +699,7 @@ export class Database {
       this.closing = undefined;
       throw error;
     }
+    for (const pin of this.pins) pin.dispose();
     this.session = closedSession(session);
     try {
       if (this.leave()) session.end();

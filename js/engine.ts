@@ -34,6 +34,12 @@ interface Exports {
   set_abort(): void;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
+  count_range(keyspace: number, lower: number, upper: number, flags: number): number;
+  scan(keyspace: number, lower: number, upper: number, flags: number, maxKeys: number): number;
+  version(keyspace: number, keyLength: number): number;
+  pin(keyspace: number, keyLength: number): number;
+  pinned(handle: number): number;
+  unpin(handle: number): void;
   update_begin(keyspace: number, keyLength: number): number;
   update_resize(capacity: number): number;
   update_commit(length: number): number;
@@ -64,6 +70,14 @@ const RAW = 0;
 const SEGMENT_LOG2 = 20;
 
 const POINTS_ONLY = 1;
+const READ_ONLY = 2;
+
+/** The length of a bound that there is not. */
+const NO_BOUND = 0xffff_ffff;
+
+const LOWER_EXCLUDED = 1;
+const UPPER_INCLUDED = 2;
+const BACKWARDS = 4;
 
 /** Where the slots of a report begin in the result block, in units of 8 bytes. */
 const REPORT = 2;
@@ -117,6 +131,22 @@ export interface Recovery {
   readonly created: boolean;
 }
 
+/** From where to where keys are wanted, and in which order. */
+export interface KeyRange {
+  readonly lower: Uint8Array<ArrayBuffer> | undefined;
+  readonly lowerExcluded: boolean;
+  readonly upper: Uint8Array<ArrayBuffer> | undefined;
+  readonly upperIncluded: boolean;
+  readonly reverse: boolean;
+}
+
+/** Some keys in order, copied out of the engine's memory. No keys: there are no more. */
+export interface Page {
+  readonly lengths: Uint32Array<ArrayBuffer>;
+  /** The keys, one behind the other. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
 /** Who hears of what goes wrong below, so that it is decided in one place what that means. */
 export interface EngineListener {
   /** A call failed while a record of it was staged; the group may be gone with it. */
@@ -128,6 +158,14 @@ export interface EngineListener {
 }
 
 const encoder = new TextEncoder();
+
+function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
+  return (
+    (lowerExcluded ? LOWER_EXCLUDED : 0) |
+    (upperIncluded ? UPPER_INCLUDED : 0) |
+    (reverse ? BACKWARDS : 0)
+  );
+}
 
 /** One wasm instance with one open database. */
 export class Engine {
@@ -180,23 +218,26 @@ export class Engine {
    * A new instance with the database of this file open in it.
    *
    * @throws CorruptionError, UnsupportedFormatError, QuotaExceededError, StorageError; the file is
-   * left open and as it was
+   * left open and as it was. What `onBytes` throws ends the opening as if the file could not be read.
    */
   static async open(
     name: string,
     module: WebAssembly.Module,
     file: StorageFile,
-    options: { memory: number; ordered: boolean },
+    options: { memory: number; ordered: boolean; readOnly: boolean },
+    onBytes?: (count: number) => void,
   ): Promise<Engine> {
-    const host = new Host(file);
+    const host = new Host(file, options.readOnly);
     const instance = await WebAssembly.instantiate(module, { host: host.imports() });
     const wasm = instance.exports as unknown as Exports;
     host.memory = wasm.memory;
     const engine = new Engine(name, wasm, host);
     engine.reserve(options.memory);
     const entropy = crypto.getRandomValues(new Uint32Array(8));
-    const flags = options.ordered ? 0 : POINTS_ONLY;
+    const flags = (options.ordered ? 0 : POINTS_ONLY) | (options.readOnly ? READ_ONLY : 0);
+    host.onBytes = onBytes;
     engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, options.memory, ...entropy)));
+    host.onBytes = undefined;
     return engine;
   }
 
@@ -215,6 +256,72 @@ export class Engine {
 
   count(): number {
     return this.call(() => this.wasm.count(RAW));
+  }
+
+  /** A view of the value of the key that lies at this place of a page, or `undefined`. */
+  getOnPage(bytes: Uint8Array, start: number, end: number): Uint8Array<ArrayBuffer> | undefined {
+    this.forgetKey();
+    const { scratch } = this;
+    for (let from = start, to = 0; from < end; from++, to++) scratch[to] = bytes[from] as number;
+    const at = this.find(end - start);
+    if (at === 0) return undefined;
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
+  /** The version of a key's value; 0 when there is none. */
+  version(key: Key): number {
+    const keyLength = this.encodeKey(key);
+    const found = this.call(() => this.wasm.version(RAW, keyLength));
+    if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
+  }
+
+  /** The first keys of a range, at most so many. */
+  scan(range: KeyRange, maxKeys: number): Page {
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    const at = this.call(() => this.wasm.scan(RAW, lower, upper, flags, maxKeys)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    const count = this.u32[this.lengthAt] as number;
+    const bytesAt = at + count * 4;
+    const lengths = new Uint32Array(this.buffer.slice(at, bytesAt));
+    let total = 0;
+    for (let i = 0; i < count; i++) total += lengths[i] as number;
+    return { lengths, bytes: this.u8.slice(bytesAt, bytesAt + total) };
+  }
+
+  countRange(range: KeyRange): number {
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    const count = this.call(() => this.wasm.count_range(RAW, lower, upper, flags));
+    if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return count;
+  }
+
+  /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
+  pin(key: Key): number {
+    const keyLength = this.encodeKey(key);
+    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
+    if (handle === 0) this.check(this.u32[this.codeAt] as number);
+    return handle;
+  }
+
+  /** A view of a pinned value. */
+  pinned(handle: number): Uint8Array<ArrayBuffer> {
+    const at = this.call(() => this.wasm.pinned(handle)) >>> 0;
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
+  unpin(handle: number): void {
+    this.call(() => this.wasm.unpin(handle));
+  }
+
+  /** Writes bounds into the two scratch areas and gives their lengths. */
+  private encodeBounds({ lower, upper }: KeyRange): [number, number] {
+    this.forgetKey();
+    if (lower !== undefined) this.u8.set(lower, this.scratchAt);
+    if (upper !== undefined) this.u8.set(upper, this.scratchAt + MAX_KEY + 1);
+    return [lower?.length ?? NO_BOUND, upper?.length ?? NO_BOUND];
   }
 
   /** A view of memory of which the engine has said where it lies. */

@@ -127,6 +127,28 @@ export class DatabaseClosedError extends VarveError {
   }
 }
 
+/** There is no database of this name, and it was not to be created. */
+export class DatabaseNotFoundError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_DATABASE_NOT_FOUND", message, options);
+  }
+
+  static {
+    named(DatabaseNotFoundError, "DatabaseNotFoundError");
+  }
+}
+
+/** The database was opened for reading only. Open it without `readOnly` to write. */
+export class ReadOnlyError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_READ_ONLY", message, options);
+  }
+
+  static {
+    named(ReadOnlyError, "ReadOnlyError");
+  }
+}
+
 /**
  * The same database is already open in this realm with other options. Open it with equal options,
  * or close it first.

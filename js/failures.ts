@@ -10,6 +10,7 @@ import {
   DatabasePoisonedError,
   OutOfMemoryError,
   QuotaExceededError,
+  ReadOnlyError,
   ReentrancyError,
   StorageError,
   UnsupportedFormatError,
@@ -34,6 +35,7 @@ export const Code = {
   NotOpen: 13,
   PointsOnly: 15,
   Conflict: 16,
+  ReadOnly: 18,
 } as const;
 
 /** What a message tells beside the code. */
@@ -105,7 +107,16 @@ const makers: Readonly<Record<number, Maker>> = {
     badArgument(`The database "${name}" was opened with ordered: false, so that it has no ranges.`),
   [Code.Conflict]: ({ name, cause }) =>
     new ConflictError(`The database "${name}" was changed since it was read.`, cause),
+  [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
+
+/** What a refused write says. */
+export function readOnlyText(name: string): string {
+  return (
+    `The database "${name}" was opened with readOnly: true, so that it is not written to. ` +
+    "Close it and open it without that option to write."
+  );
+}
 
 /** The error for a code of the engine. */
 export function failureOf(code: number, context: FailureContext): Error {

@@ -9,15 +9,20 @@ export class Host {
   panic: string | undefined;
   /** Hears of every read: a cold record may have taken memory that the turn's end gives back. */
   onRead: () => void;
+  /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
+  onBytes: ((count: number) => void) | undefined;
   private readonly file: StorageFile;
+  private readonly readOnly: boolean;
   private cause: unknown;
   private failed: boolean;
 
-  constructor(file: StorageFile) {
+  constructor(file: StorageFile, readOnly: boolean) {
     this.memory = undefined;
     this.panic = undefined;
     this.onRead = () => {};
+    this.onBytes = undefined;
     this.file = file;
+    this.readOnly = readOnly;
     this.cause = undefined;
     this.failed = false;
   }
@@ -36,19 +41,26 @@ export class Host {
       read: (at = 0, length = 0, position = 0) =>
         this.guard(() => {
           this.onRead();
-          return counted(file.read(this.bytes(at, length), { at: position }), length);
+          const count = counted(file.read(this.bytes(at, length), { at: position }), length);
+          this.onBytes?.(count);
+          return count;
         }),
       write: (at = 0, length = 0, position = 0) =>
-        this.guard(() => counted(file.write(this.bytes(at, length), { at: position }), length)),
+        this.guard(() => {
+          this.refuseReadOnly();
+          return counted(file.write(this.bytes(at, length), { at: position }), length);
+        }),
       truncate: (size = 0) =>
         this.guard(() => {
+          this.refuseReadOnly();
           file.truncate(size);
           return 0;
         }),
       size: () => this.guard(() => file.getSize()),
       flush: () =>
         this.guard(() => {
-          file.flush();
+          // Nothing was written, and some platforms refuse to flush such a file.
+          if (!this.readOnly) file.flush();
           return 0;
         }),
       // Called before memory is used again that views of this turn may show.
@@ -66,6 +78,11 @@ export class Host {
   private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
     // The memory may have grown within the very call that asks, so that no kept view will do.
     return new Uint8Array(this.memory?.buffer as ArrayBuffer, at >>> 0, length >>> 0);
+  }
+
+  /** The engine writes nothing then; that it could not is what the promise rests on. */
+  private refuseReadOnly(): void {
+    if (this.readOnly) throw new Error("The file is open for reading only.");
   }
 
   private guard(fileCall: () => number): number {

@@ -4,8 +4,14 @@
  */
 
 export type { Bytes, Key, Value } from "./bytes.js";
-export type { BatchOperation, Database, DatabaseStats, Synchronous } from "./database.js";
-export { open } from "./database.js";
+export type {
+  BatchOperation,
+  Database,
+  DatabaseStats,
+  StorageOptions,
+  Synchronous,
+} from "./database.js";
+export { databases, destroy, open } from "./database.js";
 export type { Recovery } from "./engine.js";
 export {
   type BadArgumentError,
@@ -15,11 +21,13 @@ export {
   DatabaseBusyError,
   DatabaseClosedError,
   DatabaseExistsError,
+  DatabaseNotFoundError,
   DatabasePoisonedError,
   OptionsMismatchError,
   OutOfMemoryError,
   OwnerUnavailableError,
   QuotaExceededError,
+  ReadOnlyError,
   ReentrancyError,
   SchemaMismatchError,
   StaleViewError,
@@ -30,9 +38,12 @@ export {
   type VarveErrorOptions,
   VersionChangedError,
 } from "./errors.js";
-export type { Durability, OpenOptions } from "./options.js";
-export type { Change, Predicate, UpdateOptions } from "./session.js";
-export type { OpenedStorage, Storage, StorageFile } from "./storage/contract.js";
+export type { Durability, OpenOptions, OpenProgress } from "./options.js";
+export type { Pin } from "./pin.js";
+export type { ByteRange, Range, TextRange } from "./range.js";
+export type { Scan } from "./scan.js";
+export type { Change, Entry, Predicate, SetOptions, UpdateOptions } from "./session.js";
+export type { OpenedStorage, OpenMode, Storage, StorageFile } from "./storage/contract.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";

@@ -42,6 +42,31 @@ export interface OpenOptions {
   onError?: ((error: Error) => void) | undefined;
   /** The engine's wasm, where the inlined one cannot be compiled: a module, bytes, a response, or a promise. */
   wasm?: WasmSource | PromiseLike<WasmSource> | undefined;
+  /**
+   * Only for reading: writes throw `ReadOnlyError`, a missing database is an error and none is
+   * created, and the file stays byte for byte as it is. What a crash left unfinished at its end is
+   * left out, not put in order. `false` when left out.
+   */
+  readOnly?: boolean | undefined;
+  /**
+   * Hears how far opening has come, now and then: a large log takes time to read. What it throws
+   * ends the opening and rejects it. Whoever joins an opening that is under way hears nothing.
+   */
+  onProgress?: ((progress: OpenProgress) => void) | undefined;
+  /**
+   * Ends the opening when it is aborted before that is done: `open` rejects with its reason, and the
+   * file is as it was. Within the engine's own work only `onProgress` can abort, for nothing else
+   * runs meanwhile. Afterwards it has no effect.
+   */
+  signal?: AbortSignal | undefined;
+}
+
+/** How far opening has come. */
+export interface OpenProgress {
+  /** Bytes of the file that were read. */
+  readonly bytes: number;
+  /** Bytes of the file. Not all of them need be read. */
+  readonly total: number;
 }
 
 /** What two opens of one database have to agree in. */
@@ -50,9 +75,21 @@ export interface Settings {
   memory: number;
   ordered: boolean;
   strictViews: boolean;
+  readOnly: boolean;
 }
 
-const KNOWN = ["storage", "durability", "memory", "ordered", "strictViews", "onError", "wasm"];
+const KNOWN = [
+  "storage",
+  "durability",
+  "memory",
+  "ordered",
+  "strictViews",
+  "onError",
+  "wasm",
+  "readOnly",
+  "onProgress",
+  "signal",
+];
 
 const DURABILITIES: readonly unknown[] = ["buffered", "written", "flushed"];
 
@@ -84,6 +121,7 @@ export function checkOptions(options: OpenOptions): Settings {
     memory = 64 * MIB,
     ordered = true,
     strictViews = false,
+    readOnly = false,
   } = options;
   if (!DURABILITIES.includes(durability)) {
     throw badArgument('The option durability is "buffered", "written" or "flushed".', durability);
@@ -96,19 +134,26 @@ export function checkOptions(options: OpenOptions): Settings {
   }
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
-  const { onError, storage } = options;
+  boolean("readOnly", readOnly);
+  const { onError, onProgress, signal, storage } = options;
   if (onError !== undefined && typeof onError !== "function") {
     throw badArgument("The option onError is a function.", onError);
+  }
+  if (onProgress !== undefined && typeof onProgress !== "function") {
+    throw badArgument("The option onProgress is a function.", onProgress);
+  }
+  if (signal !== undefined && typeof (signal as AbortSignal | null)?.aborted !== "boolean") {
+    throw badArgument("The option signal is an AbortSignal.", signal);
   }
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
   }
-  return { durability, memory, ordered, strictViews };
+  return { durability, memory, ordered, strictViews, readOnly };
 }
 
 /** The names of the settings in which two opens differ. */
 export function differences(a: Settings, b: Settings): (keyof Settings)[] {
-  const names = ["durability", "memory", "ordered", "strictViews"] as const;
+  const names = ["durability", "memory", "ordered", "strictViews", "readOnly"] as const;
   return names.filter((name) => a[name] !== b[name]);
 }
 

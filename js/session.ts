@@ -4,14 +4,18 @@
  */
 
 import type { Key, Value } from "./bytes.js";
-import type { Engine, EngineListener, Recovery } from "./engine.js";
+import type { Engine, EngineListener, KeyRange, Recovery } from "./engine.js";
 import {
   badArgument,
+  ConflictError,
   DatabaseClosedError,
   DatabasePoisonedError,
+  OutOfMemoryError,
   QuotaExceededError,
+  ReadOnlyError,
   ReentrancyError,
 } from "./errors.js";
+import { readOnlyText } from "./failures.js";
 import { type Durability, refuseUnknown, type Settings } from "./options.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import { diedInCallback, Watch } from "./strict.js";
@@ -25,6 +29,11 @@ export const FAILED = 4;
 export const IN_CALLBACK = 8;
 /** Nothing stands in the way, but views are watched. */
 export const STRICT = 16;
+/** Nothing stands in the way of reads. */
+export const READ_ONLY = 32;
+
+/** So many keys are deleted between two looks at which come next. */
+const CLEAR_PAGE = 1_024;
 
 const BUFFERED_MS = 5;
 const FLUSH_MS = 1_000;
@@ -50,6 +59,23 @@ export interface UpdateOptions {
   predicateKey?: Key | undefined;
   /** What a missing key gets first. It is then updated like any other; if that is refused, it stays missing. */
   valueIfMissing?: Value | undefined;
+}
+
+/** The options of `set`. */
+export interface SetOptions {
+  /**
+   * Sets only if the key's value has this version, which `getEntry` gave; 0 stands for a key that is
+   * not there. Else `ConflictError` is thrown and nothing is written.
+   */
+  ifVersion?: number | undefined;
+}
+
+/** A value, and what tells it from any other that its key had or will have. */
+export interface Entry {
+  /** A view of the value, like that of `get`. */
+  readonly value: Uint8Array<ArrayBuffer>;
+  /** Its version: every write gives a higher one. It survives closing and opening. */
+  readonly version: number;
 }
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
@@ -93,7 +119,7 @@ export class Session implements EngineListener {
   private readonly unhook: Array<() => void>;
 
   constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
-    this.gate = settings.strictViews ? STRICT : 0;
+    this.gate = (settings.strictViews ? STRICT : 0) | (settings.readOnly ? READ_ONLY : 0);
     this.engine = engine;
     this.queued = false;
     this.settings = settings;
@@ -135,6 +161,12 @@ export class Session implements EngineListener {
 
   /** Lets a write pass or throws what stands in its way. */
   admitWrite(call: string): void {
+    this.admitIdle(call);
+    if ((this.gate & READ_ONLY) !== 0) throw new ReadOnlyError(readOnlyText(this.name));
+  }
+
+  /** Lets pass what may not run inside a callback. */
+  admitIdle(call: string): void {
     this.admitRead();
     if ((this.gate & IN_CALLBACK) !== 0) {
       throw new ReentrancyError(
@@ -147,7 +179,7 @@ export class Session implements EngineListener {
 
   /** As `admitWrite`, for what cannot be done halfway through a transaction. */
   private admitOutside(call: string): void {
-    this.admitWrite(call);
+    this.admitIdle(call);
     if (this.depth === 0) return;
     throw new ReentrancyError(
       `${call} was called inside db.transaction() on "${this.name}", which is not complete yet. ` +
@@ -176,6 +208,130 @@ export class Session implements EngineListener {
 
   private watched(watch: Watch, view: Uint8Array<ArrayBuffer>): void {
     watch.add(view);
+    this.soon();
+  }
+
+  /** The values of several keys, whose views are all alive. */
+  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
+    if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
+      throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
+    }
+    const wanted = Array.from(keys);
+    // Reading a cold record may take memory and kill the views before it: then all are resident.
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const views = wanted.map((key) => this.carefulGet(key));
+      const { buffer } = this.engine.u8;
+      if (views.every((view) => view === undefined || view.buffer === buffer)) return views;
+    }
+    throw new OutOfMemoryError(
+      `The values of these ${wanted.length} keys take more memory than the database "${this.name}" has. ` +
+        "Get fewer at once, or open it with more memory.",
+    );
+  }
+
+  getEntry(key: Key): Entry | undefined {
+    this.admitRead();
+    const version = this.engine.version(key);
+    const value = version === 0 ? undefined : this.carefulGet(key);
+    return value === undefined ? undefined : { value, version };
+  }
+
+  // ---------------------------------------------------------------- ranges
+
+  /** Whether views are watched. */
+  get strict(): boolean {
+    return this.watch !== undefined;
+  }
+
+  /** Refuses ranges where keys are in no order. */
+  admitRange(call: string): void {
+    this.admitRead();
+    if (this.settings.ordered) return;
+    throw badArgument(
+      `The database "${this.name}" was opened with ordered: false, so that it has no ranges: ` +
+        `${call} needs order.`,
+    );
+  }
+
+  /** The value of a key on a page of an iteration, good until its next step. */
+  stepTo(page: Uint8Array, start: number, end: number): Uint8Array<ArrayBuffer> | undefined {
+    const view = this.engine.getOnPage(page, start, end);
+    if (view === undefined || this.watch === undefined) return view;
+    this.soon();
+    return this.watch.lend(view);
+  }
+
+  /** That next step: in strict mode the value dies. */
+  takeBack(lent: Uint8Array<ArrayBuffer>): void {
+    const written = this.watch?.takeBack(lent);
+    if (written !== undefined) throw written;
+  }
+
+  /** Deletes the keys of a range, all or none, and says how many. */
+  clear(range: KeyRange, limit: number): number {
+    return this.undoUnless(
+      () => true,
+      () => {
+        let cleared = 0;
+        while (cleared < limit) {
+          // What was deleted is no longer there: the first keys are always the next ones.
+          const { bytes, lengths } = this.engine.scan(range, Math.min(CLEAR_PAGE, limit - cleared));
+          if (lengths.length === 0) break;
+          let at = 0;
+          for (const length of lengths) {
+            this.engine.remove(bytes.subarray(at, at + length));
+            at += length;
+          }
+          cleared += lengths.length;
+        }
+        return cleared;
+      },
+    );
+  }
+
+  // ---------------------------------------------------------------- versions and pins
+
+  /** Refuses a `set` whose options want another version than there is. */
+  admitVersion(key: Key, options: SetOptions): void {
+    refuseUnknown("set()", options, ["ifVersion"]);
+    const { ifVersion } = options;
+    if (ifVersion === undefined) return;
+    if (!Number.isSafeInteger(ifVersion) || ifVersion < 0) {
+      throw badArgument(
+        "The option ifVersion of set() is a version that getEntry() gave, or 0 for a missing key.",
+        ifVersion,
+      );
+    }
+    const version = this.engine.version(key);
+    if (version === ifVersion) return;
+    const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
+    const wanted = ifVersion === 0 ? "it was to be missing" : `version ${ifVersion} was expected`;
+    throw new ConflictError(
+      `Nothing was written to "${this.name}": ${is}, and ${wanted}. ` +
+        "Get the entry again and decide anew.",
+    );
+  }
+
+  /** A handle for the pinned value of a key; 0 when there is none. */
+  pin(key: Key): number {
+    this.admitOutside("pin()");
+    // What has been handed on is never changed in place, so that it is handed on first.
+    if (this.engine.pending() !== 0) this.commit();
+    return this.engine.pin(key);
+  }
+
+  pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
+    const view = this.engine.pinned(handle);
+    if (this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
+      this.watched(this.watch, view);
+    }
+    return view;
+  }
+
+  unpin(handle: number): void {
+    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    this.engine.unpin(handle);
+    // Its memory may be used again, after the views of this turn have died.
     this.soon();
   }
 

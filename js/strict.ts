@@ -1,5 +1,6 @@
 /** What `strictViews` watches: that nobody writes through a view that `get` gave. */
 
+import { bury } from "./bytes.js";
 import type { Engine } from "./engine.js";
 import { StaleViewError, VarveError } from "./errors.js";
 
@@ -7,10 +8,33 @@ import { StaleViewError, VarveError } from "./errors.js";
 export class Watch {
   private readonly engine: Engine;
   private readonly copies: Map<number, Uint8Array<ArrayBuffer>>;
+  /** Copies that stand for values of an iteration, and what they have to look like. */
+  private readonly lent: Map<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>;
 
   constructor(engine: Engine) {
     this.engine = engine;
     this.copies = new Map();
+    this.lent = new Map();
+  }
+
+  /**
+   * Gives a copy in place of a view that is good until an iteration's next step: it can be killed
+   * then, alone.
+   */
+  lend(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const copy = view.slice();
+    this.lent.set(copy, view.slice());
+    return copy;
+  }
+
+  /** Kills what was lent. Gives the error if it was written to. */
+  takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
+    const proof = this.lent.get(copy);
+    if (proof === undefined) return undefined;
+    const error = compared(copy, proof);
+    this.lent.delete(copy);
+    kill(copy);
+    return error;
   }
 
   /** Notes what a view shows, unless its place is watched already. */
@@ -44,19 +68,43 @@ export class Watch {
       const first = copy.findIndex((byte, index) => byte !== now[index]);
       if (first < 0) continue;
       now.set(copy);
-      error ??= new VarveError(
-        "VARVE_VIEW_WRITTEN",
-        `A view that get() gave was written to, at byte ${first} of ${copy.length}. The bytes were put ` +
-          "back. Such views are for reading: change a value in place with updateIf(), or change a " +
-          "copy made with .slice() and set() it.",
-      );
+      error ??= written("get()", first, copy.length);
+    }
+    if (only !== undefined) return error;
+    for (const [copy, proof] of this.lent) {
+      const found = compared(copy, proof);
+      error ??= found;
     }
     return error;
   }
 
   forget(): void {
     this.copies.clear();
+    for (const copy of this.lent.keys()) kill(copy);
+    this.lent.clear();
   }
+}
+
+/** Puts back what was changed in a copy that was lent, and gives the error. */
+function compared(copy: Uint8Array, proof: Uint8Array): VarveError | undefined {
+  const first = proof.findIndex((byte, index) => byte !== copy[index]);
+  if (first < 0) return undefined;
+  copy.set(proof);
+  return written("an iteration", first, proof.length);
+}
+
+function kill({ buffer }: Uint8Array<ArrayBuffer>): void {
+  structuredClone(buffer, { transfer: [buffer] });
+  bury(buffer);
+}
+
+function written(giver: string, first: number, length: number): VarveError {
+  return new VarveError(
+    "VARVE_VIEW_WRITTEN",
+    `A view that ${giver} gave was written to, at byte ${first} of ${length}. The bytes were put ` +
+      "back. Such views are for reading: change a value in place with updateIf(), or change a " +
+      "copy made with .slice() and set() it.",
+  );
 }
 
 /** The error for a view that died while its callback ran. */

@@ -28,6 +28,12 @@ export interface OpenedStorage {
   onExit?(commit: () => void): () => void;
 }
 
+/** How a database is to be opened. */
+export interface OpenMode {
+  /** Only for reading: nothing is created, and the file stays as it is. */
+  readonly readOnly?: boolean | undefined;
+}
+
 /** A place for databases, made by `memory()`, `file()` or `opfs()`. It holds nothing by itself. */
 export interface Storage {
   readonly kind: string;
@@ -37,12 +43,27 @@ export interface Storage {
    */
   identity(name: string): unknown;
   /**
-   * Opens the file of this database for this program alone, creating it when it is missing.
+   * Opens the file of this database for this program alone, creating it when it is missing; but
+   * for reading only, when `mode` says so.
    *
    * @throws DatabaseBusyError when someone else has it open
+   * @throws DatabaseNotFoundError when it is missing and only to be read
    * @throws StorageUnavailableError when there is no such storage here
    */
-  open(name: string): Promise<OpenedStorage>;
+  open(name: string, mode?: OpenMode): Promise<OpenedStorage>;
+  /**
+   * Removes a database, and says whether there was one. Storages without it cannot remove any.
+   *
+   * @throws DatabaseBusyError when someone has it open
+   * @throws StorageUnavailableError when there is no such storage here
+   */
+  destroy?(name: string): Promise<boolean>;
+  /**
+   * The names of all databases here, in no order. Storages without it cannot tell.
+   *
+   * @throws StorageUnavailableError when there is no such storage here
+   */
+  databases?(): Promise<string[]>;
 }
 
 /** The engine's negative result codes for I/O: other failure, no room, handle lost. */

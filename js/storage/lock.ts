@@ -53,6 +53,31 @@ export async function acquireLock(path: string, guarded: string): Promise<Lock> 
   return new Lock(path, await acquire(path, guarded, 0));
 }
 
+/**
+ * Returns when nobody holds the lock at `path`, without taking it: for those who only read and leave
+ * no trace. Whoever takes it from then on is not noticed.
+ *
+ * @throws DatabaseBusyError when a living process holds it, with that process's number
+ */
+export async function refuseHeld(path: string, guarded: string): Promise<void> {
+  const node = builtins();
+  let first: Sighting | undefined;
+  let since = Date.now();
+  for (;;) {
+    const seen = look(node, path);
+    if (seen === undefined) return;
+    if (first === undefined || !isSame(first, seen)) {
+      first = seen;
+      since = Date.now();
+    }
+    const holder = parse(seen.content);
+    const life = judge(node, holder, first, seen, since);
+    if (life === "dead") return;
+    if (life === "alive") throw busy(path, guarded, holder, 0);
+    await pause(50);
+  }
+}
+
 /** The contents of the locks that this thread holds. */
 const own = new Set<string>();
 

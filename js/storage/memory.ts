@@ -1,8 +1,8 @@
 /** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
 
-import { DatabaseBusyError } from "../errors.js";
+import { DatabaseBusyError, DatabaseNotFoundError } from "../errors.js";
 import type { OpenedStorage, Storage, StorageFile } from "./contract.js";
-import { fileName } from "./names.js";
+import { fileName, namesOf } from "./names.js";
 
 /**
  * A storage whose files live in memory until the storage itself is dropped. Each call makes a new
@@ -27,15 +27,24 @@ export function memory(): Storage {
       }
       return identity;
     },
-    async open(name): Promise<OpenedStorage> {
+    async open(name, mode): Promise<OpenedStorage> {
       const key = fileName(name);
       let content = contents.get(key);
       if (content === undefined) {
+        if (mode?.readOnly === true) throw missing(name);
         content = { bytes: new Uint8Array(0), size: 0, open: false };
         contents.set(key, content);
       }
       if (content.open) throw busy(name);
       return { file: new MemoryFile(content, name) };
+    },
+    async destroy(name) {
+      const key = fileName(name);
+      if (contents.get(key)?.open === true) throw busy(name);
+      return contents.delete(key);
+    },
+    async databases() {
+      return namesOf(contents.keys());
     },
   };
 }
@@ -106,6 +115,12 @@ function reserve(content: Content, size: number): void {
   const grown = new Uint8Array(Math.max(size, content.bytes.length * 2, 65_536));
   grown.set(content.bytes.subarray(0, content.size));
   content.bytes = grown;
+}
+
+function missing(name: string): Error {
+  return new DatabaseNotFoundError(
+    `There is no database "${name}" in this memory(), and with readOnly none is created.`,
+  );
 }
 
 function busy(name: string): Error {

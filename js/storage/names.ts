@@ -21,6 +21,23 @@ export function fileName(name: string): string {
   return escapeName(name, "database name") + SUFFIX;
 }
 
+/** The name of the database in a file of this name, or `undefined` when that is no database's. */
+export function nameOf(file: string): string | undefined {
+  if (!file.endsWith(SUFFIX)) return undefined;
+  try {
+    const name = decodeURIComponent(file.slice(0, -SUFFIX.length));
+    // What is escaped in another way was not written here, and could not be opened by that name.
+    return fileName(name) === file ? name : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Every database among files of these names. */
+export function namesOf(files: Iterable<string>): string[] {
+  return Array.from(files, nameOf).filter((name) => name !== undefined);
+}
+
 /** Escapes one name or folder; `what` is how the messages call it. */
 export function escapeName(name: string, what: string): string {
   if (typeof name !== "string") throw badArgument(`A ${what} has to be a string.`, name);

@@ -1,15 +1,26 @@
 /** Storage in files, for Node, Deno and Bun alike: one adapter over `node:fs`. */
 
-import { badArgument, QuotaExceededError, StorageUnavailableError, VarveError } from "../errors.js";
+import {
+  badArgument,
+  DatabaseNotFoundError,
+  QuotaExceededError,
+  StorageUnavailableError,
+  VarveError,
+} from "../errors.js";
 import { type Builtins, builtins } from "./builtin.js";
 import { ioCode, type OpenedStorage, type Storage, type StorageFile } from "./contract.js";
-import { acquireLock, type Lock } from "./lock.js";
-import { fileName } from "./names.js";
+import { acquireLock, type Lock, refuseHeld } from "./lock.js";
+import { fileName, namesOf } from "./names.js";
 
 /**
  * A storage that keeps each database in one file of a folder, which is made when it is missing.
  * While a database is open, a lock lies beside its file: another process that opens it gets
  * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
+ *
+ * With `readOnly` no lock is taken and nothing is written, not even beside the file, so that it works
+ * in folders that cannot be written to, and any number of processes may read at once. While somebody
+ * has the database open for writing it is refused; a writer who comes later is not noticed, and the
+ * reader goes on with what was there when it opened.
  *
  * ```ts
  * const db = await open("shop", { storage: file("./data") }); // ./data/shop.varve
@@ -32,9 +43,17 @@ export function file(directory: string | URL = "."): Storage {
       const node = builtins();
       return node.path.join(realPath(node, folder()), fileName(name));
     },
-    async open(name) {
+    async open(name, mode) {
       const node = builtins();
-      return openFile(node, node.path.join(folder(), fileName(name)));
+      const path = node.path.join(folder(), fileName(name));
+      return mode?.readOnly === true ? openToRead(node, path) : openFile(node, path);
+    },
+    async destroy(name) {
+      const node = builtins();
+      return destroyFile(node, node.path.join(folder(), fileName(name)));
+    },
+    async databases() {
+      return listFolder(builtins(), folder());
     },
   };
 }
@@ -52,19 +71,65 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
   }
 }
 
+async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> {
+  try {
+    refuseMissing(node, path);
+    await refuseHeld(`${path}.lock`, path);
+    return { file: new NodeFile(node, path, undefined) };
+  } catch (error) {
+    throw error instanceof VarveError ? error : unavailable(path, error);
+  }
+}
+
+function refuseMissing(node: Builtins, path: string): void {
+  if (node.fs.existsSync(path)) return;
+  throw new DatabaseNotFoundError(
+    `There is no database file ${path}, and with readOnly none is created.`,
+  );
+}
+
+async function destroyFile(node: Builtins, path: string): Promise<boolean> {
+  if (!node.fs.existsSync(path)) return false;
+  let lock: Lock | undefined;
+  try {
+    lock = await acquireLock(`${path}.lock`, path);
+    // Somebody else may have destroyed it until the lock was ours.
+    const wasThere = node.fs.existsSync(path);
+    node.fs.rmSync(path, { force: true });
+    flushFolder(node, path);
+    return wasThere;
+  } catch (error) {
+    throw error instanceof VarveError ? error : unavailable(path, error);
+  } finally {
+    lock?.release();
+  }
+}
+
+function listFolder(node: Builtins, folder: string): string[] {
+  try {
+    const files = node.fs.readdirSync(folder, { withFileTypes: true });
+    return namesOf(files.filter((entry) => !entry.isDirectory()).map((entry) => entry.name));
+  } catch (cause) {
+    if (!node.fs.existsSync(folder)) return [];
+    throw unavailable(folder, cause);
+  }
+}
+
 class NodeFile implements StorageFile {
   readonly #node: Builtins;
   readonly #path: string;
-  readonly #lock: Lock;
+  /** `undefined` when the file is open for reading only. */
+  readonly #lock: Lock | undefined;
   readonly #atExit = new Set<() => void>();
   #fd: number | undefined;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
 
-  constructor(node: Builtins, path: string, lock: Lock) {
+  constructor(node: Builtins, path: string, lock: Lock | undefined) {
     const { fs } = node;
+    const { O_RDONLY, O_RDWR, O_CREAT } = fs.constants;
     const isNew = !fs.existsSync(path);
-    const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o666);
+    const fd = fs.openSync(path, lock === undefined ? O_RDONLY : O_RDWR | O_CREAT, 0o666);
     const stat = fs.fstatSync(fd);
     if (!stat.isFile()) {
       fs.closeSync(fd);
@@ -100,7 +165,7 @@ class NodeFile implements StorageFile {
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
     const fd = this.#living();
-    this.#lock.assertHeld();
+    this.#lock?.assertHeld();
     let done = 0;
     try {
       while (done < buffer.length) {
@@ -117,7 +182,7 @@ class NodeFile implements StorageFile {
 
   truncate(size: number): void {
     const fd = this.#living();
-    this.#lock.assertHeld();
+    this.#lock?.assertHeld();
     this.#node.fs.ftruncateSync(fd, size);
     this.#size = size;
   }
@@ -141,7 +206,7 @@ class NodeFile implements StorageFile {
     try {
       this.#node.fs.closeSync(fd);
     } finally {
-      this.#lock.release();
+      this.#lock?.release();
     }
   }
 

@@ -3,16 +3,19 @@
 import {
   badArgument,
   DatabaseBusyError,
+  DatabaseNotFoundError,
   QuotaExceededError,
   StorageUnavailableError,
   type VarveError,
 } from "../errors.js";
 import { ioCode, type OpenedStorage, type Storage, type StorageFile } from "./contract.js";
-import { escapeName, fileName } from "./names.js";
+import { escapeName, fileName, namesOf } from "./names.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
 interface SyncFileHandle extends FileSystemFileHandle {
-  createSyncAccessHandle(): Promise<StorageFile>;
+  createSyncAccessHandle(options?: {
+    mode: "readwrite" | "read-only" | "readwrite-unsafe";
+  }): Promise<StorageFile>;
 }
 
 /**
@@ -24,6 +27,8 @@ const RETRIES_MS = [50, 100, 200];
 /**
  * A storage in the origin private file system, for dedicated workers: only they have synchronous
  * file access. One worker at a time may have a database open; another gets `DatabaseBusyError`.
+ * With `readOnly` several may have it open, where the browser can do so (Chrome since 121): none of
+ * them can write, and nobody else can while one reads.
  *
  * ```ts
  * const db = await open("shop", { storage: opfs("stores/eu") });
@@ -37,13 +42,57 @@ export function opfs(directory = ""): Storage {
   return {
     kind: "opfs",
     identity: (name) => ["opfs:", ...folders, fileName(name)].join("/"),
-    async open(name) {
+    async open(name, mode) {
       const wanted = fileName(name);
       requireSyncAccess();
-      const handle = await findFile(folders, wanted, name);
-      return openHandle(handle, name);
+      const readOnly = mode?.readOnly === true;
+      const handle = await findFile(folders, wanted, name, readOnly);
+      return openHandle(handle, name, readOnly);
+    },
+    async destroy(name) {
+      const wanted = fileName(name);
+      requireFolders();
+      const folder = await existing(() => findFolder(folders, false), name);
+      const there = await existing(async () => folder?.getFileHandle(wanted), name);
+      if (folder === undefined || there === undefined) return false;
+      await patiently(name, () => folder.removeEntry(wanted));
+      return true;
+    },
+    async databases() {
+      requireFolders();
+      const folder = await existing(() => findFolder(folders, false), directory);
+      const files: string[] = [];
+      if (folder === undefined) return files;
+      for await (const entry of folder.values()) {
+        if (entry.kind === "file") files.push(entry.name);
+      }
+      return namesOf(files);
     },
   };
+}
+
+/** Pages have no synchronous files, but they may list and remove them. */
+function requireFolders(): void {
+  if (typeof globalThis.navigator?.storage?.getDirectory !== "function") requireSyncAccess();
+}
+
+async function findFolder(
+  folders: readonly string[],
+  create: boolean,
+): Promise<FileSystemDirectoryHandle> {
+  let folder = await navigator.storage.getDirectory();
+  for (const part of folders) folder = await folder.getDirectoryHandle(part, { create });
+  return folder;
+}
+
+/** What was looked for, or `undefined` when it is not there. */
+async function existing<T>(look: () => Promise<T>, name: string): Promise<T | undefined> {
+  try {
+    return await look();
+  } catch (cause) {
+    if ((cause as { name?: unknown }).name === "NotFoundError") return undefined;
+    throw unavailable(name, cause);
+  }
 }
 
 /** Whether this realm has synchronous file access: in dedicated workers of secure origins. */
@@ -90,20 +139,37 @@ async function findFile(
   folders: readonly string[],
   wanted: string,
   name: string,
+  readOnly: boolean,
 ): Promise<SyncFileHandle> {
-  try {
-    let folder = await navigator.storage.getDirectory();
-    for (const part of folders) folder = await folder.getDirectoryHandle(part, { create: true });
-    return (await folder.getFileHandle(wanted, { create: true })) as SyncFileHandle;
-  } catch (cause) {
-    throw unavailable(name, cause);
-  }
+  const found = await existing(async () => {
+    const folder = await findFolder(folders, !readOnly);
+    return (await folder.getFileHandle(wanted, { create: !readOnly })) as SyncFileHandle;
+  }, name);
+  if (found !== undefined) return found;
+  throw new DatabaseNotFoundError(
+    `There is no database "${name}" in the origin private file system, and with readOnly none is created.`,
+  );
 }
 
-async function openHandle(handle: SyncFileHandle, name: string): Promise<OpenedStorage> {
+async function openHandle(
+  handle: SyncFileHandle,
+  name: string,
+  readOnly: boolean,
+): Promise<OpenedStorage> {
+  // Browsers that do not know the option ignore it: then one has the file, as if to write.
+  const file = await patiently(name, () =>
+    readOnly
+      ? handle.createSyncAccessHandle({ mode: "read-only" })
+      : handle.createSyncAccessHandle(),
+  );
+  return { file };
+}
+
+/** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
+async function patiently<T>(name: string, task: () => Promise<T>): Promise<T> {
   for (let attempt = 0; ; attempt += 1) {
     try {
-      return { file: await handle.createSyncAccessHandle() };
+      return await task();
     } catch (cause) {
       if ((cause as { name?: unknown }).name !== "NoModificationAllowedError") {
         throw unavailable(name, cause);

@@ -206,9 +206,10 @@ suite("options", () => {
     const open2 = (options: unknown) => open("options", options as OpenOptions);
     await rejects(open2({ durabilty: "flushed" }), {
       ...BAD,
-      message: /"durabilty".*storage, durability, memory, ordered, strictViews, onError, wasm/,
+      message:
+        /"durabilty".*storage, durability, memory, ordered, strictViews, onError, wasm, readOnly, onProgress, signal/,
     });
-    await rejects(open2({ onProgress: () => {} }), { ...BAD, message: /"onProgress"/ });
+    await rejects(open2({ onprogress: () => {} }), { ...BAD, message: /"onprogress"/ });
     for (const options of [null, 5, "written", [], () => {}]) await rejects(open2(options), BAD);
   });
 
@@ -223,6 +224,9 @@ suite("options", () => {
       [{ ordered: 1 }, /ordered.*1/],
       [{ strictViews: "yes" }, /strictViews/],
       [{ onError: "log" }, /onError/],
+      [{ readOnly: "yes" }, /readOnly.*"yes"/],
+      [{ onProgress: true }, /onProgress.*true/],
+      [{ signal: new AbortController() }, /signal.*AbortSignal/],
       [{ storage: "./data" }, /storage.*opfs\(\), file\(\) or memory\(\).*"\.\/data"/],
       [{ storage: null }, /storage/],
       [{ storage: memory }, /storage/],

@@ -285,13 +285,19 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("set has no options yet, and refuses them rather than ignore them", async () => {
+  test("set refuses options that it does not have, rather than ignore them", async () => {
     const db = await opened(storage);
-    throws(() => db.set("key", "value", { ifVersion: 1 } as never), {
+    throws(() => db.set("a", "1", { expires: 1 } as object), {
       ...BAD,
-      message: /no options/,
+      message: /no option "expires".*ifVersion/,
     });
-    equal(db.has("key"), false);
+    for (const options of [null, 5, "ifVersion"]) {
+      throws(() => db.set("a", "1", options as unknown as object), BAD);
+    }
+    equal(db.has("a"), false);
+    db.set("a", "1", {});
+    db.set("a", "2", { ifVersion: undefined });
+    equal(db.getText("a"), "2");
   });
 
   test("a refused argument leaves the database as it was and usable", async () => {

@@ -6,20 +6,26 @@
 import type {
   BadArgumentError,
   BatchOperation,
+  ByteRange,
   Change,
   CorruptionError,
   Database,
   DatabaseStats,
   Durability,
+  Entry,
   Key,
   OpenOptions,
+  Pin,
   Predicate,
+  Range,
   Recovery,
+  Scan,
   Storage,
+  TextRange,
   UpdateOptions,
   Value,
 } from "varve";
-import { DatabaseBusyError, file, memory, open, opfs, VarveError } from "varve";
+import { DatabaseBusyError, databases, destroy, file, memory, open, opfs, VarveError } from "varve";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -103,8 +109,12 @@ export function writing(db: Database, key: Key, value: Value): void {
   db.set("key", { stock: 1 });
   // @ts-expect-error absence is no value
   db.set("key", undefined);
-  // @ts-expect-error options of set come later
   db.set("key", "value", { ifVersion: 1 });
+  db.set("key", "value", { ifVersion: undefined });
+  // @ts-expect-error a version is a number
+  db.set("key", "value", { ifVersion: "1" });
+  // @ts-expect-error a mistyped option
+  db.set("key", "value", { ifversion: 1 });
 
   const operations: BatchOperation[] = [
     { type: "set", key, value },
@@ -116,6 +126,82 @@ export function writing(db: Database, key: Key, value: Value): void {
   db.batch([{ type: "put", key: "a", value: "b" }]);
   // @ts-expect-error a set has a value
   db.batch([{ type: "set", key: "a" }]);
+}
+
+export function ranging(db: Database, range: Range): void {
+  for (const key of db.keys()) same<typeof key, string>(true);
+  for (const key of db.keys({ prefix: "a", keyAs: "string" })) same<typeof key, string>(true);
+  for (const key of db.keys({ keyAs: "bytes" })) same<typeof key, Uint8Array<ArrayBuffer>>(true);
+  for (const value of db.values(range)) same<typeof value, Uint8Array<ArrayBuffer>>(true);
+  for (const [key, value] of db.entries(range)) {
+    same<typeof key, string>(true);
+    same<typeof value, Uint8Array<ArrayBuffer>>(true);
+  }
+  for (const [key] of db.entries({ ...range, keyAs: "bytes" })) {
+    same<typeof key, Uint8Array<ArrayBuffer>>(true);
+  }
+  const either = { keyAs: "string" } as TextRange | ByteRange;
+  for (const key of db.keys(either)) same<typeof key, string | Uint8Array<ArrayBuffer>>(true);
+  const scan: Scan<string> = db.keys({ gt: "a", lte: new Uint8Array(1), reverse: true, limit: 3 });
+  scan[Symbol.iterator]().next();
+  same<ReturnType<Database["clear"]>, number>(true);
+  db.count({ prefix: "a" });
+  db.clear({ gte: "a" });
+
+  // @ts-expect-error a mistyped option
+  db.keys({ from: "a" });
+  // @ts-expect-error there is no such form
+  db.keys({ keyAs: "buffer" });
+  // @ts-expect-error values show no keys
+  db.values({ keyAs: "bytes" });
+  // @ts-expect-error nor does counting
+  db.count({ keyAs: "bytes" });
+  // @ts-expect-error a bound is a key
+  db.clear({ gt: 1 });
+  // @ts-expect-error a limit is a number
+  db.keys({ limit: "1" });
+}
+
+export function holding(db: Database): void {
+  same<ReturnType<Database["getMany"]>, (Uint8Array<ArrayBuffer> | undefined)[]>(true);
+  same<ReturnType<Database["getEntry"]>, Entry | undefined>(true);
+  same<ReturnType<Database["pin"]>, Pin | undefined>(true);
+  db.getMany(["a", new Uint8Array(1)]);
+  db.getMany(new Set(["a"]));
+  const entry = db.getEntry("key");
+  if (entry !== undefined) db.set("key", "value", { ifVersion: entry.version });
+  using lease = db.pin("key");
+  same<Pin["bytes"], Uint8Array<ArrayBuffer>>(true);
+  lease?.bytes.slice();
+  db.pin("key")?.dispose();
+
+  // @ts-expect-error a missing key is possible
+  db.getEntry("key").version;
+  // @ts-expect-error a version cannot be changed
+  if (entry !== undefined) entry.version = 1;
+  // @ts-expect-error nor the bytes of a pin replaced
+  if (lease !== undefined) lease.bytes = new Uint8Array(1);
+  // @ts-expect-error keys are keys
+  db.getMany([1]);
+}
+
+export async function keeping(): Promise<void> {
+  const controller = new AbortController();
+  await open("shop", {
+    readOnly: true,
+    signal: controller.signal,
+    onProgress: ({ bytes, total }) => (bytes === total ? controller.abort() : undefined),
+  });
+  same<Awaited<ReturnType<typeof destroy>>, boolean>(true);
+  same<Awaited<ReturnType<typeof databases>>, string[]>(true);
+  await destroy("shop");
+  await destroy("shop", { storage: memory() });
+  await databases({ storage: undefined });
+
+  // @ts-expect-error there is nothing else to choose
+  await destroy("shop", { force: true });
+  // @ts-expect-error one at a time
+  await databases("shop");
 }
 
 export function updating(db: Database): void {

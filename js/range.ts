@@ -1,0 +1,191 @@
+/** Ranges of keys: what a program may ask for, and the bounds that follow from it. */
+
+import { asBytes, type Key, MAX_KEY, refuseArray, refuseLoneSurrogates } from "./bytes.js";
+import { badArgument } from "./errors.js";
+import { refuseUnknown } from "./options.js";
+
+/**
+ * Which keys are meant, and in which order. Keys are ordered as bytes; a string counts as its UTF-8.
+ * Everything may be left out, and what is given holds all at once: `{ prefix: "a", gt: "ab" }` are
+ * the keys that begin with "a" and come after "ab". If nothing can satisfy it, the result is empty.
+ */
+export interface Range {
+  /** Only keys after this one. Not together with `gte`. */
+  gt?: Key | undefined;
+  /** Only this key and those after it. Not together with `gt`. */
+  gte?: Key | undefined;
+  /** Only keys before this one. Not together with `lte`. */
+  lt?: Key | undefined;
+  /** Only this key and those before it. Not together with `lt`. */
+  lte?: Key | undefined;
+  /** Only keys that begin with these bytes. Every key begins with none. */
+  prefix?: Key | undefined;
+  /** From the last key to the first. `false` when left out. */
+  reverse?: boolean | undefined;
+  /** At most so many: the first ones, or with `reverse` the last ones. */
+  limit?: number | undefined;
+}
+
+/** A range whose keys are given as strings. */
+export interface TextRange extends Range {
+  /** The form of the keys; `"string"` when left out. A key that is not UTF-8 then throws. */
+  keyAs?: "string" | undefined;
+}
+
+/** A range whose keys are given as bytes. */
+export interface ByteRange extends Range {
+  /** The form of the keys: each a `Uint8Array` of its own, a copy. */
+  keyAs: "bytes";
+}
+
+/** A range as the engine takes it. */
+export interface Bounds {
+  readonly lower: Uint8Array<ArrayBuffer> | undefined;
+  readonly lowerExcluded: boolean;
+  readonly upper: Uint8Array<ArrayBuffer> | undefined;
+  readonly upperIncluded: boolean;
+  readonly reverse: boolean;
+  /** `Infinity` where there is none. 0 also where no key can satisfy the range. */
+  readonly limit: number;
+  /** Whether keys are wanted as bytes. */
+  readonly asBytes: boolean;
+}
+
+const OPTIONS = ["gt", "gte", "lt", "lte", "prefix", "reverse", "limit"];
+const KEYED = [...OPTIONS, "keyAs"];
+
+interface Bound {
+  readonly key: Uint8Array<ArrayBuffer>;
+  readonly included: boolean;
+}
+
+const encoder = new TextEncoder();
+
+/**
+ * Checks a range and gives its bounds, which are copies.
+ *
+ * @param call how a message names the call: "keys()"
+ * @param keyed whether the call takes `keyAs`
+ * @throws TypeError for an option that is unknown or no value of its kind
+ * @throws StaleViewError for a bound that is a dead view
+ */
+export function boundsOf(call: string, given: Range | undefined, keyed = false): Bounds {
+  const range: TextRange | ByteRange = given === undefined ? {} : given;
+  refuseUnknown(call, range, keyed ? KEYED : OPTIONS);
+  const { reverse = false, limit = Number.POSITIVE_INFINITY } = range;
+  const keyAs: unknown = range.keyAs === undefined ? "string" : range.keyAs;
+  if (typeof reverse !== "boolean") {
+    throw badArgument(`The option reverse of ${call} is true or false.`, reverse);
+  }
+  if (range.limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
+    throw badArgument(`The option limit of ${call} is a whole number, 0 or more.`, limit);
+  }
+  if (keyAs !== "string" && keyAs !== "bytes") {
+    throw badArgument(`The option keyAs of ${call} is "string" or "bytes".`, keyAs);
+  }
+  let lower = oneOf(call, range, "gt", "gte");
+  let upper = oneOf(call, range, "lt", "lte");
+  if (range.prefix !== undefined) {
+    const prefix = boundKey(call, "prefix", range.prefix);
+    // Every key begins with no bytes at all, so that these bound nothing.
+    if (prefix.length > 0) {
+      lower = later(lower, { key: prefix, included: true });
+      upper = earlier(upper, behind(prefix));
+    }
+  }
+  return {
+    lower: lower?.key,
+    lowerExcluded: lower?.included === false,
+    upper: upper?.key,
+    upperIncluded: upper?.included === true,
+    reverse,
+    limit: noneBetween(lower, upper) ? 0 : limit,
+    asBytes: keyAs === "bytes",
+  };
+}
+
+function oneOf(
+  call: string,
+  range: Range,
+  exclusive: "gt" | "lt",
+  inclusive: "gte" | "lte",
+): Bound | undefined {
+  const [out, into] = [range[exclusive], range[inclusive]];
+  if (out !== undefined && into !== undefined) {
+    throw badArgument(`${call} takes ${exclusive} or ${inclusive}, not both.`);
+  }
+  if (out !== undefined) return { key: boundKey(call, exclusive, out), included: false };
+  if (into !== undefined) return { key: boundKey(call, inclusive, into), included: true };
+  return undefined;
+}
+
+/** The bytes of a bound, copied: the program may change its own while the range is walked. */
+function boundKey(call: string, option: keyof Range, given: unknown): Uint8Array<ArrayBuffer> {
+  let key: Uint8Array<ArrayBuffer>;
+  try {
+    key = typeof given === "string" ? encoded(given) : copied(given);
+  } catch (cause) {
+    if (!(cause instanceof TypeError)) throw cause;
+    throw Object.assign(badArgument(`The option ${option} of ${call}: ${cause.message}`), {
+      cause,
+    });
+  }
+  if (key.length === 0 && option !== "prefix") {
+    throw badArgument(`The option ${option} of ${call}: A key has to have at least one byte.`);
+  }
+  if (key.length > MAX_KEY) {
+    throw badArgument(`The option ${option} of ${call}: A key may have at most ${MAX_KEY} bytes.`);
+  }
+  return key;
+}
+
+function encoded(text: string): Uint8Array<ArrayBuffer> {
+  refuseLoneSurrogates("key", text);
+  return encoder.encode(text);
+}
+
+function copied(given: unknown): Uint8Array<ArrayBuffer> {
+  const bytes = given instanceof Uint8Array ? given : asBytes("key", given);
+  refuseArray("key", bytes);
+  // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
+  return new Uint8Array(bytes);
+}
+
+/** The first key that comes behind all that begin so, or none: the prefix with its last byte raised. */
+function behind(prefix: Uint8Array): Bound | undefined {
+  let { length } = prefix;
+  while (length > 0 && prefix[length - 1] === 0xff) length -= 1;
+  if (length === 0) return undefined;
+  const key = new Uint8Array(prefix.subarray(0, length));
+  key[length - 1] = (key[length - 1] as number) + 1;
+  return { key, included: false };
+}
+
+function later(a: Bound | undefined, b: Bound): Bound {
+  if (a === undefined) return b;
+  const order = compare(a.key, b.key);
+  if (order !== 0) return order > 0 ? a : b;
+  return a.included ? b : a;
+}
+
+function earlier(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  const order = compare(a.key, b.key);
+  if (order !== 0) return order < 0 ? a : b;
+  return a.included ? b : a;
+}
+
+function noneBetween(lower: Bound | undefined, upper: Bound | undefined): boolean {
+  if (lower === undefined || upper === undefined) return false;
+  const order = compare(lower.key, upper.key);
+  return order > 0 || (order === 0 && !(lower.included && upper.included));
+}
+
+function compare(a: Uint8Array, b: Uint8Array): number {
+  const shorter = Math.min(a.length, b.length);
+  for (let i = 0; i < shorter; i++) {
+    const difference = (a[i] as number) - (b[i] as number);
+    if (difference !== 0) return difference;
+  }
+  return a.length - b.length;
+}

@@ -1,0 +1,264 @@
+/**
+ * Walks over keys in order. Keys come in pages, each one call into the engine and copied out of its
+ * memory, so that a walk that is left early leaves nothing behind, and one that goes on while the
+ * program writes is a matter of going on behind the last key.
+ */
+
+import type { Page } from "./engine.js";
+import { badArgument } from "./errors.js";
+import type { Bounds } from "./range.js";
+import type { Session } from "./session.js";
+
+/** The session of the handle that a walk belongs to, asked for at every step: it may have closed. */
+export type Source = () => Session;
+
+/** A key in the form that was asked for. */
+type KeyForm = string | Uint8Array<ArrayBuffer>;
+
+/** The first page is small, for those who look at a few keys and leave; the last ones are not. */
+const FIRST_PAGE = 64;
+const LARGEST_PAGE = 1_024;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** A place in a range of keys, and the page that it lies in. */
+class Walk {
+  private lower: Uint8Array<ArrayBuffer> | undefined;
+  private upper: Uint8Array<ArrayBuffer> | undefined;
+  private lowerExcluded: boolean;
+  private upperIncluded: boolean;
+  private readonly reverse: boolean;
+  private readonly asBytes: boolean;
+  /** How many keys may still come. */
+  private left: number;
+  private pageSize: number;
+  private page: Page | undefined;
+  /** All keys of the page in one string, if that is ASCII and places in it are places in the bytes. */
+  private text: string | undefined;
+  private index: number;
+  private start: number;
+  private end: number;
+
+  constructor(bounds: Bounds) {
+    this.lower = bounds.lower;
+    this.upper = bounds.upper;
+    this.lowerExcluded = bounds.lowerExcluded;
+    this.upperIncluded = bounds.upperIncluded;
+    this.reverse = bounds.reverse;
+    this.asBytes = bounds.asBytes;
+    this.left = bounds.limit;
+    this.pageSize = FIRST_PAGE;
+    this.page = undefined;
+    this.text = undefined;
+    this.index = 0;
+    this.start = 0;
+    this.end = 0;
+  }
+
+  /** Goes to the next key. `false`: there is none. */
+  advance(session: Session): boolean {
+    if (this.left === 0) return false;
+    const { page } = this;
+    if (page === undefined || this.index === page.lengths.length) return this.turnPage(session);
+    this.start = this.end;
+    this.end += page.lengths[this.index++] as number;
+    return true;
+  }
+
+  /** The key that it is at counts: it was seen. */
+  count(): void {
+    this.left -= 1;
+  }
+
+  key(): KeyForm {
+    if (this.text !== undefined) return this.text.substring(this.start, this.end);
+    const bytes = (this.page as Page).bytes.slice(this.start, this.end);
+    if (this.asBytes) return bytes;
+    try {
+      return utf8.decode(bytes);
+    } catch (cause) {
+      this.stop();
+      throw Object.assign(
+        badArgument(
+          "A key in this range is not UTF-8, so that it is no string. " +
+            'Ask for keys as bytes by the option keyAs: "bytes".',
+        ),
+        { cause },
+      );
+    }
+  }
+
+  /** The current value of the key that it is at; `undefined` if that was deleted meanwhile. */
+  value(session: Session): Uint8Array<ArrayBuffer> | undefined {
+    return session.stepTo((this.page as Page).bytes, this.start, this.end);
+  }
+
+  /** Ends it, wherever it is. */
+  stop(): void {
+    this.left = 0;
+    this.page = undefined;
+    this.text = undefined;
+  }
+
+  private turnPage(session: Session): boolean {
+    this.passPage();
+    const wanted = Math.min(this.pageSize, this.left);
+    this.pageSize = Math.min(this.pageSize * 4, LARGEST_PAGE);
+    const { lower, upper, lowerExcluded, upperIncluded, reverse } = this;
+    const page = session.engine.scan(
+      { lower, upper, lowerExcluded, upperIncluded, reverse },
+      wanted,
+    );
+    if (page.lengths.length === 0) {
+      this.stop();
+      return false;
+    }
+    this.page = page;
+    this.text = this.asBytes ? undefined : asciiOf(page.bytes);
+    this.index = 1;
+    this.start = 0;
+    this.end = page.lengths[0] as number;
+    return true;
+  }
+
+  /** What is left of the range lies behind the last key of the page. */
+  private passPage(): void {
+    if (this.page === undefined) return;
+    const last = this.page.bytes.slice(this.start, this.end);
+    if (this.reverse) {
+      this.upper = last;
+      this.upperIncluded = false;
+    } else {
+      this.lower = last;
+      this.lowerExcluded = true;
+    }
+    this.page = undefined;
+  }
+}
+
+/** The bytes as text, if each of them is one character of it. */
+function asciiOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  try {
+    const text = utf8.decode(bytes);
+    return text.length === bytes.length ? text : undefined;
+  } catch {
+    // Keys that are not UTF-8: each is looked at when its turn comes.
+    return undefined;
+  }
+}
+
+/** What `for…of` takes from. Each has its own place; leaving it early ends it. */
+abstract class Steps<T> implements IterableIterator<T, undefined> {
+  protected readonly walk: Walk;
+  protected readonly source: Source;
+
+  constructor(source: Source, bounds: Bounds) {
+    this.walk = new Walk(bounds);
+    this.source = source;
+  }
+
+  abstract next(): IteratorResult<T, undefined>;
+
+  return(): IteratorReturnResult<undefined> {
+    this.walk.stop();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.iterator](): this {
+    return this;
+  }
+
+  protected session(): Session {
+    const session = this.source();
+    if (session.gate !== 0) session.admitRead();
+    return session;
+  }
+}
+
+class KeySteps<K> extends Steps<K> {
+  next(): IteratorResult<K, undefined> {
+    const { walk } = this;
+    if (!walk.advance(this.session())) return { done: true, value: undefined };
+    walk.count();
+    return { done: false, value: walk.key() as K };
+  }
+}
+
+/** Steps that show a value, which is good until the next one. */
+abstract class LendingSteps<T> extends Steps<T> {
+  private lent: Uint8Array<ArrayBuffer> | undefined;
+
+  /** The value of the next key that still has one. */
+  protected nextValue(): Uint8Array<ArrayBuffer> | undefined {
+    const { walk } = this;
+    const session = this.session();
+    this.takeBack(session);
+    while (walk.advance(session)) {
+      const value = walk.value(session);
+      if (value === undefined) continue;
+      walk.count();
+      if (session.strict) this.lent = value;
+      return value;
+    }
+    return undefined;
+  }
+
+  override return(): IteratorReturnResult<undefined> {
+    this.takeBack(this.source());
+    return super.return();
+  }
+
+  private takeBack(session: Session): void {
+    const { lent } = this;
+    if (lent === undefined) return;
+    this.lent = undefined;
+    session.takeBack(lent);
+  }
+}
+
+class ValueSteps extends LendingSteps<Uint8Array<ArrayBuffer>> {
+  next(): IteratorResult<Uint8Array<ArrayBuffer>, undefined> {
+    const value = this.nextValue();
+    return value === undefined ? { done: true, value } : { done: false, value };
+  }
+}
+
+class EntrySteps<K> extends LendingSteps<[K, Uint8Array<ArrayBuffer>]> {
+  next(): IteratorResult<[K, Uint8Array<ArrayBuffer>], undefined> {
+    const value = this.nextValue();
+    if (value === undefined) return { done: true, value };
+    return { done: false, value: [this.walk.key() as K, value] };
+  }
+}
+
+/** Keys, values or entries of a range. Each `for…of` over it begins anew. */
+export class Scan<T> implements Iterable<T, undefined> {
+  private readonly begin: () => IterableIterator<T, undefined>;
+
+  /** @internal */
+  constructor(begin: () => IterableIterator<T, undefined>) {
+    this.begin = begin;
+  }
+
+  /** Begins a walk at the start of the range. */
+  [Symbol.iterator](): IterableIterator<T, undefined> {
+    return this.begin();
+  }
+}
+
+/** The keys of a range, in the form that its bounds ask for. */
+export function keysOf<K extends KeyForm>(source: Source, bounds: Bounds): Scan<K> {
+  return new Scan<K>(() => new KeySteps<K>(source, bounds));
+}
+
+export function valuesOf(source: Source, bounds: Bounds): Scan<Uint8Array<ArrayBuffer>> {
+  return new Scan(() => new ValueSteps(source, bounds));
+}
+
+/** The entries of a range, their keys in the form that its bounds ask for. */
+export function entriesOf<K extends KeyForm>(
+  source: Source,
+  bounds: Bounds,
+): Scan<[K, Uint8Array<ArrayBuffer>]> {
+  return new Scan<[K, Uint8Array<ArrayBuffer>]>(() => new EntrySteps<K>(source, bounds));
+}
