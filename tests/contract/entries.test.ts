@@ -1,0 +1,331 @@
+import type { Key, Pin, SetOptions } from "varve";
+import {
+  bytes,
+  deepEqual,
+  equal,
+  notEqual,
+  ok,
+  suite,
+  test,
+  text,
+  throws,
+  turn,
+} from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
+const CONFLICT = { name: "ConflictError", code: "VARVE_CONFLICT" } as const;
+
+everywhere("several values", ({ storage }) => {
+  test("getMany gives the values in the order of the keys, and undefined for those missing", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    db.set("b", "");
+    const views = db.getMany(["b", "missing", bytes("a"), "a"]);
+    deepEqual(views.map(text), ["", undefined, "1", "1"]);
+    deepEqual(db.getMany([]), []);
+    deepEqual(db.getMany(new Set(["a"])).map(text), ["1"]);
+    deepEqual(db.getMany(db.keys()).map(text), ["1", ""]);
+  });
+
+  test("getMany refuses what is no list of keys, and keys that are none", async () => {
+    const db = await opened(storage);
+    for (const keys of ["abc", 7, null, undefined, {}, new ArrayBuffer(8)]) {
+      throws(() => db.getMany(keys as Iterable<Key>), { ...BAD, message: /array of keys/ });
+    }
+    throws(() => db.getMany(["a", ""]), BAD);
+    throws(() => db.getMany([1 as unknown as Key]), BAD);
+  });
+
+  test("getMany gives only living views, also when the values lay in the file", async () => {
+    const name = freshName();
+    const options = { memory: 4_194_304 };
+    let db = await opened(storage, options, name);
+    const keys = Array.from({ length: 240 }, (_, i) => `key ${i}`);
+    for (const [i, key] of keys.entries()) {
+      db.set(key, filled(50_000, i));
+      if (i % 20 === 0) await db.committed;
+    }
+    db = await reopened(db, storage, name, options);
+    for (let from = 0; from < 240; from += 30) {
+      const views = db.getMany(keys.slice(from, from + 30));
+      for (const [i, view] of views.entries()) {
+        equal(view?.length, 50_000);
+        equal(view?.[49_999], from + i);
+      }
+      await turn();
+    }
+  });
+});
+
+everywhere("versions", ({ storage }) => {
+  test("getEntry gives the value with its version, and undefined for a missing key", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    equal(db.getEntry("a"), undefined);
+    db.set("a", "1");
+    const entry = db.getEntry("a");
+    equal(text(entry?.value), "1");
+    ok((entry?.version ?? 0) > 0);
+    equal(db.getEntry("a")?.version, entry?.version, "reading changes nothing");
+    db = await reopened(db, storage, name);
+    equal(db.getEntry("a")?.version, entry?.version);
+    throws(() => db.getEntry(""), BAD);
+  });
+
+  test("every write gives its key a higher version, and no version comes twice", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    let last = 0;
+    const higher = () => {
+      const version = db.getEntry("a")?.version ?? 0;
+      ok(version > last, `${version} after ${last}`);
+      last = version;
+    };
+    for (let round = 0; round < 3; round++) {
+      db.set("a", "1");
+      higher();
+      db.set("a", "1");
+      higher();
+      db.updateIf("a", (view) => {
+        view[0] = 50;
+      });
+      higher();
+      db.updateIf("a", () => "longer");
+      higher();
+      db.delete("a");
+      equal(db.getEntry("a"), undefined);
+      db.set("a", "again");
+      higher();
+      if (round === 1) await turn();
+      db = await reopened(db, storage, name);
+    }
+  });
+
+  test("ifVersion sets only what nobody has written to since", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const version = db.getEntry("a")?.version ?? 0;
+    db.set("a", "2", { ifVersion: version });
+    throws(() => db.set("a", "3", { ifVersion: version }), {
+      ...CONFLICT,
+      message: new RegExp(`version ${version} was expected`),
+    });
+    equal(db.getText("a"), "2");
+    db.delete("a");
+    throws(() => db.set("a", "3", { ifVersion: version }), {
+      ...CONFLICT,
+      message: /the key is missing/,
+    });
+    equal(db.has("a"), false);
+  });
+
+  test("ifVersion 0 sets only a key that is missing", async () => {
+    const db = await opened(storage);
+    db.set("a", "1", { ifVersion: 0 });
+    throws(() => db.set("a", "2", { ifVersion: 0 }), { ...CONFLICT, message: /to be missing/ });
+    equal(db.getText("a"), "1");
+    db.delete("a");
+    db.set(bytes("a"), "3", { ifVersion: 0 });
+    equal(db.getText("a"), "3");
+  });
+
+  test("a conflict inside a transaction undoes it when it goes on, and not when it is caught", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    throws(
+      () =>
+        db.transaction((tx) => {
+          tx.set("b", "2");
+          tx.set("a", "3", { ifVersion: 0 });
+        }),
+      CONFLICT,
+    );
+    equal(db.has("b"), false);
+    db.transaction((tx) => {
+      tx.set("b", "2");
+      throws(() => tx.set("a", "3", { ifVersion: 0 }), CONFLICT);
+    });
+    equal(db.getText("b"), "2");
+    equal(db.getText("a"), "1");
+  });
+
+  test("a rollback gives the version back that was there", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const version = db.getEntry("a")?.version ?? 0;
+    throws(() =>
+      db.transaction(() => {
+        db.set("a", "2");
+        throw new Error("undone");
+      }),
+    );
+    equal(db.getEntry("a")?.version, version);
+    db.set("a", "3", { ifVersion: version });
+  });
+
+  test("ifVersion that is no version is refused", async () => {
+    const db = await opened(storage);
+    for (const ifVersion of [-1, 1.5, "1", null, Number.NaN, 2 ** 60]) {
+      throws(() => db.set("a", "1", { ifVersion } as SetOptions), {
+        ...BAD,
+        message: /ifVersion/,
+      });
+    }
+    equal(db.has("a"), false);
+  });
+});
+
+everywhere("pins", ({ storage }) => {
+  test("a pinned value stays as it was, whatever is written, and across yields", async () => {
+    const db = await opened(storage);
+    for (const size of [0, 1, 100, 70_000, 400_000]) {
+      db.set("a", filled(size, 1));
+      const pin = db.pin("a") as Pin;
+      const same = () => deepEqual(pin.bytes.slice(), filled(size, 1), `${size}`);
+      same();
+      db.updateIf("a", (view) => {
+        view.fill(2);
+      });
+      same();
+      db.set("a", "replaced");
+      same();
+      await db.flushed;
+      same();
+      db.delete("a");
+      await killViews(db);
+      await turn();
+      same();
+      pin.dispose();
+      equal(db.has("a"), false);
+    }
+  });
+
+  test("bytes gives a living view each time", async () => {
+    const db = await opened(storage, { strictViews: true });
+    db.set("a", "1");
+    const pin = db.pin("a") as Pin;
+    const first = pin.bytes;
+    equal(text(first), "1");
+    await turn();
+    equal(first.length, 0);
+    const second = pin.bytes;
+    notEqual(first, second);
+    equal(text(second), "1");
+    pin.dispose();
+  });
+
+  test("a missing key cannot be pinned, and a key that is none is refused", async () => {
+    const db = await opened(storage);
+    equal(db.pin("a"), undefined);
+    throws(() => db.pin(""), BAD);
+  });
+
+  test("a pin that was disposed says so, and disposing twice is legal", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const [one, two] = [db.pin("a") as Pin, db.pin("a") as Pin];
+    one.dispose();
+    one.dispose();
+    throws(() => one.bytes, { name: "StaleViewError", message: /disposed.*Pin the key again/ });
+    equal(text(two.bytes), "1", "each pin is one of its own");
+    const three = db.pin("a") as Pin;
+    one.dispose();
+    equal(text(three.bytes), "1");
+  });
+
+  test("closing ends the pins of the handle that made them", async () => {
+    const name = freshName();
+    const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
+    one.set("a", "1");
+    const [mine, other] = [one.pin("a") as Pin, two.pin("a") as Pin];
+    await one.close();
+    throws(() => mine.bytes, CLOSED);
+    mine.dispose();
+    equal(text(other.bytes), "1");
+    await two.close();
+    throws(() => other.bytes, CLOSED);
+    other.dispose();
+    throws(() => two.pin("a"), CLOSED);
+  });
+
+  test("a pin is let go at the end of its block", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    let kept: Pin | undefined;
+    {
+      using pin = db.pin("a");
+      equal(text(pin?.bytes), "1");
+      kept = pin;
+    }
+    throws(() => kept?.bytes, { name: "StaleViewError" });
+  });
+
+  test("a pin is refused inside a transaction or a callback, where nothing is complete", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const refused = { name: "ReentrancyError", code: "VARVE_REENTRANCY" };
+    db.transaction(() => {
+      throws(() => db.pin("a"), { ...refused, message: /pin\(\)/ });
+    });
+    db.updateIf("a", () => {
+      throws(() => db.pin("a"), refused);
+    });
+    equal(text(db.pin("a")?.bytes), "1");
+  });
+
+  test("pinning hands on what was written before it", async () => {
+    const db = await opened(storage, { durability: "buffered" });
+    db.set("a", "1");
+    ok(db.stats().pendingBytes > 0);
+    db.pin("a");
+    equal(db.stats().pendingBytes, 0);
+  });
+
+  test("pinned values stay while the rest of a larger database comes and goes", async () => {
+    const db = await opened(storage, { memory: 2_097_152 });
+    const pins: Pin[] = [];
+    for (let i = 0; i < 150; i++) {
+      db.set(`key ${i}`, filled(60_000, i));
+      if (i % 50 === 0) pins.push(db.pin(`key ${i}`) as Pin);
+      await db.committed;
+    }
+    for (let i = 0; i < 150; i++) equal(db.get(`key ${i}`)?.[59_999], i);
+    for (const [i, pin] of pins.entries()) {
+      equal(pin.bytes.length, 60_000);
+      ok(pin.bytes.every((byte) => byte === i * 50));
+    }
+    for (const pin of pins) pin.dispose();
+    await turn();
+    for (let i = 0; i < 150; i++) equal(db.get(`key ${i}`)?.[0], i);
+  });
+
+  test("7: in strict mode a write through a pin's bytes is reported and put back", async () => {
+    const db = await opened(storage, { strictViews: true });
+    db.set("a", "value");
+    const pin = db.pin("a") as Pin;
+    pin.bytes[0] = 88;
+    await turn();
+    throws(() => db.get("a"), { code: "VARVE_VIEW_WRITTEN" });
+    equal(text(pin.bytes), "value");
+  });
+});
+
+suite("pins that cannot hand on", () => {
+  test("report the failure, and undo what was not handed on", async () => {
+    const fake = new FakeStorage();
+    const heard: Error[] = [];
+    const db = await opened(fake, { onError: (error) => heard.push(error) });
+    db.set("kept", "1");
+    db.commit();
+    db.set("lost", "2");
+    fake.fault = ({ op }) => (op === "write" ? platform.quota() : undefined);
+    throws(() => db.pin("kept"), { name: "QuotaExceededError" });
+    equal(heard.length, 1);
+    fake.fault = () => undefined;
+    equal(db.has("lost"), false);
+    equal(text(db.pin("kept")?.bytes), "1");
+  });
+});

@@ -1,0 +1,292 @@
+import type { OpenOptions, OpenProgress, Storage } from "varve";
+import { databases, destroy, memory, open } from "varve";
+import {
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  text,
+  throws,
+  wasmOption,
+} from "../harness.js";
+import { FakeStorage } from "./fake.js";
+import { everywhere, filled, freshName, opened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const READ_ONLY = { name: "ReadOnlyError", code: "VARVE_READ_ONLY" } as const;
+const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND" } as const;
+const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;
+
+everywhere("reading only", ({ storage }) => {
+  test("everything is read, and every write says that nothing is written", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    for (let i = 0; i < 100; i++) db.set(`key ${i}`, `value ${i}`);
+    await db.close();
+    const reader = await opened(storage, { readOnly: true }, name);
+    equal(reader.getText("key 7"), "value 7");
+    equal(reader.count(), 100);
+    equal(reader.count({ prefix: "key 9" }), 11);
+    equal([...reader.entries()].length, 100);
+    equal(reader.getMany(["key 1", "none"])[1], undefined);
+    ok((reader.getEntry("key 1")?.version ?? 0) > 0);
+    using pin = reader.pin("key 3");
+    equal(text(pin?.bytes), "value 3");
+    equal(
+      reader.transaction((tx) => tx.getText("key 5")),
+      "value 5",
+    );
+    const writes = [
+      () => reader.set("a", "1"),
+      () => reader.delete("key 1"),
+      () => reader.delete("missing"),
+      () => reader.updateIf("key 1", () => {}),
+      () => reader.batch([{ type: "delete", key: "key 1" }]),
+      () => reader.clear(),
+      () => reader.transaction((tx) => tx.set("a", "1")),
+    ];
+    for (const write of writes) throws(write, { ...READ_ONLY, message: /readOnly/ });
+    reader.commit();
+    reader.flush();
+    await reader.committed;
+    await reader.flushed;
+    equal(reader.count(), 100);
+    await reader.close();
+    const again = await opened(storage, {}, name);
+    equal(again.recovery.wasClean, true);
+    equal(again.count(), 100);
+  });
+
+  test("a missing database is an error, and none is created", async () => {
+    const name = freshName();
+    await rejects(opened(storage, { readOnly: true }, name), { ...MISSING, message: /readOnly/ });
+    equal((await databases({ storage })).includes(name), false);
+    const db = await opened(storage, {}, name);
+    equal(db.recovery.created, true);
+  });
+
+  test("one open database is read-only for all of its handles or for none", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    await rejects(opened(storage, { readOnly: true }, name), {
+      name: "OptionsMismatchError",
+      message: /readOnly is false there and true here/,
+    });
+    await db.close();
+    const [one, two] = [
+      await opened(storage, { readOnly: true }, name),
+      await opened(storage, { readOnly: true }, name),
+    ];
+    await one.close();
+    equal(two.count(), 0);
+  });
+});
+
+suite("reading only", () => {
+  /** What a crash left: flushed records and a torn tail behind them. */
+  async function torn(): Promise<FakeStorage> {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < 300; i++) db.set(`key ${i}`, filled(9_000, i));
+    db.flush();
+    db.set("unflushed", filled(2_000, 9));
+    const before = fake.content.slice();
+    db.commit();
+    const left = fake.crashed();
+    const first = before.findIndex((byte, i) => byte !== fake.content[i]);
+    left.content.fill(0, first + 700);
+    return left;
+  }
+
+  test("leaves the file byte for byte as it is, also one that a crash left", async () => {
+    const fake = await torn();
+    const before = fake.content.slice();
+    for (let round = 0; round < 2; round++) {
+      const db = await opened(fake, { readOnly: true, memory: 1_048_576 });
+      equal(db.recovery.wasClean, false);
+      equal(db.count(), 300);
+      equal(db.has("unflushed"), false);
+      for (let i = 0; i < 300; i++) equal(db.get(`key ${i}`)?.[8_999], i % 256);
+      db.flush();
+      await db.close();
+    }
+    equal(fake.order, "");
+    equal(fake.count("truncate"), 0);
+    deepEqual(fake.content, before);
+  });
+
+  test("works under strict views and without order", async () => {
+    const fake = await torn();
+    const db = await opened(fake, { readOnly: true, strictViews: true, ordered: false });
+    const view = db.get("key 1");
+    equal(view?.length, 9_000);
+    await null;
+    equal(view?.length, 0);
+    throws(() => db.set("a", "1"), READ_ONLY);
+  });
+});
+
+everywhere("destroy and databases", ({ storage }) => {
+  test("destroy removes a database, and says whether there was one", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1");
+    await db.close();
+    equal(await destroy(name, { storage }), true);
+    equal(await destroy(name, { storage }), false);
+    const again = await opened(storage, {}, name);
+    equal(again.recovery.created, true);
+    equal(again.count(), 0);
+  });
+
+  test("an open database is not destroyed", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1");
+    await rejects(destroy(name, { storage }), { ...BUSY, message: /Close it/ });
+    equal(db.getText("a"), "1");
+    await db.close();
+    const opening = opened(storage, {}, name);
+    await rejects(destroy(name, { storage }), BUSY);
+    equal((await opening).getText("a"), "1");
+  });
+
+  test("databases gives the names as they were given, sorted", async () => {
+    const before = new Set(await databases({ storage }));
+    const names = ["Zebra", "a/b", "..", "é", "list % 1", "list", "LIST", "."];
+    for (const name of names) await (await opened(storage, {}, `listed ${name}`)).close();
+    const found = (await databases({ storage })).filter((name) => !before.has(name));
+    deepEqual(found, names.map((name) => `listed ${name}`).sort());
+    const open = await opened(storage, {}, freshName());
+    ok((await databases({ storage })).length > found.length, "an open one is listed too");
+    await open.close();
+    for (const name of found) equal(await destroy(name, { storage }), true);
+    deepEqual(
+      new Set([...(await databases({ storage }))].filter((name) => found.includes(name))),
+      new Set(),
+    );
+  });
+
+  test("bad names and options are refused", async () => {
+    await rejects(destroy("", { storage }), BAD);
+    await rejects(destroy(7 as unknown as string, { storage }), BAD);
+    await rejects(destroy("a", { storag: storage } as object), { ...BAD, message: /"storag"/ });
+    await rejects(databases({ storage: "here" as unknown as Storage }), BAD);
+    await rejects(databases(null as unknown as object), BAD);
+    await rejects(destroy("a", { storage: new FakeStorage() }), { ...BAD, message: /fake/ });
+    await rejects(databases({ storage: new FakeStorage() }), { ...BAD, message: /fake/ });
+  });
+});
+
+suite("destroy and databases", () => {
+  test("each memory() has its own, and a new one has none", async () => {
+    const storage = memory();
+    deepEqual(await databases({ storage }), []);
+    await opened(storage, {}, "b");
+    await opened(storage, {}, "a");
+    deepEqual(await databases({ storage }), ["a", "b"]);
+    deepEqual(await databases({ storage: memory() }), []);
+  });
+});
+
+suite("opening", () => {
+  /** A closed database of some segments. */
+  async function written(): Promise<FakeStorage> {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < 400; i++) db.set(`key ${i}`, filled(10_000, i));
+    await db.close();
+    fake.forget();
+    return fake;
+  }
+
+  const openOf = (fake: FakeStorage, options: OpenOptions) =>
+    open("progress", { storage: fake, ...wasmOption(), ...options });
+
+  test("tells how far it has come, never more than there is", async () => {
+    const fake = await written();
+    const heard: OpenProgress[] = [];
+    const db = await openOf(fake, { onProgress: (progress) => heard.push(progress) });
+    ok(heard.length > 3);
+    let last = 0;
+    for (const { bytes, total } of heard) {
+      equal(total, fake.content.length);
+      ok(bytes >= last && bytes <= total);
+      last = bytes;
+    }
+    ok(last > fake.content.length / 2);
+    const count = heard.length;
+    for (const value of db.values()) equal(value.length, 10_000);
+    equal(heard.length, count, "reading later is none of it");
+    await db.close();
+  });
+
+  test("rejects with the signal's reason when that was aborted before, and touches nothing", async () => {
+    const fake = await written();
+    const reason = new Error("changed my mind");
+    const opening = openOf(fake, { signal: AbortSignal.abort(reason) });
+    equal(await rejects(opening, { message: "changed my mind" }), reason);
+    equal(fake.calls.length, 0);
+    const plain = await rejects(openOf(fake, { signal: AbortSignal.abort() }));
+    equal(plain.name, "AbortError");
+  });
+
+  test("rejects with the reason when aborted from inside onProgress, and leaves the file as it was", async () => {
+    const fake = await written();
+    const before = fake.content.slice();
+    for (const after of [1, 2, 5]) {
+      const controller = new AbortController();
+      let calls = 0;
+      const onProgress = () => {
+        calls += 1;
+        if (calls === after) controller.abort(new Error(`after ${after}`));
+      };
+      const opening = openOf(fake, { onProgress, signal: controller.signal });
+      await rejects(opening, { message: `after ${after}` });
+      equal(calls, after, "nothing more is read");
+      equal(fake.order, "");
+      equal(fake.openFiles, 0);
+    }
+    deepEqual(fake.content, before);
+    const db = await openOf(fake, {});
+    equal(db.count(), 400);
+    await db.close();
+  });
+
+  test("rejects with what onProgress throws", async () => {
+    const fake = await written();
+    const thrown = new Error("from the listener");
+    const onProgress = () => {
+      throw thrown;
+    };
+    equal(await rejects(openOf(fake, { onProgress })), thrown);
+    equal(fake.openFiles, 0);
+  });
+
+  test("that is aborted while it waits rejects, and opens for those who joined it", async () => {
+    const fake = await written();
+    const controller = new AbortController();
+    const [first, second] = [openOf(fake, { signal: controller.signal }), openOf(fake, {})];
+    controller.abort(new Error("mine alone"));
+    await rejects(first, { message: "mine alone" });
+    const db = await second;
+    equal(db.count(), 400);
+    const late = new AbortController();
+    const third = openOf(fake, { signal: late.signal });
+    late.abort(new Error("too late for this one"));
+    await rejects(third, { message: "too late for this one" });
+    equal(db.count(), 400, "who joined and left takes nothing with it");
+    await db.close();
+    equal(fake.openFiles, 0);
+  });
+
+  test("is not undone by a signal that is aborted afterwards", async () => {
+    const controller = new AbortController();
+    const db = await opened(memory(), { signal: controller.signal });
+    controller.abort();
+    db.set("a", "1");
+    equal(db.getText("a"), "1");
+  });
+});
