@@ -4,7 +4,7 @@
  * putting that seed into `SEEDS`.
  */
 
-import type { BatchOperation, Database, OpenOptions, Storage } from "varve";
+import type { BatchOperation, Database, OpenOptions, Pin, Range, Storage } from "varve";
 import { bytes, random, suite, test } from "../harness.js";
 import { FakeStorage } from "./fake.js";
 import { everywhere, freshName, opened, places, reopened } from "./places.js";
@@ -33,6 +33,17 @@ const KEYS = [
   "x".repeat(65),
 ];
 
+/** All of them in the order of their bytes. */
+const ORDERED = [...KEYS].sort((a, b) => {
+  const [left, right] = [latin(a), latin(b)];
+  return left < right ? -1 : left > right ? 1 : 0;
+});
+
+/** One character for each byte, so that text is compared as bytes are. */
+function latin(key: string): string {
+  return String.fromCharCode(...bytes(key));
+}
+
 class Undone extends Error {}
 
 /** One program on one database. */
@@ -46,6 +57,8 @@ class Program {
   private model = new Map<string, Uint8Array>();
   /** What had been handed to the file when that was last known. */
   private handedOn = new Map<string, Uint8Array>();
+  /** Pinned values, and what they were when that was done. */
+  private readonly pins: { pin: Pin; value: Uint8Array }[] = [];
   private step = 0;
   private doing = "";
 
@@ -78,7 +91,10 @@ class Program {
     const choice = this.below(100);
     if (choice >= 99) return this.reopen();
     if (choice >= 91) return this.yields();
-    if (choice < 80) this.write(0);
+    if (choice < 70) this.write(0);
+    else if (choice < 74) this.compareRange();
+    else if (choice < 78) this.iterate();
+    else if (choice < 80) this.pinOrUnpin();
     else if (choice < 83) this.commit();
     else if (choice < 90) this.compareOne(this.key());
     else this.compareAll();
@@ -104,6 +120,7 @@ class Program {
   private async reopen(): Promise<void> {
     this.doing = "reopen";
     this.compareAll();
+    this.pins.length = 0;
     this.db = await reopened(this.db, this.storage, this.name, this.options);
     if (!this.db.recovery.wasClean) throw this.failure("not clean");
     this.compareAll();
@@ -134,6 +151,8 @@ class Program {
       this.update,
     ];
     writes.push(this.resize, this.refuse, this.throwing, this.insert, this.batch);
+    writes.push(this.setIf);
+    if (this.ordered) writes.push(this.clear);
     if (depth < 3) writes.push(this.transaction);
     (writes[this.below(writes.length)] ?? this.set).call(this, depth);
   }
@@ -144,6 +163,31 @@ class Program {
     this.doing = `set ${key} to ${value.length} bytes`;
     this.db.set(this.anyForm(key), this.anyValue(value));
     this.model.set(key, value);
+  }
+
+  private setIf(): void {
+    const key = this.key();
+    const value = this.value();
+    const version = this.db.getEntry(key)?.version ?? 0;
+    this.agree("getEntry", version !== 0, this.model.has(key));
+    const fits = this.below(2) === 0;
+    this.doing = `set ${key} if ${fits ? "unchanged" : "of another version"}`;
+    try {
+      this.db.set(key, value, { ifVersion: fits ? version : version + 1 });
+      this.agree("set", fits, true);
+      this.model.set(key, value);
+    } catch (error) {
+      if (fits || (error as { code?: unknown }).code !== "VARVE_CONFLICT") throw error;
+    }
+  }
+
+  private clear(): void {
+    // Few at a time, and seldom all, or there would be nothing left for the other calls.
+    const range = this.below(40) === 0 ? {} : { ...this.range(), limit: this.below(4) };
+    this.doing = `clear ${JSON.stringify(range)}`;
+    const gone = this.within(range);
+    this.agree("clear", this.db.clear(range), gone.length);
+    for (const key of gone) this.model.delete(key);
   }
 
   private remove(): void {
@@ -267,6 +311,95 @@ class Program {
     }
   }
 
+  // ---------------------------------------------------------------- order
+
+  private get ordered(): boolean {
+    return this.options.ordered !== false;
+  }
+
+  private range(): Range {
+    const range: Range = {};
+    if (this.below(3) === 0) range[this.below(2) === 0 ? "gt" : "gte"] = this.anyForm(this.key());
+    if (this.below(3) === 0) range[this.below(2) === 0 ? "lt" : "lte"] = this.anyForm(this.key());
+    if (this.below(3) === 0) range.prefix = this.key().slice(0, 1 + this.below(5));
+    if (this.below(3) === 0) range.limit = this.below(20);
+    range.reverse = this.below(2) === 0;
+    return range;
+  }
+
+  /** The keys of the model that a range means, in its order. */
+  private within({ gt, gte, lt, lte, prefix, reverse, limit }: Range): string[] {
+    const raw = (key: Range["gt"]) =>
+      typeof key === "string" ? latin(key) : String.fromCharCode(...(key as Uint8Array));
+    const found = ORDERED.filter((name) => {
+      const key = latin(name);
+      return (
+        this.model.has(name) &&
+        (gt === undefined || key > raw(gt)) &&
+        (gte === undefined || key >= raw(gte)) &&
+        (lt === undefined || key < raw(lt)) &&
+        (lte === undefined || key <= raw(lte)) &&
+        (prefix === undefined || key.startsWith(raw(prefix)))
+      );
+    });
+    if (reverse === true) found.reverse();
+    return found.slice(0, limit);
+  }
+
+  private compareRange(): void {
+    if (!this.ordered) return;
+    const range = this.range();
+    this.doing = `compare ${JSON.stringify(range)}`;
+    const wanted = this.within(range);
+    this.agree("count", this.db.count(range), wanted.length);
+    this.agree("keys", [...this.db.keys(range)].join(), wanted.join());
+    const seen: string[] = [];
+    for (const [key, value] of this.db.entries(range)) {
+      seen.push(key);
+      if (!same(value, this.model.get(key))) throw this.failure(`${key} has other bytes`);
+    }
+    this.agree("entries", seen.join(), wanted.join());
+  }
+
+  /** Goes over a range and writes meanwhile. */
+  private iterate(): void {
+    if (!this.ordered) return;
+    const range = { ...this.range(), limit: undefined };
+    const doing = `iterate ${JSON.stringify(range)}`;
+    const before = new Set(this.within(range));
+    const gone = new Set<string>();
+    const seen = new Set<string>();
+    for (const [key, value] of this.db.entries(range)) {
+      this.doing = doing;
+      if (seen.has(key)) throw this.failure(`${key} came twice`);
+      seen.add(key);
+      if (!same(value, this.model.get(key))) throw this.failure(`${key} has other bytes`);
+      if (this.below(3) === 0) this.write(1);
+      for (const one of before) if (!this.model.has(one)) gone.add(one);
+      if (this.below(50) === 0) return;
+    }
+    this.doing = doing;
+    for (const key of before) {
+      if (!seen.has(key) && !gone.has(key)) throw this.failure(`${key} never came`);
+    }
+  }
+
+  private pinOrUnpin(): void {
+    for (const { pin, value } of this.pins) {
+      if (!same(pin.bytes, value)) throw this.failure("a pinned value changed");
+    }
+    if (this.pins.length > this.below(5)) {
+      this.pins.splice(this.below(this.pins.length), 1)[0]?.pin.dispose();
+      return;
+    }
+    const key = this.key();
+    this.doing = `pin ${key}`;
+    const pin = this.db.pin(key);
+    const value = this.model.get(key);
+    this.agree("pin", pin !== undefined, value !== undefined);
+    if (pin !== undefined && value !== undefined) this.pins.push({ pin, value });
+  }
+
   // ---------------------------------------------------------------- choices
 
   private key(): string {
@@ -308,6 +441,13 @@ class Program {
   private compareAll(): void {
     this.agree("count", this.db.count(), this.model.size);
     for (const key of KEYS) this.compareOne(key);
+    const many = this.db.getMany(KEYS);
+    for (const [i, key] of KEYS.entries()) {
+      if (!same(many[i], this.model.get(key))) throw this.failure(`getMany: ${key}`);
+    }
+    if (!this.ordered) return;
+    const present = ORDERED.filter((key) => this.model.has(key));
+    this.agree("keys", [...this.db.keys()].join(), present.join());
   }
 
   private agree(what: string, found: unknown, expected: unknown): void {

@@ -1,0 +1,107 @@
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { databases, destroy, file, open } from "varve";
+import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { folder, Holder } from "./support/processes.js";
+
+const NAME = "shop";
+const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;
+
+/** A folder with a closed database. */
+async function written(): Promise<string> {
+  const directory = folder();
+  const db = await open(NAME, { storage: file(directory) });
+  db.set("a", "1");
+  await db.close();
+  return directory;
+}
+
+suite("a file that is opened for reading only", () => {
+  test("leaves no trace: no lock, no folder, and not a byte changed", async () => {
+    const directory = await written();
+    const path = join(directory, "shop.varve");
+    const before = readFileSync(path);
+    const db = await open(NAME, { storage: file(directory), readOnly: true });
+    equal(db.getText("a"), "1");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+    await db.close();
+    deepEqual(new Uint8Array(readFileSync(path)), new Uint8Array(before));
+    const missing = join(directory, "missing");
+    await rejects(open(NAME, { storage: file(missing), readOnly: true }), {
+      name: "DatabaseNotFoundError",
+      message: missing,
+    });
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("may be one that nobody can write to", async () => {
+    const directory = await written();
+    const path = join(directory, "shop.varve");
+    chmodSync(path, 0o444);
+    chmodSync(directory, 0o555);
+    try {
+      const db = await open(NAME, { storage: file(directory), readOnly: true });
+      equal(db.getText("a"), "1");
+      await db.close();
+    } finally {
+      chmodSync(directory, 0o755);
+    }
+  });
+
+  test("is refused while another process has it open to write, with that process's number", async () => {
+    const directory = await written();
+    const writer = await Holder.start();
+    await writer.tell("open", { directory, name: NAME });
+    const error = await rejects(open(NAME, { storage: file(directory), readOnly: true }), BUSY);
+    equal(typeof Reflect.get(error, "pid"), "number");
+    await rejects(destroy(NAME, { storage: file(directory) }), BUSY);
+    await writer.tell("close");
+    const db = await open(NAME, { storage: file(directory), readOnly: true });
+    equal(db.getText("a"), "1");
+    await db.close();
+  });
+
+  test("is not refused for the lock of a process that died, and leaves that lock", async () => {
+    const directory = await written();
+    const lock = join(directory, "shop.varve.lock");
+    const real = await Holder.start();
+    await real.tell("open", { directory, name: NAME });
+    const content = readFileSync(lock, "utf8");
+    await real.tell("close");
+    writeFileSync(lock, `${JSON.stringify({ ...JSON.parse(content), started: "never" })}\n`);
+    const db = await open(NAME, { storage: file(directory), readOnly: true });
+    equal(db.getText("a"), "1");
+    await db.close();
+    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+  });
+
+  test("goes on with what it found when a writer comes later", async () => {
+    const directory = await written();
+    const reader = await open(NAME, { storage: file(directory), readOnly: true });
+    const writer = await Holder.start();
+    await writer.tell("open", { directory, name: NAME });
+    equal(reader.getText("a"), "1");
+    throws(() => reader.set("a", "2"), { name: "ReadOnlyError" });
+    await reader.close();
+    await writer.tell("close");
+  });
+});
+
+suite("a folder of databases", () => {
+  test("lists those and nothing else, and none where there is no folder", async () => {
+    const directory = await written();
+    for (const other of ["notes.txt", "%zz.varve", "Upper.varve", ".varve", "shop.varve.lock.x"]) {
+      writeFileSync(join(directory, other), "");
+    }
+    deepEqual(await databases({ storage: file(directory) }), ["shop"]);
+    deepEqual(await databases({ storage: file(join(directory, "missing")) }), []);
+  });
+
+  test("loses the file and its lock with destroy, and keeps all else", async () => {
+    const directory = await written();
+    writeFileSync(join(directory, "notes.txt"), "");
+    equal(await destroy(NAME, { storage: file(directory) }), true);
+    deepEqual(readdirSync(directory), ["notes.txt"]);
+    equal(await destroy(NAME, { storage: file(join(directory, "missing")) }), false);
+  });
+});
