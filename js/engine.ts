@@ -82,6 +82,9 @@ const BACKWARDS = 4;
 /** Where the slots of a report begin in the result block, in units of 8 bytes. */
 const REPORT = 2;
 
+/** No address of a value. */
+const NOWHERE = -1;
+
 /** Up to this length a loop over the characters beats `encodeInto`. */
 const SHORT_TEXT = 64;
 
@@ -185,6 +188,9 @@ export class Engine {
   private lastKeyLength: number;
   /** The small array that was inspected last: asking for the buffer of a fresh one costs 250 ns. */
   private lastSmall: Uint8Array;
+  /** The view that was given last, and where it begins. */
+  private lastView: Uint8Array<ArrayBuffer>;
+  private lastViewAt: number;
   private wasm: Exports;
   private readonly host: Host;
   private readonly name: string;
@@ -209,6 +215,8 @@ export class Engine {
     this.lastKey = "";
     this.lastKeyLength = 0;
     this.lastSmall = this.u8;
+    this.lastView = this.u8;
+    this.lastViewAt = NOWHERE;
     this.death = undefined;
     this.poison = undefined;
     this.listener = undefined;
@@ -247,7 +255,7 @@ export class Engine {
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const at = this.find(this.encodeKey(key));
     if (at === 0) return undefined;
-    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+    return this.view(at, this.u32[this.lengthAt] as number);
   }
 
   has(key: Key): boolean {
@@ -324,9 +332,17 @@ export class Engine {
     return [lower?.length ?? NO_BOUND, upper?.length ?? NO_BOUND];
   }
 
-  /** A view of memory of which the engine has said where it lies. */
+  /**
+   * A view of memory of which the engine has said where it lies. The last one serves again for the
+   * same bytes: reading a record and then changing it makes one view and not two.
+   */
   view(at: number, length: number): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(this.buffer, at, length);
+    const { lastView } = this;
+    if (at === this.lastViewAt && length === lastView.length) return lastView;
+    const view = new Uint8Array(this.buffer, at, length);
+    this.lastViewAt = at;
+    this.lastView = view;
+    return view;
   }
 
   private find(keyLength: number): number {
@@ -578,6 +594,7 @@ export class Engine {
     this.f64 = new Float64Array(nothing);
     this.scratch = this.u8;
     this.lastSmall = this.u8;
+    this.lastView = this.u8;
     this.buffer = nothing;
     this.wasm = undefined as unknown as Exports;
     this.host.memory = undefined;
@@ -717,6 +734,8 @@ export class Engine {
     this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
     // The array remembered as small and inspected may have been a view of the old memory.
     this.lastSmall = this.u8;
+    this.lastView = this.u8;
+    this.lastViewAt = NOWHERE;
     this.listener?.viewsDied();
   }
 

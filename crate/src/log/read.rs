@@ -134,13 +134,23 @@ impl Log {
     /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
     #[inline(always)]
     pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
+        match self.resident(position) {
+            Some(place) => Ok(place),
+            None => self.cold(file, position),
+        }
+    }
+
+    /// Where the record at `position` lies, if its segment is in memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn resident(&mut self, position: Position) -> Option<Place> {
         let (slot, offset) = self.geometry.locate(position);
         let buffer = self.slots[slot as usize].buffer;
         if buffer == NO_BUFFER {
-            return self.cold(file, position);
+            return None;
         }
         self.pool.touch(buffer);
-        Ok(Place { buffer, offset: offset as u32 })
+        Some(Place { buffer, offset: offset as u32 })
     }
 
     /// The record at a place.

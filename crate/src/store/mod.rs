@@ -93,6 +93,8 @@ pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
+    /// The position that the index gave, or was given, last. Invariant: the index names it.
+    last: Option<Position>,
     /// Built when first asked for, kept up from then on.
     order: Option<BTreeMap<u32, OrderedKeys>>,
     ordered: bool,
@@ -287,9 +289,19 @@ impl<F: File> Store<F> {
         (checksum(key, seed) >> 32) as u32
     }
 
-    #[inline]
+    /// Programs read a key and then write it, so the record found last is looked at first: no hash,
+    /// no probe.
+    #[inline(always)]
     fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        self.find_hashed(self.hash(keyspace, key), keyspace, key)
+        if let Some(place) = self.last.and_then(|last| self.log.resident(last)) {
+            let record = self.log.record_in(place);
+            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+                return Ok(self.last.map(|position| At { position, place }));
+            }
+        }
+        let found = self.find_hashed(self.hash(keyspace, key), keyspace, key)?;
+        self.last = found.map(|at| at.position);
+        Ok(found)
     }
 
     #[inline(always)]
@@ -364,6 +376,7 @@ impl<F: File> Store<F> {
         new: Option<Position>,
         record: Position,
     ) {
+        self.last = new;
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
             return;

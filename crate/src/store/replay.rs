@@ -50,6 +50,7 @@ impl<F: File> Store<F> {
             file,
             log,
             index: HashIndex::default(),
+            last: None,
             order: None,
             ordered: options.ordered,
             counts: BTreeMap::new(),

@@ -68,8 +68,7 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(key)?;
-        let hash = self.hash(keyspace, key);
-        let Some(at) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         // Kept aside: to restore from, and because the old record may have to make room.
         self.saved.clear();
         self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
@@ -78,6 +77,7 @@ impl<F: File> Store<F> {
             self.staged = Staged::InPlace(Changing { at, extent });
         } else {
             let (length, old) = (self.saved.len(), self.predecessor(at));
+            let hash = self.hash(keyspace, key);
             let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
             self.staged = Staged::New(staged);
             self.write_saved();
