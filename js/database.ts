@@ -27,7 +27,7 @@ import {
 import { hasBuiltins } from "./storage/builtin.js";
 import type { OpenedStorage, Storage } from "./storage/contract.js";
 import { file } from "./storage/node.js";
-import { hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
+import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
 import { loadModule } from "./wasm/load.js";
 
 /** One step of a batch. */
@@ -178,7 +178,8 @@ function storageOf(call: string, options: StorageOptions): Storage {
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
   }
-  return storage ?? defaultStorage();
+  // A page cannot open what lies there, but its workers can, and this is the place they mean.
+  return storage ?? (hasFolders() ? opfs() : defaultStorage());
 }
 
 function refuseOther(name: string, given: Settings, wanted: Settings): void {

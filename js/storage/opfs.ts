@@ -71,9 +71,13 @@ export function opfs(directory = ""): Storage {
   };
 }
 
-/** Pages have no synchronous files, but they may list and remove them. */
+/** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
+export function hasFolders(): boolean {
+  return typeof globalThis.navigator?.storage?.getDirectory === "function";
+}
+
 function requireFolders(): void {
-  if (typeof globalThis.navigator?.storage?.getDirectory !== "function") requireSyncAccess();
+  if (!hasFolders()) requireSyncAccess();
 }
 
 async function findFolder(

@@ -1,4 +1,4 @@
-import { memory, open, opfs } from "varve";
+import { databases, destroy, memory, open, opfs } from "varve";
 import { equal, rejects, suite, test, wasmOption } from "../harness.js";
 
 suite("a page's main thread", () => {
@@ -10,6 +10,15 @@ suite("a page's main thread", () => {
     };
     await rejects(open("shop"), unavailable);
     await rejects(open("shop", { storage: opfs() }), unavailable);
+  });
+
+  test("may list and remove the databases that its workers have", async () => {
+    const root = await navigator.storage.getDirectory();
+    await root.getFileHandle("from-a-page.varve", { create: true });
+    equal((await databases()).includes("from-a-page"), true);
+    equal(await destroy("from-a-page"), true);
+    equal(await destroy("from-a-page", { storage: opfs() }), false);
+    equal((await databases({ storage: opfs() })).includes("from-a-page"), false);
   });
 
   test("has memory when asked for", async () => {

@@ -1,4 +1,4 @@
-import { open } from "varve";
+import { databases, destroy, open } from "varve";
 import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
 
 let counter = 0;
@@ -58,6 +58,36 @@ suite("OPFS", () => {
     });
     held.close();
     await (await open(name, wasmOption())).close();
+  });
+
+  test("workers that only read may have a database open together, and a writer is refused", async () => {
+    const { name } = fresh();
+    const db = await open(name, wasmOption());
+    db.set("a", "1");
+    await db.close();
+    const reader = await open(name, { readOnly: true, ...wasmOption() });
+    const other = worker(`
+      const db = await open("${name}", { readOnly: true });
+      const text = db.getText("a");
+      await db.close();
+      const refused = await open("${name}").catch((error) => error.code);
+      postMessage(text + " " + refused);
+    `);
+    equal(await other.said, "1 VARVE_DATABASE_BUSY");
+    equal(reader.getText("a"), "1");
+    await reader.close();
+    const writer = await open(name, wasmOption());
+    equal(writer.recovery.wasClean, true);
+    await writer.close();
+  });
+
+  test("a database that another worker has open is not destroyed", async () => {
+    const { name } = fresh();
+    const other = worker(`const db = await open("${name}"); postMessage("open");`);
+    equal(await other.said, "open");
+    await rejects(destroy(name), { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" });
+    ok((await databases()).includes(name));
+    other.kill();
   });
 
   test("a database that another worker has open is busy", async () => {
