@@ -433,6 +433,7 @@ export class Database {
    * `ordered: false`; while going over it, for a key that is not UTF-8, unless keys are bytes
    * @throws StaleViewError for a bound that is a dead view
    * @throws DatabaseClosedError while going over it, after `close`
+   * @throws StorageError while going over it, when the file cannot be read; `next` may be called again
    */
   keys(range?: TextRange): Scan<string>;
   keys(range: ByteRange): Scan<Uint8Array<ArrayBuffer>>;

@@ -90,7 +90,14 @@ class Walk {
 
   /** The current value of the key that it is at; `undefined` if that was deleted meanwhile. */
   value(session: Session): Uint8Array<ArrayBuffer> | undefined {
-    return session.stepTo((this.page as Page).bytes, this.start, this.end);
+    try {
+      return session.stepTo((this.page as Page).bytes, this.start, this.end);
+    } catch (error) {
+      // It was not seen: the next step is to try it again.
+      this.index -= 1;
+      this.end = this.start;
+      throw error;
+    }
   }
 
   /** Ends it, wherever it is. */

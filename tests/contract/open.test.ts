@@ -133,6 +133,14 @@ everywhere("open and close", ({ storage, name: place }) => {
       () => db.commit(),
       () => db.flush(),
       () => db.stats(),
+      () => db.keys(),
+      () => db.values(),
+      () => db.entries(),
+      () => db.count({ prefix: "a" }),
+      () => db.clear(),
+      () => db.getMany(["a"]),
+      () => db.getEntry("a"),
+      () => db.pin("a"),
     ];
     for (const call of calls) throws(call, { ...CLOSED, message: /Open it again/ });
     await rejects(db.committed, CLOSED);

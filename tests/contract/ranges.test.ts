@@ -1,5 +1,17 @@
 import type { Database, Key, Range } from "varve";
-import { bytes, deepEqual, equal, ok, random, test, text, throws, turn } from "../harness.js";
+import {
+  bytes,
+  deepEqual,
+  equal,
+  ok,
+  random,
+  suite,
+  test,
+  text,
+  throws,
+  turn,
+} from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -515,5 +527,62 @@ everywhere("ranges", ({ storage }) => {
     equal(heard.length, 1);
     throws(() => db.get("a"), written);
     equal(db.getText("b"), "of b");
+  });
+});
+
+suite("ranges of a file that fails", () => {
+  /** A database that is larger than the memory it is opened with. */
+  async function larger(): Promise<FakeStorage> {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < 1_200; i++) db.set(numbered(i), filled(10_000, i));
+    await db.close();
+    return fake;
+  }
+
+  test("throw what the file said, and go on where they were when it is well again", async () => {
+    const fake = await larger();
+    const db = await opened(fake, { memory: 1_048_576 });
+    const failed = { name: "StorageError", code: "VARVE_STORAGE", cause: true };
+    fake.fault = ({ op }) => (op === "read" ? platform.io() : undefined);
+    throws(() => [...db.values()], failed);
+    throws(() => [...db.entries({ reverse: true })], failed);
+    throws(() => db.clear(), failed);
+    fake.fault = () => undefined;
+    equal(db.count(), 1_200, "nothing was cleared");
+    const values = db.values()[Symbol.iterator]();
+    let seen = 0;
+    for (; seen < 10; seen++) equal(values.next().value?.[0], seen % 256);
+    fake.fault = ({ op }) => (op === "read" ? platform.io() : undefined);
+    let failures = 0;
+    while (seen < 1_200 && failures < 3) {
+      try {
+        equal(values.next().value?.[0], seen % 256);
+        seen += 1;
+      } catch (error) {
+        equal((error as Error).name, "StorageError");
+        failures += 1;
+      }
+    }
+    equal(failures, 3);
+    fake.fault = () => undefined;
+    // The step that failed is taken again: nothing is left out.
+    for (; seen < 1_200; seen++) equal(values.next().value?.[0], seen % 256);
+    equal(values.next().done, true);
+    equal(db.count(), 1_200);
+  });
+
+  test("are given by a database that refuses writes", async () => {
+    const fake = await larger();
+    const db = await opened(fake);
+    fake.fault = ({ op }) => (op === "flush" ? platform.io() : undefined);
+    db.set("poison", "1");
+    throws(() => db.flush(), { name: "StorageError" });
+    throws(() => db.clear({ limit: 1 }), { name: "DatabasePoisonedError" });
+    equal([...db.keys({ prefix: "key" })].length, 1_200);
+    equal(db.count({ prefix: "key" }), 1_200);
+    const pin = db.pin(numbered(1));
+    equal(pin?.bytes[0], 1);
+    pin?.dispose();
   });
 });
