@@ -50,7 +50,9 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
 /** Refuses arrays whose memory is not theirs alone or is gone. The cheap tests come first. */
 export function refuseArray(role: Role, bytes: Uint8Array): void {
   const { buffer } = bytes;
-  const ordinary = buffer instanceof ArrayBuffer && bytes.length !== 0;
+  // The first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
+  // goes on taking the length that an array had before it was detached.
+  const ordinary = buffer instanceof ArrayBuffer && bytes[0] !== undefined;
   if (!ordinary || (buffer as { resizable?: boolean }).resizable === true) {
     refuseBuffer(role, buffer);
   }
@@ -84,7 +86,6 @@ function refuseBuffer(role: Role, buffer: ArrayBufferLike): void {
 function isDetached(buffer: ArrayBuffer): boolean {
   const { detached } = buffer as { detached?: boolean };
   if (detached !== undefined) return detached;
-  if (buffer.byteLength !== 0) return false;
   try {
     // Before `detached` existed, only a refusal told a detached buffer from an empty one. Not that
     // of a constructor: V8 11 optimizes an array that nobody uses away, and its refusal with it.

@@ -367,7 +367,7 @@ export class Engine {
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
-    if (bytes !== this.lastSmall || length === 0) bytes = this.inspect(bytes);
+    if (bytes !== this.lastSmall || bytes[0] === undefined) bytes = this.inspect(bytes);
     const at = this.setBegin(this.encodeKey(key), length);
     this.copy(bytes, length, at);
     this.setCommit(length);
@@ -666,7 +666,7 @@ export class Engine {
   private encodeBytes(key: Exclude<Key, string>): number {
     const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
     const { length } = bytes;
-    if (bytes !== this.lastSmall || length === 0) {
+    if (bytes !== this.lastSmall || bytes[0] === undefined) {
       refuseArray("key", bytes);
       if (length === 0) throw this.failure(Code.EmptyKey);
       if (length > MAX_KEY) throw this.failure(Code.KeyTooLong);

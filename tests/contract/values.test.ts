@@ -267,6 +267,20 @@ everywhere("values", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), filled(4, 1));
   });
 
+  test("bytes that were transferred away are refused also by hot code that met resizable ones", async () => {
+    const db = await opened(storage, { durability: "buffered" });
+    const resizable = new Uint8Array(resizableBuffer());
+    for (let i = 0; i < 30_000; i++) {
+      db.set(`key ${i % 50}`, new Uint8Array((i % 100) + 1));
+      if (i % 50 === 0) throws(() => db.set("key", resizable), BAD);
+    }
+    for (let i = 0; i < 3; i++) {
+      throws(() => db.set("key", transferred()), { ...BAD, message: /detached/ });
+      throws(() => db.set(transferred(), "value"), { ...BAD, message: /detached/ });
+    }
+    equal(db.has("key"), false);
+  });
+
   test("a dead view is a stale view, as key and as value", async () => {
     const db = await opened(storage);
     db.set("key", "value");
