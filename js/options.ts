@@ -24,8 +24,9 @@ export interface OpenOptions {
   /** When writes reach the file. `"written"` when left out. */
   durability?: Durability | undefined;
   /**
-   * Bytes of memory taken when opening, so that it need not grow while it is used; 64 MiB when
-   * left out. It is address space: only what is used costs memory.
+   * Bytes of memory for values between turns, 64 MiB when left out; the database itself may be many
+   * times larger. Cold values are read from the file and kept among those looked at lately. A turn
+   * whose views hold more may use twice as much until it ends. Below 4 MiB it counts as 4 MiB.
    */
   memory?: number | undefined;
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */

@@ -605,7 +605,8 @@ export class Session implements EngineListener {
     const { memoryBytes, indexBytes } = this.engine.stats();
     if (memoryBytes + indexBytes === this.footprint) return;
     this.footprint = memoryBytes + indexBytes;
-    this.engine.reserve(HEADROOM + 2 * indexBytes);
+    // An index that doubles, or the first range, which sorts all keys: both may come within a turn.
+    this.engine.reserve(HEADROOM + 5 * indexBytes);
   }
 
   private checkViews(): void {
