@@ -123,17 +123,35 @@ fn instance() -> &'static mut Instance {
 }
 
 impl Instance {
-    /// Runs `call` on the store; its error becomes the status.
-    fn status(&mut self, call: impl FnOnce(&mut Store<HostFile>) -> Result<(), Error>) -> u32 {
-        let result = self.store.as_mut().ok_or(Error::NotOpen).and_then(call);
-        self.report(result.err())
+    /// Runs `call` on the store, with the key areas and the answer. Its error becomes the code.
+    #[inline(always)]
+    fn run<T>(
+        &mut self,
+        call: impl FnOnce(&mut Store<HostFile>, &[u8], &mut Answer) -> Result<T, Error>,
+    ) -> Option<T> {
+        let Instance { store, answer, scratch, .. } = self;
+        match store.as_mut().ok_or(Error::NotOpen).and_then(|store| call(store, scratch, answer)) {
+            Ok(value) => {
+                self.answer.code = 0;
+                Some(value)
+            }
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
     }
 
-    fn report(&mut self, error: Option<Error>) -> u32 {
-        self.answer.code = error.as_ref().map_or(0, Error::code);
-        if error.is_some() {
-            self.error = error;
-        }
+    /// The same for calls that answer with a status.
+    fn status(&mut self, call: impl FnOnce(&mut Store<HostFile>) -> Result<(), Error>) -> u32 {
+        self.run(|store, _, _| call(store));
+        self.answer.code
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> u32 {
+        self.answer.code = error.code();
+        self.error = Some(error);
         self.answer.code
     }
 
@@ -144,14 +162,12 @@ impl Instance {
     }
 }
 
-/// The address of what the store has staged; its length goes into the answer.
-fn staged_address(instance: &mut Instance) -> *const u8 {
-    let Some(store) = instance.store.as_mut() else {
-        return std::ptr::null();
-    };
-    let value = store.staged_value();
-    instance.answer.length = value.len() as u32;
-    value.as_ptr()
+impl Answer {
+    /// The address of some bytes; their length goes into the answer.
+    fn bytes(&mut self, bytes: &[u8]) -> *const u8 {
+        self.length = bytes.len() as u32;
+        bytes.as_ptr()
+    }
 }
 
 /// The address of the key area; a second one follows it.
@@ -199,14 +215,14 @@ extern "C" fn open(
     };
     let instance = instance();
     if instance.store.is_some() {
-        return instance.report(Some(Error::Misuse));
+        return instance.fail(Error::Misuse);
     }
     match Store::open(HostFile, options) {
         Ok(store) => {
             instance.store = Some(store);
-            instance.report(None)
+            0
         }
-        Err(error) => instance.report(Some(error)),
+        Err(error) => instance.fail(error),
     }
 }
 
@@ -223,62 +239,32 @@ extern "C" fn reserve(bytes: usize) {
 /// cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
-    let instance = instance();
-    let Some(store) = instance.store.as_mut() else {
-        instance.report(Some(Error::NotOpen));
-        return std::ptr::null();
-    };
-    match store.get(keyspace, &instance.scratch[..key_len]) {
-        Ok(Some(value)) => {
-            instance.answer.length = value.len() as u32;
-            value.as_ptr()
-        }
-        Ok(None) => {
-            instance.answer.code = 0;
-            std::ptr::null()
-        }
-        Err(error) => {
-            instance.report(Some(error));
-            std::ptr::null()
-        }
-    }
+    let found = instance().run(|store, keys, answer| {
+        let value = store.get(keyspace, &keys[..key_len])?;
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    found.flatten().unwrap_or(std::ptr::null())
 }
 
 /// 1 and a key's version in number 0; 0 when absent; -1 when a cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
-    let instance = instance();
-    let key = &instance.scratch[..key_len];
-    let version = match instance.store.as_mut() {
-        Some(store) => store.version(keyspace, key),
-        None => Err(Error::NotOpen),
-    };
-    match version {
-        Ok(Some(version)) => {
-            instance.answer.numbers[0] = version as f64;
-            1
-        }
-        Ok(None) => 0,
-        Err(error) => {
-            instance.report(Some(error));
-            -1
-        }
-    }
+    let found = instance().run(|store, keys, answer| {
+        let version = store.version(keyspace, &keys[..key_len])?;
+        answer.numbers[0] = version.unwrap_or(0) as f64;
+        Ok(i32::from(version.is_some()))
+    });
+    found.unwrap_or(-1)
 }
 
 /// Stages a record; the address of its value's room, or 0.
 #[unsafe(no_mangle)]
 extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *const u8 {
-    let instance = instance();
-    let key = &instance.scratch[..key_len];
-    let begun = match instance.store.as_mut() {
-        Some(store) => store.begin_set(keyspace, key, capacity),
-        None => Err(Error::NotOpen),
-    };
-    match instance.report(begun.err()) {
-        0 => staged_address(instance),
-        _ => std::ptr::null(),
-    }
+    let staged = instance().run(|store, keys, answer| {
+        store.begin_set(keyspace, &keys[..key_len], capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(std::ptr::null())
 }
 
 /// Ends the staged record with `length` bytes of value.
@@ -299,19 +285,8 @@ extern "C" fn set_abort() {
 /// 1: was there and is gone; 0: was not; -1: failed.
 #[unsafe(no_mangle)]
 extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
-    let instance = instance();
-    let key = &instance.scratch[..key_len];
-    let removed = match instance.store.as_mut() {
-        Some(store) => store.delete(keyspace, key),
-        None => Err(Error::NotOpen),
-    };
-    match removed {
-        Ok(was_there) => i32::from(was_there),
-        Err(error) => {
-            instance.report(Some(error));
-            -1
-        }
-    }
+    let removed = instance().run(|store, keys, _| store.delete(keyspace, &keys[..key_len]));
+    removed.map_or(-1, i32::from)
 }
 
 /// How many keys there are.
@@ -323,36 +298,21 @@ extern "C" fn count(keyspace: u32) -> f64 {
 /// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
 #[unsafe(no_mangle)]
 extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
-    let instance = instance();
-    let key = &instance.scratch[..key_len];
-    let begun = match instance.store.as_mut() {
-        Some(store) => store.begin_update(keyspace, key),
-        None => Err(Error::NotOpen),
-    };
-    match begun {
-        Ok(true) => {
-            instance.answer.code = 0;
-            staged_address(instance)
-        }
-        Ok(false) => {
-            instance.answer.code = 0;
-            std::ptr::null()
-        }
-        Err(error) => {
-            instance.report(Some(error));
-            std::ptr::null()
-        }
-    }
+    let staged = instance().run(|store, keys, answer| {
+        let found = store.begin_update(keyspace, &keys[..key_len])?;
+        Ok(found.then(|| answer.bytes(store.staged_value())))
+    });
+    staged.flatten().unwrap_or(std::ptr::null())
 }
 
 /// Room for the bytes that take the staged value's place; its address, or 0.
 #[unsafe(no_mangle)]
 extern "C" fn update_resize(capacity: usize) -> *const u8 {
-    let instance = instance();
-    match instance.status(|store| store.resize_update(capacity)) {
-        0 => staged_address(instance),
-        _ => std::ptr::null(),
-    }
+    let staged = instance().run(|store, _, answer| {
+        store.resize_update(capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(std::ptr::null())
 }
 
 /// Ends the staged update.
@@ -540,21 +500,20 @@ extern "C" fn scan(
     max_keys: usize,
 ) -> *const u8 {
     let instance = instance();
-    let Some(store) = instance.store.as_mut() else {
-        instance.report(Some(Error::NotOpen));
-        return std::ptr::null();
-    };
     let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
-    let range = bounds(&instance.scratch, lower_len, upper_len, flags);
-    let scanned = store.range(keyspace, range, flags & 4 != 0, |key| {
-        lengths.push(key.len() as u32);
-        bytes.extend_from_slice(key);
-        lengths.len() < max_keys && bytes.len() < PAGE_BYTES
+    let scanned = instance.run(|store, keys, answer| {
+        let range = bounds(keys, lower_len, upper_len, flags);
+        store.range(keyspace, range, flags & 4 != 0, |key| {
+            lengths.push(key.len() as u32);
+            bytes.extend_from_slice(key);
+            lengths.len() < max_keys && bytes.len() < PAGE_BYTES
+        })?;
+        answer.length = lengths.len() as u32;
+        Ok(())
     });
-    if instance.report(scanned.err()) != 0 {
+    if scanned.is_none() {
         return std::ptr::null();
     }
-    instance.answer.length = lengths.len() as u32;
     instance.page.clear();
     instance.page.extend(lengths.iter().flat_map(|length| length.to_le_bytes()));
     instance.page.extend_from_slice(&bytes);
@@ -564,56 +523,33 @@ extern "C" fn scan(
 /// How many keys are in a range, see [`bounds`]; -1 when that failed.
 #[unsafe(no_mangle)]
 extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> f64 {
-    let instance = instance();
-    let Some(store) = instance.store.as_mut() else {
-        instance.report(Some(Error::NotOpen));
-        return -1.0;
-    };
-    let mut count = 0_u64;
-    let range = bounds(&instance.scratch, lower_len, upper_len, flags);
-    let counted = store.range(keyspace, range, false, |_| {
-        count += 1;
-        true
+    let counted = instance().run(|store, keys, _| {
+        let mut count = 0_u64;
+        let range = bounds(keys, lower_len, upper_len, flags);
+        store.range(keyspace, range, false, |_| {
+            count += 1;
+            true
+        })?;
+        Ok(count as f64)
     });
-    match instance.report(counted.err()) {
-        0 => count as f64,
-        _ => -1.0,
-    }
+    counted.unwrap_or(-1.0)
 }
 
 /// Pins a key's value: a handle, or 0, with a code unless the key is absent.
 #[unsafe(no_mangle)]
 extern "C" fn pin(keyspace: u32, key_len: usize) -> u32 {
-    let instance = instance();
-    let key = &instance.scratch[..key_len];
-    let pinned = match instance.store.as_mut() {
-        Some(store) => store.pin(keyspace, key),
-        None => Err(Error::NotOpen),
-    };
-    match pinned {
-        Ok(id) => {
-            instance.answer.code = 0;
-            id.map_or(0, |id| id + 1)
-        }
-        Err(error) => {
-            instance.report(Some(error));
-            0
-        }
-    }
+    let pinned = instance().run(|store, keys, _| store.pin(keyspace, &keys[..key_len]));
+    pinned.flatten().map_or(0, |id| id + 1)
 }
 
 /// The address of a pinned value, its length in the answer; 0 when the pin has ended.
 #[unsafe(no_mangle)]
 extern "C" fn pinned(handle: u32) -> *const u8 {
-    let instance = instance();
-    let id = handle.wrapping_sub(1);
-    match instance.store.as_ref().and_then(|store| store.pinned(id)) {
-        Some(value) => {
-            instance.answer.length = value.len() as u32;
-            value.as_ptr()
-        }
-        None => std::ptr::null(),
-    }
+    let value = instance().run(|store, _, answer| {
+        let value = store.pinned(handle.wrapping_sub(1));
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    value.flatten().unwrap_or(std::ptr::null())
 }
 
 /// Ends a pin.
