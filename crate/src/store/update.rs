@@ -157,7 +157,8 @@ impl<F: File> Store<F> {
         let version = match self.end_staged() {
             Staged::Nothing => return Err(Error::Misuse),
             Staged::New(staged) => self.finish_new(staged, length),
-            Staged::InPlace(changing) => self.finish_in_place(changing, length),
+            // The group has not grown by it.
+            Staged::InPlace(changing) => return Ok(self.finish_in_place(changing, length)),
         };
         self.hand_on_large_group()?;
         Ok(version)
