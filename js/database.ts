@@ -689,18 +689,19 @@ export class Database {
    * @throws (rejects) ReentrancyError inside a transaction or a callback; the handle stays open
    */
   close(): Promise<void> {
-    this.closing ??= this.closeOnce();
+    if (this.closing !== undefined) return this.closing;
+    try {
+      this.session.admitClose();
+    } catch (error) {
+      // Refused and not begun: it is called again when what stood in its way is over.
+      return Promise.reject(error);
+    }
+    this.closing = this.closeOnce();
     return this.closing;
   }
 
   private async closeOnce(): Promise<void> {
     const { session } = this;
-    try {
-      session.admitClose();
-    } catch (error) {
-      this.closing = undefined;
-      throw error;
-    }
     for (const pin of this.pins) pin.dispose();
     this.session = closedSession(session);
     try {

@@ -698,7 +698,7 @@ export class Session implements EngineListener {
       try {
         listener(error);
       } catch (thrown) {
-        // A listener's own mistake is no reason to stop here; it surfaces as any uncaught error.
+        // A listener's own mistake is no reason to stop here; it surfaces like every uncaught error.
         queueMicrotask(() => {
           throw thrown;
         });

@@ -23,7 +23,7 @@ const TUNING = `
   PRAGMA cache_size = -16384;
 `;
 
-/** Both statements are prepared once; a buyer's key is bound with each, as any program must do. */
+/** Both statements are prepared once; a buyer's key is bound with each, as every program must do. */
 interface Statements {
   read: PreparedStatement;
   take: PreparedStatement;

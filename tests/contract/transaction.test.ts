@@ -22,6 +22,20 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 2);
   });
 
+  test("a close that a transaction refused is done when it is called again", async () => {
+    const db = await opened(storage);
+    let refused: Promise<void> | undefined;
+    db.transaction((tx) => {
+      tx.set("a", "1");
+      refused = db.close();
+      refused.catch(() => {});
+    });
+    await rejects(refused as unknown as Promise<void>, { name: "ReentrancyError" });
+    equal(db.getText("a"), "1");
+    await db.close();
+    throws(() => db.get("a"), { name: "DatabaseClosedError" });
+  });
+
   test("a batch with one bad operation does none, and says which", async () => {
     const db = await opened(storage);
     db.set("a", "old");

@@ -2,7 +2,7 @@
 //!
 //! * The process dies: all writes are there, the last one up to some byte.
 //! * The system dies: of what was written since the last flush, each sector of 512 bytes shows any
-//!   one of the contents it had since then, and the file has any one of the sizes it had. That is
+//!   one of the contents it had since then, and the file has one of the sizes it had. That is
 //!   reordering, dropped writes, and size without data in one. Some images go further and mix
 //!   parts of writes within a sector, older ones lost under newer ones.
 //! * A flush that lied: the same, with the flushes after some moment taken for nothing.
