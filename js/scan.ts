@@ -4,7 +4,7 @@
  * program writes is a matter of going on behind the last key.
  */
 
-import type { Page } from "./engine.js";
+import type { Page } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
 import type { Session } from "./session.js";

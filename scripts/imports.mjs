@@ -12,9 +12,9 @@ const JS_ROOMS = [
   { room: "storage", files: /^js\/storage\// },
   { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?)\.ts$/ },
   { room: "options", files: /^js\/(options|range)\.ts$/ },
-  { room: "engine", files: /^js\/(host|failures|engine)\.ts$/ },
-  { room: "session", files: /^js\/(strict|session|scan|pin)\.ts$/ },
-  { room: "database", files: /^js\/database\.ts$/ },
+  { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
+  { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
+  { room: "database", files: /^js\/(database|registry|places|open)\.ts$/ },
   { room: "client", files: /^js\/client\// },
   { room: "index", files: /^js\/index\.ts$/ },
 ];
