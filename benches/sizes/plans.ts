@@ -1,0 +1,28 @@
+import type { BenchOptions } from "../main.js";
+import type { Plan } from "./workload.js";
+
+const MIB = 1_048_576;
+const FULL = [1_000, 100_000, 1_000_000, 5_000_000];
+const QUICK = [1_000, 100_000];
+
+export function sizesOf({ quick, sizes }: BenchOptions): readonly number[] {
+  return sizes ?? (quick ? QUICK : FULL);
+}
+
+/** How much is done at a size, and how much memory a store may keep: enough for all that is live. */
+export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; memory: number } {
+  const ops = quick ? 20_000 : 50_000;
+  return {
+    plan: {
+      size,
+      ops,
+      fresh: Math.min(size, ops),
+      group: 1_000,
+      singles: quick ? 500 : 2_000,
+      warmup: quick ? 2 : 3,
+      samples: quick ? 3 : 7,
+      compareOften: size <= 1_000_000,
+    },
+    memory: (size <= 100_000 ? 64 : size <= 1_000_000 ? 1_024 : 2_048) * MIB,
+  };
+}
