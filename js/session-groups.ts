@@ -276,12 +276,19 @@ export class Groups extends Gate implements EngineListener {
   private hook(): void {
     const { onExit } = this.opened;
     if (onExit !== undefined) {
-      this.unhook.push(onExit.call(this.opened, () => this.exit()));
+      const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
+      this.unhook.push(onExit.call(this.opened, ends));
     }
     const hide = () => this.betweenTurns(() => this.handOn(true));
     listen("pagehide", globalThis, hide, this.unhook);
     const { document } = globalThis as { document?: EventTarget };
     if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
+  }
+
+  /** The program may end without another word, or go on: what is complete is committed. */
+  private mayExit(): void {
+    if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
+    this.betweenTurns(() => this.handOn(false));
   }
 
   /** The program ends now: what is complete is committed, what is not is undone. */
