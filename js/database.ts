@@ -1,7 +1,7 @@
-/// <reference lib="esnext.disposable" preserve="true" />
 /** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
+import { asyncDispose } from "./dispose.js";
 import type { EngineStats, Recovery } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
 import type { Durability } from "./options.js";
@@ -30,10 +30,6 @@ export interface DatabaseStats extends EngineStats {
   /** Whether something was written to the file and not flushed. */
   unflushed: boolean;
 }
-
-/** Where it is missing, `close` is still there; with it, `await using` closes a database. */
-const asyncDispose: typeof Symbol.asyncDispose =
-  Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
 /**
  * An open database. Made by `open`.

@@ -36,7 +36,7 @@ export type { Durability, OpenOptions, OpenProgress } from "./options.js";
 export type { Pin } from "./pin.js";
 export { databases, destroy, type StorageOptions } from "./places.js";
 export type { ByteRange, Range, TextRange } from "./range.js";
-export type { Scan } from "./scan.js";
+export type { Scan, Walker } from "./scan.js";
 export type { Change, Entry, Predicate, SetOptions, UpdateOptions } from "./session.js";
 export type { OpenedStorage, OpenMode, Storage, StorageFile } from "./storage/contract.js";
 export { memory } from "./storage/memory.js";
