@@ -36,6 +36,9 @@ export interface Surroundings {
   progress(doing: string): void;
 }
 
+/** The only kind of work that is told in milliseconds, and for all the keys. */
+export const REOPEN = "close and reopen";
+
 const SEED = 3;
 /** Keys that are made ready at a time while a store is filled. */
 const LOAD_CHUNK = 100_000;
@@ -210,7 +213,7 @@ class Run {
   private async overwrite(
     work: string,
     pattern: Pattern,
-    count = this.plan.ops,
+    count = this.plan.writes,
     group = this.plan.group,
   ): Promise<void> {
     const { store, values, model } = this;
@@ -230,13 +233,13 @@ class Run {
     const { store, model, plan } = this;
     for (const pattern of PATTERNS) {
       await this.samples("update", pattern, async () => {
-        const numbers = this.chooser.existing(pattern, plan.ops);
+        const numbers = this.chooser.existing(pattern, plan.writes);
         const keys = this.keys(numbers);
         const ms = await this.time(() =>
-          this.grouped(plan.ops, plan.group, (from, to) => store.updates(keys, from, to)),
+          this.grouped(plan.writes, plan.group, (from, to) => store.updates(keys, from, to)),
         );
         model.update(numbers);
-        return (ms * 1e6) / plan.ops;
+        return (ms * 1e6) / plan.writes;
       });
     }
     await this.compareIfOften("update");
@@ -247,7 +250,7 @@ class Run {
     const { store, values, model, plan } = this;
     const { fresh, group, warmup, samples } = plan;
     this.around.progress(`set new and delete ${pattern}`);
-    const times = Math.max(1, Math.floor(Math.min(LEAST_FRESH, plan.ops) / fresh));
+    const times = Math.max(1, Math.floor(Math.min(LEAST_FRESH, plan.writes) / fresh));
     const sets: number[] = [];
     const deletes: number[] = [];
     for (let round = 0; round < warmup + samples; round++) {
@@ -297,10 +300,10 @@ class Run {
   /** What a process finds that comes later. */
   async reopen(): Promise<void> {
     this.around.progress("reopen");
-    await this.store.close();
     const start = performance.now();
+    await this.store.close();
     this.store = await this.around.open();
-    this.measured.push({ work: "reopen (ms)", pattern: "", ns: [performance.now() - start] });
+    this.measured.push({ work: REOPEN, pattern: "", ns: [performance.now() - start] });
     await this.compare("closing and opening");
     await this.store.close();
   }

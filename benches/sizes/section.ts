@@ -1,6 +1,6 @@
 import { summarize } from "../../demo/statistics.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
-import type { StoreResult } from "./run.js";
+import { REOPEN, type StoreResult } from "./run.js";
 import type { Plan } from "./workload.js";
 
 /** A store at a size, and how it went. */
@@ -58,15 +58,16 @@ function rowsOf(contenders: readonly Contender[], find: Find): Row[] {
     (result?.measured ?? []).map(({ work, pattern }) => ({ size: plan.size, work, pattern })),
   );
   for (const { size, work, pattern } of works) {
-    const title = `${keys(size)}: ${work}${pattern === "" ? "" : `, ${pattern}`}`;
-    if (done.has(title)) continue;
-    done.add(title);
+    const title = pattern === "" ? work : `${work}, ${pattern}`;
+    const group = keys(size);
+    if (done.has(group + title)) continue;
+    done.add(group + title);
     for (const id of new Set(contenders.map((one) => one.id))) {
       const samples = find(id, size, work, pattern);
       const name = contenders.find((one) => one.id === id && one.result)?.result?.name ?? id;
       const reads = /^(get|scan)/.test(work) ? "reads" : WRITTEN;
-      const unit = work.endsWith("(ms)") ? "ms" : "ns";
-      if (samples !== undefined) rows.push(row(title, name, reads, unit, samples));
+      if (samples === undefined) continue;
+      rows.push({ group, ...row(title, name, reads, work === REOPEN ? "ms" : "ns", samples) });
     }
   }
   return rows;
@@ -143,10 +144,11 @@ export function sizesSection(title: string, contenders: readonly Contender[]): S
   );
   return {
     title,
+    layout: "side by side",
     rows: rowsOf(contenders, find),
     goals: [...targets(find, sizes), ...memory.goals],
     notes: [
-      `Keys are strings of 16 characters, values 100 bytes. A sample is ${plan.ops.toLocaleString("en")} operations; writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one.`,
+      `Keys are strings of 16 characters, values 100 bytes. A sample is ${plan.ops.toLocaleString("en")} operations; writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one. Beside each median: by how much of it the middle half of the samples goes up or down.`,
       ...new Set(settings),
       `Every store was compared with a plain model by a checksum of all pairs in order, after each kind of writing and after closing and opening${contenders.some((one) => !one.plan.compareOften) ? " (at the largest size after loading and at the end)" : ""}; every get and scan had to see what the model has. Equal work ended in equal contents ${compared.toLocaleString("en")} times.`,
       ...memory.notes,

@@ -19,8 +19,10 @@ export const PATTERNS: readonly Pattern[] = ["sequential", "random", "zipfian"];
 export interface Plan {
   /** Keys that are there. */
   size: number;
-  /** Operations of a sample. */
+  /** Reads of a sample. */
   ops: number;
+  /** Writes of a sample. */
+  writes: number;
   /** New keys of a sample, deleted again by the next. */
   fresh: number;
   /** Writes that are handed on together. */

@@ -4,6 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import { runStore } from "../run.js";
 import type { OpenStore } from "../store.js";
 import type { Plan } from "../workload.js";
+import { openGraus } from "./graus.js";
 import { openLevel } from "./level.js";
 import { openLmdb } from "./lmdb.js";
 import { openSqlite } from "./sqlite.js";
@@ -23,6 +24,7 @@ const OPEN = {
   lmdb: openLmdb,
   sqlite: openSqlite,
   level: openLevel,
+  graus: openGraus,
 } satisfies Record<string, (root: string) => OpenStore>;
 
 // A process for each store and size: no code is compiled for another store's sake, no memory is another's.

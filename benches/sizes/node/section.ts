@@ -2,14 +2,15 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { cargoBuild } from "../../cargo.js";
 import type { BenchOptions } from "../../main.js";
 import type { Section } from "../../report.js";
-import { planFor, sizesOf } from "../plans.js";
+import { planFor, planForGraus, sizesOf } from "../plans.js";
 import type { StoreResult } from "../run.js";
 import { type Contender, sizesSection } from "../section.js";
 import type { Request } from "./child.js";
 
-const STORES = ["varve", "lmdb", "sqlite", "level"] as const;
+const STORES = ["varve", "lmdb", "sqlite", "level", "graus"] as const;
 
 /** A store at a size, in a process of its own. */
 function runChild(request: Request): StoreResult {
@@ -28,13 +29,15 @@ export async function nodeSizes(options: BenchOptions): Promise<Section> {
   const stores = STORES.filter((name) => options.stores?.includes(name) ?? true);
   const folder = mkdtempSync(join(tmpdir(), "varve-sizes-"));
   const contenders: Contender[] = [];
+  if (stores.includes("graus")) cargoBuild(root, "graus");
   try {
     for (const size of sizesOf(options)) {
       const { plan, memory } = planFor(size, options);
       // Once more at the end, so that a machine that changes its pace is seen in the spread.
       const order = stores.length > 1 && stores[0] === "varve" ? [...stores, stores[0]] : stores;
       for (const store of order) {
-        contenders.push(attempt({ root, folder, store, plan, memory }));
+        const own = store === "graus" ? planForGraus(plan) : plan;
+        contenders.push(attempt({ root, folder, store, plan: own, memory }));
       }
     }
   } finally {
