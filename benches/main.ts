@@ -6,6 +6,7 @@ import { browserBench } from "./browser/host.js";
 import { keysBench } from "./keys/run.js";
 import { nodeBench } from "./node/drop.js";
 import { render, type Section } from "./report.js";
+import { browserSizes } from "./sizes/browser/section.js";
 import { nodeSizes } from "./sizes/node/section.js";
 
 export interface BenchOptions {
@@ -23,6 +24,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   keys: keysBench,
   browser: browserBench,
   sizes: nodeSizes,
+  "sizes-browser": browserSizes,
 };
 
 function commit(root: string): string {

@@ -13,6 +13,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   keys      the ordered key set beside one of vectors, natively and in wasm
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
+  sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
   --stores  of the stores only these: varve, lmdb, sqlite, level, graus`;

@@ -35,3 +35,9 @@ export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; me
 export function planForGraus(plan: Plan): Plan {
   return { ...plan, writes: 500, fresh: 250, singles: 0, warmup: 0, samples: 2 };
 }
+
+/** What takes nanoseconds elsewhere takes it a tenth of a millisecond and more. */
+export function planForIndexedDb(plan: Plan): Plan {
+  const few = 1_000;
+  return { ...plan, ops: few, writes: few, fresh: few, singles: 50, warmup: 1, samples: 3 };
+}
