@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
-use crate::index::hash::{HashIndex, Position};
+use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Key;
 use crate::log::Log;
 use crate::log::recover::{FrameAt, Opened};
@@ -46,10 +46,12 @@ impl<F: File> Store<F> {
             Err(error) => return Err((file, error)),
         };
         let Opened { log, frames, extents, recovery, next_version } = opened;
+        let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
             log,
             index: HashIndex::default(),
+            key_hash,
             last: None,
             order: None,
             ordered: options.ordered,
