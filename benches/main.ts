@@ -4,6 +4,7 @@ import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { browserBench } from "./browser/host.js";
 import { keysBench } from "./keys/run.js";
+import { browserLarge, nodeLarge } from "./large/section.js";
 import { nodeBench } from "./node/drop.js";
 import { render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
@@ -25,6 +26,8 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   browser: browserBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
+  large: nodeLarge,
+  "large-browser": browserLarge,
 };
 
 function commit(root: string): string {

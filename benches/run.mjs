@@ -14,6 +14,8 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
+  large     a database four times its memory, large values, a bulk load, beside bare reads and writes
+  large-browser   the same in Chromium on OPFS
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
   --stores  of the stores only these: varve, lmdb, sqlite, level, graus`;
@@ -27,6 +29,7 @@ entry(async () => {
     { in: "benches/main.ts", out: "main" },
     { in: "benches/node/first.ts", out: "first" },
     { in: "benches/sizes/node/child.ts", out: "sizes" },
+    { in: "benches/large/child.ts", out: "large" },
   ];
   await bundleForNode(entries, ".build/bench");
   const { main } = await import(pathToFileURL(join(root, ".build/bench/main.mjs")).href);

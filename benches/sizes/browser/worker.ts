@@ -1,5 +1,6 @@
 import { open, opfs } from "varve";
 import { answer } from "../../browser/answer.js";
+import { removeAll, turn } from "../../browser/place.js";
 import { runStore, type StoreResult } from "../run.js";
 import type { OpenStore } from "../store.js";
 import { varveStore } from "../varve.js";
@@ -25,34 +26,18 @@ const OPEN = {
   indexeddb: openIndexedDb,
 } satisfies Record<string, OpenStore>;
 
-/** Nothing of an earlier run is to be left, be it only for the room. */
-async function removeAll(name: string): Promise<void> {
-  const root = await navigator.storage.getDirectory();
-  const names: string[] = [];
-  for await (const entry of root.keys()) names.push(entry);
-  for (const entry of names) await root.removeEntry(entry, { recursive: true });
-  await new Promise((resolve, reject) => {
+function removeDatabase(name: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
     const request = indexedDB.deleteDatabase(name);
     request.onsuccess = resolve;
     request.onerror = () => reject(request.error);
   });
 }
 
-/** An event that nothing delays: timers wait for 4 ms once they follow each other. */
-function turn(): Promise<void> {
-  const { port1, port2 } = new MessageChannel();
-  return new Promise((resolve) => {
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(0);
-  });
-}
-
 answer<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
   const name = `sizes-${store}`;
-  await removeAll(name);
+  await removeAll();
+  await removeDatabase(name);
   return runStore(plan, {
     open: () => OPEN[store](name, { memory }),
     turn,
