@@ -4,6 +4,7 @@ import type { Storage } from "varve";
 export interface RawFile {
   read(bytes: Uint8Array, at: number): number;
   write(bytes: Uint8Array, at: number): number;
+  flush(): void;
   close(): void;
 }
 

@@ -19,10 +19,10 @@ export async function memoryPerKey(ground: Ground, amounts: Amounts): Promise<La
   const [firstKey] = keysOf(Uint32Array.of(0));
 
   const look = (db: Database, when: string) => {
-    const wasm = db.get(firstKey!)!.buffer.byteLength;
+    const { indexBytes, wasmBytes } = db.stats();
     const values: [string, string, number][] = [
-      ["index", "index table", db.stats().indexBytes],
-      ["wasm", `wasm memory beyond "memory"`, wasm - MEMORY],
+      ["index", "index table", indexBytes],
+      ["wasm", `wasm memory beyond "memory"`, wasmBytes - MEMORY],
     ];
     for (const [id, what, bytes] of values) {
       lines.push({
