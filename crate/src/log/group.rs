@@ -132,6 +132,7 @@ impl Log {
         let first = self.slots.len() as u32;
         let span = self.geometry.extent_span(length);
         self.check_limits(first.saturating_add(span))?;
+        self.room_for_value(length)?;
         self.reserve(file, first, span)?;
         let value = AlignedBytes::zeroed(length);
         self.value_bytes += value.len();
