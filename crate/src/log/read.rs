@@ -378,17 +378,21 @@ impl Log {
         }
     }
 
-    /// Makes room for the value of an extent. Those that one turn looks at or writes may take as much
-    /// as the budget; beyond it what the file has is let go, and all views die.
+    /// Makes room for the value of an extent. Those that one turn looks at, writes or takes back may
+    /// take as much as the budget; beyond it what nobody needs is let go, and all views die.
     ///
     /// # Errors
     /// [`Error::ViewsHeld`] when one of the views is a running callback's.
     pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
-        let fits = self.value_bytes + length <= self.pool.budget();
-        if fits || !self.pool.lends_views || !self.slots.iter().any(Slot::may_lose_value) {
+        let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let fits = self.value_bytes + held + length <= self.pool.budget();
+        let may_go = || held > 0 || self.slots.iter().any(Slot::may_lose_value);
+        if fits || !self.pool.lends_views || !may_go() {
             return Ok(());
         }
         self.pool.kill_views()?;
+        // Nothing shows any more what was rolled back in this turn.
+        self.quarantine = Vec::new();
         self.trim_extents(self.pool.budget() / 4);
         Ok(())
     }
