@@ -156,7 +156,7 @@ impl Log {
         for index in first..first + span {
             let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
             self.value_bytes -= slot.value.as_ref().map_or(0, |value| value.len());
-            self.quarantine.extend(slot.value);
+            self.quarantine.extend(slot.value.filter(|_| slot.shown));
             if slot.buffer != NO_BUFFER {
                 self.pool.leave(slot.buffer);
             }

@@ -24,7 +24,7 @@ use crate::memory::AlignedBytes;
 
 use append::WriteError;
 use group::{Cursor, FrameSpan};
-use pool::{BufferId, Pool};
+use pool::{BufferId, Pool, Purpose};
 use read::Copies;
 
 /// What a slot of the file is used for.
@@ -64,8 +64,9 @@ struct Slot {
     buffer: BufferId,
     /// An extent's value; none when cold.
     value: Option<AlignedBytes>,
-    /// The last turn that looked at the value, and how many pins hold it.
+    /// When the value was looked at last, whether a view may show it, and how many pins hold it.
     touched: u32,
+    shown: bool,
     pins: u32,
 }
 
@@ -83,6 +84,7 @@ impl Slot {
             buffer: NO_BUFFER,
             value: None,
             touched: 0,
+            shown: false,
             pins: 0,
         }
     }
@@ -379,9 +381,20 @@ impl Log {
         self.pool.lends_views = true;
     }
 
-    /// Whether a callback runs on a view of this memory, which must not die meanwhile.
-    pub(crate) fn set_callback_open(&mut self, open: bool) {
-        self.pool.callback_open = open;
+    /// A callback runs on a view of the staged record, which is at the tail or has its value in
+    /// this extent, and must not die meanwhile.
+    pub(crate) fn lend_staged(&mut self, extent: Option<u32>) {
+        self.pool.callback_open = true;
+        if let Some(first) = extent {
+            self.slots[first as usize].shown = true;
+        } else if let Some(slot) = self.cursor.slot {
+            self.pool.touch_for(self.slots[slot as usize].buffer, Purpose::View);
+        }
+    }
+
+    /// It has returned.
+    pub(crate) fn end_loan(&mut self) {
+        self.pool.callback_open = false;
     }
 
     /// Segments and extents that the log uses.
@@ -403,6 +416,10 @@ impl Log {
         stale |= self.trim_pool();
         self.quarantine = Vec::new();
         self.views_stale = false;
+        if stale {
+            self.pool.views_died();
+            self.slots.iter_mut().for_each(|slot| slot.shown = false);
+        }
         stale
     }
 }

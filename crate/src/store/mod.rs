@@ -16,6 +16,7 @@ use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::OrderedKeys;
 use crate::log::{
     Log,
+    pool::Purpose,
     read::{Pin, Place},
 };
 
@@ -125,7 +126,7 @@ impl<F: File> Store<F> {
     /// [`Error::ViewsHeld`] inside a callback.
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        match self.find(keyspace, key)? {
+        match self.find_for(keyspace, key, Purpose::View)? {
             Some(found) => self.log.value(&mut self.file, found.place).map(Some),
             None => Ok(None),
         }
@@ -298,22 +299,43 @@ impl<F: File> Store<F> {
     /// no probe.
     #[inline(always)]
     fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        if let Some(place) = self.last.and_then(|last| self.log.resident(last)) {
+        self.find_for(keyspace, key, Purpose::Own)
+    }
+
+    #[inline(always)]
+    fn find_for(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        purpose: Purpose,
+    ) -> Result<Option<At>, Error> {
+        if let Some(place) = self.last.and_then(|last| self.log.resident_for(last, purpose)) {
             let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(self.last.map(|position| At { position, place }));
             }
         }
-        let found = self.find_hashed(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.probe(self.hash(keyspace, key), keyspace, key, purpose)?;
         self.last = found.map(|at| at.position);
         Ok(found)
     }
 
     #[inline(always)]
     fn find_hashed(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+        self.probe(hash, keyspace, key, Purpose::Own)
+    }
+
+    #[inline(always)]
+    fn probe(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        purpose: Purpose,
+    ) -> Result<Option<At>, Error> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
-            let place = self.log.place(&mut self.file, position)?;
+            let place = self.log.look(&mut self.file, position, purpose)?;
             let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(Some(At { position, place }));

@@ -72,17 +72,19 @@ impl<F: File> Store<F> {
         // Kept aside: to restore from, and because the old record may have to make room.
         self.saved.clear();
         self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
+        let extent;
         if self.log.is_mutable(at.position) {
-            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
+            extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
             self.staged = Staged::InPlace(Changing { at, extent });
         } else {
             let (length, old) = (self.saved.len(), self.predecessor(at));
             let hash = self.hash(keyspace, key);
             let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
+            extent = staged.extent;
             self.staged = Staged::New(staged);
             self.write_saved();
         }
-        self.log.set_callback_open(true);
+        self.log.lend_staged(extent);
         Ok(true)
     }
 
@@ -109,7 +111,7 @@ impl<F: File> Store<F> {
             Staged::Nothing => return Err(Error::Misuse),
         };
         // The callback has returned, and what it gave back is not ours or was copied.
-        self.log.set_callback_open(false);
+        self.log.end_loan();
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(hash, keyspace, &key, capacity, old, true));
         match next {
@@ -185,7 +187,7 @@ impl<F: File> Store<F> {
     }
 
     fn end_staged(&mut self) -> Staged {
-        self.log.set_callback_open(false);
+        self.log.end_loan();
         std::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
