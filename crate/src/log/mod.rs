@@ -256,14 +256,6 @@ impl Log {
         self.record_at(position).extent()
     }
 
-    /// Whether the record at `position` has become part of the group or the log, and is not just
-    /// staged at the tail.
-    #[must_use]
-    pub(crate) fn is_committed_to_group(&self, position: Position) -> bool {
-        let (slot, offset) = self.geometry.locate(position);
-        self.cursor.slot != Some(slot) || offset < self.cursor.tail
-    }
-
     /// The record's memory from its header to the end of its segment.
     pub(crate) fn record_mut(&mut self, position: Position) -> &mut [u8] {
         let (slot, offset) = self.geometry.locate(position);

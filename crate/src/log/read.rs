@@ -20,10 +20,10 @@ const SPECULATIVE: usize = 4096;
 const COPY_HEADER: usize = 8;
 
 /// Where a record lies in memory, until the pool takes a buffer again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
-    buffer: BufferId,
-    offset: u32,
+    pub(super) buffer: BufferId,
+    pub(super) offset: u32,
 }
 
 /// A value that stays where it is.
@@ -304,10 +304,16 @@ impl Log {
         Ok(intact)
     }
 
+    /// The memory from a record's header to the end of its segment.
+    #[inline]
+    pub(super) fn bytes_at(&mut self, place: Place) -> &mut [u8] {
+        &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..]
+    }
+
     /// The value of the record at a place that has no extent, to be changed.
     #[inline]
     pub(crate) fn value_mut(&mut self, place: Place) -> &mut [u8] {
-        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let bytes = self.bytes_at(place);
         let header = RecordHeader::at(bytes).expect("a placed record has a header");
         let (from, length) = (header.value_offset(), header.value_len as usize);
         &mut bytes[from..from + length]
@@ -316,7 +322,7 @@ impl Log {
     /// The header of the record at a place, to be changed.
     #[inline]
     pub(crate) fn header_mut(&mut self, place: Place) -> &mut RecordHeader {
-        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let bytes = self.bytes_at(place);
         RecordHeader::at_mut(bytes).expect("a placed record has a header")
     }
 

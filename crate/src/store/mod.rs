@@ -24,7 +24,7 @@ pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
-use update::Staged;
+use update::{Changing, NewRecord, Staged};
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +109,8 @@ pub struct Store<F> {
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
     staged: Staged,
+    new: NewRecord,
+    changing: Changing,
     /// The value of a record that is being changed in place, as it was.
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
@@ -221,7 +223,7 @@ impl<F: File> Store<F> {
             version: self.take_version(),
             ..Default::default()
         };
-        let position = self.log.stage(header, key);
+        let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, None);
         self.hand_on_large_group()?;
@@ -345,6 +347,7 @@ impl<F: File> Store<F> {
     }
 
     /// What a successor needs of a record.
+    #[inline]
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
         let (oldest, bytes) = (record.header.oldest, record.bytes());
@@ -432,7 +435,7 @@ impl<F: File> Store<F> {
 }
 
 /// A record that was looked up. Its place holds until the pool takes a buffer again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct At {
     position: Position,
     place: Place,

@@ -12,7 +12,7 @@ use crate::index::ordered::Key;
 use crate::log::Log;
 use crate::log::recover::{FrameAt, Opened};
 
-use super::{Options, Staged, Store};
+use super::{Changing, NewRecord, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
 /// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
@@ -61,6 +61,8 @@ impl<F: File> Store<F> {
             undo: Vec::new(),
             savepoints: Vec::new(),
             staged: Staged::Nothing,
+            new: NewRecord::default(),
+            changing: Changing::default(),
             saved: Vec::new(),
             pins: Vec::new(),
             recovery,
