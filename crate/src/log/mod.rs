@@ -174,6 +174,17 @@ impl RecordRef<'_> {
     }
 }
 
+/// Frames behind the log's end that opening dropped. A fresh segment takes their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DroppedTail {
+    /// There are none, or a segment that cancels them is flushed.
+    Gone,
+    /// No segment that cancels them has been written.
+    Stands,
+    /// One was, and is not flushed.
+    Cancelled,
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
@@ -181,6 +192,7 @@ pub struct Log {
     superblock: Superblock,
     /// Whether this session has put a superblock without the clean mark before its appends.
     marked_open: bool,
+    dropped_tail: DroppedTail,
     slots: Vec<Slot>,
     cursor: Cursor,
     /// The cursor at the start of the open group.
@@ -308,6 +320,7 @@ impl Log {
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
         file.flush()?;
         self.flushed_frames = self.next_frame;
+        self.cancelled_tail_is_flushed();
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::index::hash::Position;
 use super::group::Cursor;
 use super::pool::Pool;
 use super::read::Copies;
-use super::{Geometry, Log, Use, superblocks};
+use super::{DroppedTail, Geometry, Log, Use, superblocks};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,7 @@ impl Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
             marked_open: false,
+            dropped_tail: DroppedTail::Gone,
             slots: Vec::new(),
             cursor: Cursor::default(),
             group: Cursor::default(),
@@ -298,6 +299,8 @@ impl Log {
         }
         if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
+        } else if torn > 0 {
+            self.dropped_tail = DroppedTail::Stands;
         }
         self.group = self.cursor;
         self.floor = self.cursor.tail;
