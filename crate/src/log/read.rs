@@ -9,6 +9,7 @@ use crate::format::record::{self, RecordHeader};
 use crate::format::{align_up, segment};
 use crate::index::hash::{HashIndex, Position};
 use crate::memory::AlignedBytes;
+use crate::sort;
 
 use super::pool::{BufferId, Holds, Purpose};
 use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
@@ -442,10 +443,9 @@ impl Log {
             return false;
         }
         let held = self.slots.iter().zip(0..).filter(|(slot, _)| slot.may_lose_value());
-        let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
-        order.sort_unstable();
+        let order = held.map(|(slot, i)| (slot.touched, i)).collect();
         let mut shown = false;
-        for (_, index) in order {
+        for (_, index) in sort::by_number(order) {
             if self.value_bytes <= allowed {
                 break;
             }

@@ -11,6 +11,7 @@ use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{DATA_START, MAJOR, MAX_VALUE};
 use crate::index::hash::Position;
+use crate::sort;
 
 use super::group::Cursor;
 use super::pool::Pool;
@@ -162,11 +163,11 @@ impl Log {
         let logs = self.slots.iter().zip(0..).filter(|(slot, _)| slot.used == Use::Log);
         // Segments below the first sequence are no longer needed by the log, whatever they hold.
         let first = self.superblock.first_sequence;
-        let mut order: Vec<(u32, u32)> = logs
+        let order: Vec<(u32, u32)> = logs
             .filter(|(slot, _)| u64::from(slot.sequence) >= first)
             .map(|(slot, i)| (slot.sequence, i))
             .collect();
-        order.sort_unstable();
+        let order = sort::by_number(order);
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
         for &(_, index) in order.iter().rev() {

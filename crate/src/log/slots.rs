@@ -5,6 +5,7 @@ use crate::file::{File, read_full};
 use crate::format::DATA_START;
 use crate::format::segment::{self, SegmentHeader};
 use crate::memory::AlignedBytes;
+use crate::sort;
 
 use super::{Log, Slot, Use};
 
@@ -22,10 +23,8 @@ impl Log {
             self.read_headers(file, index, &mut headers)?;
         }
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
-        let mut order: Vec<(u32, u32)> =
-            headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
-        order.sort_unstable();
-        for (_, i) in order.into_iter().rev() {
+        let order = headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
+        for (_, i) in sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize], count);
         }
         for index in 0..count {

@@ -1,7 +1,5 @@
 //! Opening: from the frames that count to the index.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::payload::ExtentRef;
@@ -9,8 +7,10 @@ use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Key;
+use crate::index::spaces::Spaces;
 use crate::log::Log;
 use crate::log::recover::{FrameAt, Opened};
+use crate::sort;
 
 use super::{Changing, NewRecord, Options, Staged, Store};
 
@@ -53,9 +53,9 @@ impl<F: File> Store<F> {
             index: HashIndex::default(),
             key_hash,
             last: None,
-            order: None,
+            spaces: Spaces::default(),
             ordered: options.ordered,
-            counts: BTreeMap::new(),
+            sorted: false,
             live_bytes: 0,
             next_version,
             undo: Vec::new(),
@@ -155,22 +155,18 @@ impl<F: File> Store<F> {
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
     /// Goes through the file in order, so that a database larger than memory is read once.
     pub(super) fn build_order(&mut self) -> Result<(), Error> {
-        if self.order.is_some() {
+        if self.sorted {
             return Ok(());
         }
-        let mut positions: Vec<Position> = self.index.positions().collect();
-        positions.sort_unstable();
-        let mut keys: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
-        for position in positions {
+        let mut built = Spaces::default();
+        for position in sort::by_number(self.index.positions().collect()) {
             let slot = self.log.geometry().locate(position).0;
             self.log.load(&mut self.file, slot)?;
             let record = self.log.record_at(position);
-            keys.entry(record.header.keyspace).or_default().push(Key::new(record.key));
+            built.entry(record.header.keyspace).keys.insert(record.key);
         }
-        let order = self.order.insert(BTreeMap::new());
-        for (keyspace, keys) in keys {
-            order.insert(keyspace, keys.into_iter().collect());
-        }
+        self.spaces.take_keys(built);
+        self.sorted = true;
         Ok(())
     }
 }
