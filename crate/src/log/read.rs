@@ -422,8 +422,7 @@ impl Log {
     pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
         let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
         let fits = self.value_bytes + held + length <= self.pool.budget();
-        let may_go = || held > 0 || self.slots.iter().any(Slot::may_lose_value);
-        if fits || !self.pool.lends_views || !may_go() {
+        if fits || !self.pool.lends_views {
             return Ok(());
         }
         if held > 0 || self.slots.iter().any(|slot| slot.shown && slot.may_lose_value()) {
@@ -433,6 +432,10 @@ impl Log {
             self.quarantine = Vec::new();
         }
         self.trim_extents(self.pool.budget() / 4);
+        // The memory might have to grow, and under a callback it must not.
+        if self.pool.callback_open && self.value_bytes + length > self.pool.budget() {
+            return Err(Error::ViewsHeld);
+        }
         Ok(())
     }
 
