@@ -116,7 +116,7 @@ impl Log {
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
     fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
         let fits = last_slot < self.geometry.max_slots() && self.next_sequence < u32::MAX;
-        if fits { Ok(()) } else { Err(Error::Quota) }
+        if fits { Ok(()) } else { Err(Error::Full) }
     }
 
     fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {
@@ -137,7 +137,7 @@ impl Log {
     pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
         let first = self.slots.len() as u32;
         let span = self.geometry.extent_span(length);
-        self.check_limits(first.saturating_add(span))?;
+        self.check_limits(first.saturating_add(span - 1))?;
         self.room_for_value(length)?;
         self.reserve(file, first, span)?;
         let value = AlignedBytes::zeroed(length);

@@ -14,7 +14,7 @@ impl Log {
     pub(super) fn find_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
-        let count = u32::try_from(count).ok().filter(|&n| n < self.geometry.max_slots());
+        let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.file_slots = count;
         self.slots = (0..count).map(|_| Slot::new(Use::Spare)).collect();
