@@ -29,6 +29,7 @@ const SUITES = [
     suite({ place, build: "release", rooms: ["contract", "browser"] }),
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
+  suite({ name: "model", rooms: ["model"] }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
   suite({ name: "packaging", rooms: ["packaging"], programs: ["deno", "bun", "chromium"] }),
 ];

@@ -84,6 +84,7 @@ const context = {
   runtime: ${JSON.stringify(runtime)},
   build: ${JSON.stringify(build)},
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
+  thorough: false,
   directory: undefined,
   root: self.location.origin,
   limitStorage: undefined,
