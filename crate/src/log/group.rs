@@ -135,18 +135,36 @@ impl Log {
 
     /// Reserves an extent for a value of `length` bytes and gives its first slot.
     pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
-        let first = self.slots.len() as u32;
         let span = self.geometry.extent_span(length);
-        self.check_limits(first.saturating_add(span - 1))?;
+        let first = self.spare_run(span);
+        let end = first.saturating_add(span);
+        self.check_limits(end - 1)?;
         self.room_for_value(length)?;
         self.reserve(file, first, span)?;
         let value = AlignedBytes::zeroed(length);
         self.value_bytes += value.len();
         let slot = Slot { value: Some(value), ..self.fresh_slot(Use::Extent, span) };
-        self.slots.push(slot);
-        self.slots.extend((1..span).map(|_| Slot::new(Use::ExtentBody)));
+        let missing = (end as usize).saturating_sub(self.slots.len());
+        self.slots.extend((0..missing).map(|_| Slot::new(Use::Spare)));
+        self.slots[first as usize..end as usize].fill_with(|| Slot::new(Use::ExtentBody));
+        self.slots[first as usize] = slot;
         self.extents.push(first);
         Ok(first)
+    }
+
+    /// Where `span` free slots follow each other, or would with more at the end: what was taken back
+    /// is used again, and a file that has no room left does not grow with each attempt.
+    fn spare_run(&self, span: u32) -> u32 {
+        let mut first = 0;
+        for (slot, index) in self.slots.iter().zip(0..) {
+            if index - first == span {
+                break;
+            }
+            if slot.used != Use::Spare {
+                first = index + 1;
+            }
+        }
+        first
     }
 
     /// Takes back the extent that was reserved last and never became part of a record.
