@@ -4,6 +4,7 @@
 import { build } from "./build.mjs";
 import { CHECKS } from "./check.mjs";
 import { entry, execute, Problem, parseArguments, say } from "./lib.mjs";
+import { PROGRAM_NAMES } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm test [-- part of a suite's name …] [--list]
@@ -31,7 +32,7 @@ const SUITES = [
   ]),
   suite({ name: "model", rooms: ["model"] }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
-  suite({ name: "packaging", rooms: ["packaging"], programs: ["deno", "bun", "chromium"] }),
+  suite({ name: "packaging", rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 
 /** Rooms of tests/ in one runtime, with one build of the wasm. */
