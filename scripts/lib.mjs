@@ -28,10 +28,14 @@ export function entry(main) {
 }
 
 /**
- * Runs a program in the repository, its output passed on as it comes.
- * With `capture` the output is also collected and given back.
+ * Runs a program in the repository, its output passed on as it comes, unless `echo` is false. With
+ * `capture` it is also collected and given back, in whatever order stdout and stderr arrive.
  */
-export function execute(command, args, { env = {}, cwd = root, capture = false, timeout } = {}) {
+export function execute(
+  command,
+  args,
+  { env = {}, cwd = root, capture = false, echo = true, timeout } = {},
+) {
   return new Promise((done, fail) => {
     const child = spawn(command, args, {
       cwd,
@@ -42,7 +46,7 @@ export function execute(command, args, { env = {}, cwd = root, capture = false, 
     });
     let output = "";
     const pass = (chunk) => {
-      process.stderr.write(chunk);
+      if (echo) process.stderr.write(chunk);
       if (capture) output += chunk;
     };
     child.stdout.setEncoding("utf8").on("data", pass);

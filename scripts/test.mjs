@@ -1,6 +1,7 @@
-// Everything: gets what is missing, builds, checks, and runs every suite.
+// Everything: gets what is missing, builds, checks, and runs every suite, some of them side by side.
 // The last line is the sum over all of them, and the exit code says the same.
 
+import { availableParallelism } from "node:os";
 import { build } from "./build.mjs";
 import { CHECKS } from "./check.mjs";
 import { entry, execute, Problem, parseArguments, say } from "./lib.mjs";
@@ -12,16 +13,23 @@ const USAGE = `npm test [-- part of a suite's name …] [--list]
 
 const MINUTE = 60_000;
 
+/** Suites of one core each, which wait a lot, for disks, locks and clocks. */
+const SIDE_BY_SIDE = Math.min(availableParallelism(), 4);
+
 /** What only reads files and runs code: it is the same in every runtime, and is run in each. */
 const LOCAL = ["contract", "node", "vectors"];
 
 /**
  * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
- * are those that it needs beside this Node.
+ * are those that it needs beside this Node. What is `alone` uses all cores by itself, or builds.
  */
 const SUITES = [
-  ...CHECKS.map(({ name, run }) => ({ name: `check: ${name}`, run: () => counted(run) })),
-  { name: "crate", run: cargoTests },
+  ...CHECKS.map(({ name, run }) => ({
+    name: `check: ${name}`,
+    alone: true,
+    run: () => counted(run),
+  })),
+  { name: "crate", alone: true, run: cargoTests },
   ...["node", "node24", "deno", "bun"].flatMap((place) => [
     suite({ place, build: "release", rooms: LOCAL }),
     suite({ place, build: "debug", rooms: ["contract"] }),
@@ -32,17 +40,18 @@ const SUITES = [
   ]),
   suite({ name: "model", rooms: ["model"] }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
-  suite({ name: "packaging", rooms: ["packaging"], programs: PROGRAM_NAMES }),
+  suite({ name: "packaging", alone: true, rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 
 /** Rooms of tests/ in one runtime, with one build of the wasm. */
-function suite({ place = "node", build = "release", rooms, name, programs = [] }) {
+function suite({ place = "node", build = "release", rooms, name, alone = false, programs = [] }) {
   const runner = ["chromium", "firefox"].includes(place) ? "browser" : "node";
   const args = ["--in", place, "--build", build, "--rooms", rooms.join(",")];
   return {
     name: name ?? `${place}, ${build} wasm`,
+    alone,
     programs: [place, ...programs],
-    run: () => script(`tests/run-${runner}.mjs`, ...args),
+    run: (echo) => script([`tests/run-${runner}.mjs`, ...args], echo),
   };
 }
 
@@ -66,14 +75,14 @@ async function cargoTests() {
   return conclude(sum, code);
 }
 
-async function script(path, ...args) {
-  const { code, output } = await execute(process.execPath, [path, ...args], {
-    capture: true,
-    timeout: 15 * MINUTE,
-  });
-  const found = /(\d+) passed, (\d+) failed, (\d+) skipped\s*$/.exec(output);
-  const [passed, failed, skipped] = (found ?? []).slice(1).map(Number);
-  return conclude({ passed: passed ?? 0, failed: failed ?? 0, skipped: skipped ?? 0 }, code);
+async function script(args, echo) {
+  const options = { capture: true, echo, timeout: 15 * MINUTE };
+  const { code, output } = await execute(process.execPath, args, options);
+  if (!echo) say(output.trimEnd());
+  // The runner prints it once, at its end; what goes to stderr may be read after it.
+  const found = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(output);
+  const [passed = 0, failed = 0, skipped = 0] = (found ?? []).slice(1).map(Number);
+  return conclude({ passed, failed, skipped }, code);
 }
 
 /** A suite that broke off, or that ran nothing, has failed even if no test of it says so. */
@@ -93,26 +102,55 @@ entry(async () => {
   await setup({ programs: new Set(chosen.flatMap(({ programs = [] }) => programs)) });
   await build({ debug: true });
 
-  const total = { passed: 0, failed: 0, skipped: 0 };
-  const lines = [];
-  for (const { name, run } of chosen) {
-    say(`· ${name}`);
-    const start = Date.now();
-    const result = await run().catch((error) => {
-      say(String(error?.stack ?? error));
-      return { passed: 0, failed: 1, skipped: 0 };
-    });
-    for (const key of Object.keys(total)) total[key] += result[key];
-    const seconds = ((Date.now() - start) / 1000).toFixed(1);
-    lines.push(
-      `${result.failed > 0 ? "FAILED" : "    ok"}  ${name}: ${result.passed} passed, ` +
-        `${result.failed} failed, ${result.skipped} skipped (${seconds} s)`,
-    );
-    say(lines.at(-1));
+  const results = new Map();
+  for (const stage of stagesOf(chosen)) {
+    const waiting = [...stage];
+    const lane = async () => {
+      for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+        results.set(next.name, await runOne(next, stage.length === 1));
+      }
+    };
+    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
   }
-  say(`\n${lines.join("\n")}`);
-  if (total.failed > 0) process.exitCode = 1;
-  process.stdout.write(
-    `${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped\n`,
-  );
+  report(chosen.map(({ name }) => results.get(name)));
 });
+
+/** Suites that may run side by side are one stage, and what runs alone is one by itself. */
+function stagesOf(suites) {
+  const stages = [];
+  let together;
+  for (const one of suites) {
+    if (one.alone) together = undefined;
+    if (together !== undefined) {
+      together.push(one);
+      continue;
+    }
+    stages.push([one]);
+    if (!one.alone) together = stages.at(-1);
+  }
+  return stages;
+}
+
+async function runOne({ name, run }, echo) {
+  say(`· ${name}`);
+  const start = Date.now();
+  const result = await run(echo).catch((error) => {
+    say(String(error?.stack ?? error));
+    return { passed: 0, failed: 1, skipped: 0 };
+  });
+  const seconds = ((Date.now() - start) / 1000).toFixed(1);
+  const line =
+    `${result.failed > 0 ? "FAILED" : "    ok"}  ${name}: ${result.passed} passed, ` +
+    `${result.failed} failed, ${result.skipped} skipped (${seconds} s)`;
+  say(line);
+  return { ...result, line };
+}
+
+function report(results) {
+  say(`\n${results.map(({ line }) => line).join("\n")}`);
+  const sum = (key) => results.reduce((all, result) => all + result[key], 0);
+  if (sum("failed") > 0) process.exitCode = 1;
+  process.stdout.write(
+    `${sum("passed")} passed, ${sum("failed")} failed, ${sum("skipped")} skipped\n`,
+  );
+}
