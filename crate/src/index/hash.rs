@@ -96,6 +96,12 @@ impl HashIndex {
         }
     }
 
+    /// Whether the table names `position` under `hash`.
+    #[must_use]
+    pub fn holds(&self, hash: u32, position: Position) -> bool {
+        self.find(hash, |p| p == position).is_some()
+    }
+
     /// Adds a record that is not in the table.
     pub fn insert(&mut self, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");

@@ -212,8 +212,15 @@ impl Log {
     }
 
     fn accept(&mut self, frames: &[FrameSpan]) {
-        self.next_frame += frames.len() as u64;
+        for span in frames {
+            self.next_frame += 1;
+            let slot = &mut self.slots[span.slot as usize];
+            (slot.end, slot.end_frame) = (span.end as u32, self.next_frame);
+        }
         self.witnessed_frames = self.flushed_frames;
+        for dead in self.dead_extents.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
+            dead.frame = Some(self.next_frame - 1);
+        }
         for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
             self.slots[slot as usize].written = true;
         }

@@ -6,11 +6,14 @@
 
 pub mod append;
 pub mod group;
+pub(crate) mod live;
 pub mod pool;
 pub mod read;
 pub mod recover;
 mod slots;
 mod superblocks;
+
+use std::collections::BTreeMap;
 
 use crate::error::Error;
 use crate::file::{File, write_all};
@@ -24,6 +27,7 @@ use crate::memory::AlignedBytes;
 
 use append::WriteError;
 use group::{Cursor, FrameSpan};
+use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool};
 use read::Copies;
 
@@ -67,6 +71,15 @@ struct Slot {
     /// The last turn that looked at the value, and how many pins hold it.
     touched: u32,
     pins: u32,
+    /// Log: where its frames end, and the number behind the last of them.
+    end: u32,
+    end_frame: u64,
+    /// Log: live records and their bytes.
+    live: u32,
+    live_bytes: u32,
+    /// Log: bytes of its deletions, and the oldest segment that one of them covers.
+    grave_bytes: u32,
+    grave_oldest: u32,
 }
 
 impl Slot {
@@ -84,6 +97,12 @@ impl Slot {
             value: None,
             touched: 0,
             pins: 0,
+            end: 0,
+            end_frame: 0,
+            live: 0,
+            live_bytes: 0,
+            grave_bytes: 0,
+            grave_oldest: u32::MAX,
         }
     }
 }
@@ -182,6 +201,10 @@ pub struct Log {
     pending: Vec<FrameSpan>,
     /// First slots of extents that the open group brought.
     extents: Vec<u32>,
+    /// Which records name extents, and which.
+    extent_of: BTreeMap<Position, ExtentName>,
+    /// Extents that no record names any more, and that still stand in the file.
+    dead_extents: Vec<DeadExtent>,
     /// Records at or above this offset of the cursor's slot may be changed in place.
     floor: usize,
     next_frame: u64,

@@ -2,6 +2,8 @@
 //!
 //! Reading never repairs: nothing here writes, but for the creation of an empty file.
 
+use std::collections::BTreeMap;
+
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
@@ -98,6 +100,8 @@ impl Log {
             group: Cursor::default(),
             pending: Vec::new(),
             extents: Vec::new(),
+            extent_of: BTreeMap::new(),
+            dead_extents: Vec::new(),
             floor: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,

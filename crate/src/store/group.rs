@@ -17,9 +17,11 @@ pub(super) struct Undo {
     pub new: Option<Position>,
     /// The record that made the change; it has the key, and is resident while its group is open.
     pub appended: Position,
-    /// Bytes that came to life and that died.
-    pub come: u64,
-    pub gone: u64,
+    /// Bytes of the records that came to life and that died.
+    pub come: u32,
+    pub gone: u32,
+    /// Whether the record was moved, and nothing else changed.
+    pub moved: bool,
 }
 
 #[derive(Debug)]
@@ -218,7 +220,7 @@ impl<F: File> Store<F> {
     fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
-            self.live_bytes = self.live_bytes + undo.gone - undo.come;
+            self.unaccount(&undo);
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
         }
     }

@@ -11,12 +11,13 @@ use std::ops::Bound;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::checksum::checksum;
-use crate::format::record::{self, KIND_DELETE, RecordHeader};
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::OrderedKeys;
 use crate::log::{
     Log,
+    live::ExtentName,
     read::{Pin, Place},
 };
 
@@ -99,7 +100,6 @@ pub struct Store<F> {
     order: Option<BTreeMap<u32, OrderedKeys>>,
     ordered: bool,
     counts: BTreeMap<u32, u64>,
-    live_bytes: u64,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -213,6 +213,7 @@ impl<F: File> Store<F> {
             key_len: key.len() as u16,
             keyspace,
             oldest: old.oldest,
+            previous: old.position,
             version: self.take_version(),
             ..Default::default()
         };
@@ -271,7 +272,7 @@ impl<F: File> Store<F> {
     pub fn stats(&self) -> Stats {
         Stats {
             count: self.index.len() as u64,
-            live_bytes: self.live_bytes,
+            live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
             segments: self.log.segments() as u64,
@@ -320,8 +321,8 @@ impl<F: File> Store<F> {
     /// What a successor needs of a record.
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
-        let (oldest, bytes) = (record.header.oldest, record.bytes());
-        Predecessor { position: at.position, oldest, bytes }
+        let (oldest, size) = (record.header.oldest, record.header.size() as u32);
+        Predecessor { position: at.position, oldest, size }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -360,12 +361,45 @@ impl<F: File> Store<F> {
         appended: Position,
         new: Option<Position>,
     ) {
-        let gone = old.map_or(0, |old| old.bytes);
-        let come = new.map_or(0, |new| self.log.record_at(new).bytes());
-        self.live_bytes = self.live_bytes + come - gone;
+        let gone = old.map_or(0, |old| old.size);
         let old = old.map(|old| old.position);
-        self.undo.push(Undo { hash, old, new, appended, come, gone });
+        let header = self.log.header_at(appended);
+        let (size, oldest) = (header.size() as u32, header.oldest);
+        let is_extent = header.kind == KIND_EXTENT;
+        if let Some(old) = old {
+            self.log.died(old, gone);
+            self.log.drop_name(old);
+        }
+        match new {
+            Some(new) => {
+                self.log.born(new, size);
+                if is_extent && let Some(extent) = self.log.descriptor_at(new) {
+                    self.log.name_extent(new, ExtentName::from(&extent));
+                }
+            }
+            None => self.log.buried(appended, size, oldest),
+        }
+        self.undo.push(Undo { hash, old, new, appended, come: size, gone, moved: false });
         self.move_in_index(hash, old, new, appended);
+    }
+
+    /// Takes back what a change did to the accounts of what is alive.
+    fn unaccount(&mut self, undo: &Undo) {
+        match (undo.new, undo.old) {
+            (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
+            (Some(new), _) => self.log.forget_name(new),
+            _ => {}
+        }
+        match undo.new {
+            Some(new) => self.log.died(new, undo.come),
+            None => self.log.unburied(undo.appended, undo.come),
+        }
+        if let Some(old) = undo.old {
+            self.log.born(old, undo.gone);
+            if !undo.moved {
+                self.log.restore_name(old);
+            }
+        }
     }
 
     /// Moves a key in the index; `record` is resident and has the key.
@@ -416,8 +450,8 @@ struct At {
 struct Predecessor {
     position: Position,
     oldest: u32,
-    /// Bytes of the record, its extent included.
-    bytes: u64,
+    /// Bytes of the record.
+    size: u32,
 }
 
 /// Equality of short keys without a call: `memcmp` costs more than the comparison.

@@ -10,6 +10,7 @@ use crate::format::{frame, segment};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::Key;
 use crate::log::Log;
+use crate::log::live::ExtentName;
 use crate::log::recover::{FrameAt, Opened};
 
 use super::{Options, Staged, Store};
@@ -54,7 +55,6 @@ impl<F: File> Store<F> {
             order: None,
             ordered: options.ordered,
             counts: BTreeMap::new(),
-            live_bytes: 0,
             next_version,
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -103,32 +103,57 @@ impl<F: File> Store<F> {
 
     fn replay_record(&mut self, position: Position) -> Result<(), Error> {
         let record = self.log.record_at(position);
-        let (kind, keyspace, version) =
-            (record.header.kind, record.header.keyspace, record.header.version);
-        if !matches!(kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
+        let header = *record.header;
+        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
             return Ok(());
         }
-        self.next_version = self.next_version.max(version.saturating_add(1));
-        let (key, bytes) = (Key::new(record.key), record.bytes());
-        let hash = self.hash(keyspace, &key);
-        let old = self.find_hashed(hash, keyspace, &key)?;
-        // A record that was moved keeps its version and may come after a newer one.
-        if old.is_some_and(|old| self.log.record_in(old.place).header.version > version) {
-            return Ok(());
+        let hash = self.hash(header.keyspace, record.key);
+        let extent = record.extent().map(|extent| ExtentName::from(&extent));
+        self.next_version = self.next_version.max(header.version.saturating_add(1));
+        // The index goes through the states that it had when this was written, so a record that is
+        // where the writer found its predecessor is that one, and need not be read.
+        let is_known = header.previous != 0 && self.index.holds(hash, header.previous);
+        let old = match is_known {
+            true => Some((header.previous, self.log.size_or_guess(header.previous))),
+            false => {
+                let key = Key::new(record.key);
+                let found = self.find_hashed(hash, header.keyspace, &key)?;
+                let found = found.map(|at| (at, *self.log.record_in(at.place).header));
+                self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
+                match found {
+                    // One that was moved keeps its version and may come after a newer one.
+                    Some((_, old)) if old.version > header.version => return Ok(()),
+                    found => found.map(|(at, old)| (at.position, old.size() as u32)),
+                }
+            }
+        };
+        let size = header.size() as u32;
+        if let Some((old, size)) = old {
+            self.log.died(old, size);
+            // A record that was moved names the same extent.
+            if self.log.extent_of(old) == extent {
+                self.log.forget_name(old);
+            } else {
+                self.log.drop_name(old);
+            }
         }
-        let old = old.map(|at| self.predecessor(at));
-        self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
-        let new = (kind != KIND_DELETE).then_some(position);
-        self.live_bytes += new.map_or(0, |_| bytes);
-        self.live_bytes -= old.map_or(0, |old| old.bytes);
-        self.move_in_index(hash, old.map(|old| old.position), new, position);
+        let new = (header.kind != KIND_DELETE).then_some(position);
+        match new {
+            Some(_) => self.log.born(position, size),
+            None => self.log.buried(position, size, header.oldest),
+        }
+        if let Some(extent) = extent {
+            self.log.name_extent(position, extent);
+        }
+        self.move_in_index(hash, old.map(|(position, _)| position), new, position);
         Ok(())
     }
 
-    /// Verifies the extents that the index still names.
+    /// Verifies the extents that live records of the replayed part name.
     fn verify_extents(&mut self, extents: &[(Position, ExtentRef)]) -> Result<(), Error> {
         for (position, extent) in extents {
-            if self.is_live(*position)? && !self.log.verify_extent(&mut self.file, extent)? {
+            let is_live = self.log.names_extent(*position);
+            if is_live && !self.log.verify_extent(&mut self.file, extent)? {
                 return Err(Error::Corruption(Damage {
                     position: self.log.geometry().slot_start(extent.slot) + segment::SIZE as u64,
                     expected_frame: self.log.next_frame(),
@@ -138,14 +163,6 @@ impl<F: File> Store<F> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the index names the record at `position`.
-    fn is_live(&mut self, position: Position) -> Result<bool, Error> {
-        let place = self.log.place(&mut self.file, position)?;
-        let record = self.log.record_in(place);
-        let (keyspace, key) = (record.header.keyspace, Key::new(record.key));
-        Ok(self.find(keyspace, &key)?.is_some_and(|found| found.position == position))
     }
 
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.

@@ -213,6 +213,7 @@ impl<F: File> Store<F> {
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
             oldest: old.map_or(0, |old| old.oldest),
+            previous: old.map_or(0, |old| old.position),
             ..Default::default()
         };
         let position = self.log.stage(header, key);
@@ -271,9 +272,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let position = changing.at.position;
         if let Some(slot) = changing.extent {
-            let before = self.log.record_at(position).bytes();
             self.end_extent(position, slot, length);
-            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - before;
         } else if length != self.saved.len() {
             self.end_value(position, length);
         }
