@@ -1,7 +1,7 @@
 //! Writing a group out: seal its frames, write them in order, or leave no trace.
 
 use crate::error::Error;
-use crate::file::{File, read_full, write_all};
+use crate::file::{File, IoError, read_full, write_all};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
@@ -21,6 +21,12 @@ pub enum WriteError {
     RolledBack(Error),
     /// Its traces could not be removed: nothing may be written any more.
     Unclear(Error),
+}
+
+impl From<IoError> for WriteError {
+    fn from(error: IoError) -> Self {
+        WriteError::RolledBack(error.into())
+    }
 }
 
 impl WriteError {
@@ -132,7 +138,7 @@ impl Log {
         Ok(())
     }
 
-    fn header_of(&self, slot: u32) -> SegmentHeader {
+    pub(super) fn header_of(&self, slot: u32) -> SegmentHeader {
         let s = &self.slots[slot as usize];
         SegmentHeader {
             kind: segment::KIND_LOG,
@@ -216,6 +222,10 @@ impl Log {
             self.next_frame += 1;
             let slot = &mut self.slots[span.slot as usize];
             (slot.end, slot.end_frame) = (span.end as u32, self.next_frame);
+            if slot.first_frame == 0 {
+                slot.first_frame = self.next_frame - 1;
+            }
+            self.tail_bytes += (span.end - span.start) as u64;
         }
         self.witnessed_frames = self.flushed_frames;
         for dead in self.dead_extents.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {

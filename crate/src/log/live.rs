@@ -37,6 +37,7 @@ impl Log {
     /// A record of `size` bytes is what counts for its key.
     #[inline]
     pub(crate) fn born(&mut self, position: Position, size: u32) {
+        self.live_total += u64::from(size);
         let slot = self.slot_of(position);
         slot.live += 1;
         slot.live_bytes += size;
@@ -46,9 +47,12 @@ impl Log {
     #[inline]
     pub(crate) fn died(&mut self, position: Position, size: u32) {
         let slot = self.slot_of(position);
+        let before = slot.live_bytes;
         slot.live = slot.live.saturating_sub(1);
         // Sizes that replay guessed may not add up.
-        slot.live_bytes = if slot.live == 0 { 0 } else { slot.live_bytes.saturating_sub(size) };
+        slot.live_bytes = if slot.live == 0 { 0 } else { before.saturating_sub(size) };
+        let gone = before - slot.live_bytes;
+        self.live_total -= u64::from(gone);
     }
 
     /// Bytes of the record at `position`; when it is cold, what those of its segment take on
@@ -81,7 +85,13 @@ impl Log {
 
     /// The record at `position` names an extent.
     pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
+        self.live_total += self.span_bytes(extent);
         self.extent_of.insert(position, extent);
+    }
+
+    fn span_bytes(&self, extent: ExtentName) -> u64 {
+        let span = self.slots.get(extent.slot as usize).map_or(0, |slot| slot.span);
+        u64::from(span) << self.geometry.segment_log2
     }
 
     /// The extent that the record at `position` names.
@@ -97,6 +107,7 @@ impl Log {
             return;
         }
         if let Some(extent) = self.extent_of.remove(&position) {
+            self.live_total -= self.span_bytes(extent);
             self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
         }
     }
@@ -104,7 +115,7 @@ impl Log {
     /// Takes back what was said last of the record at `position`.
     pub(crate) fn restore_name(&mut self, position: Position) {
         if let Some(dead) = self.dead_extents.pop_if(|dead| dead.record == position) {
-            self.extent_of.insert(position, dead.extent);
+            self.name_extent(position, dead.extent);
         }
     }
 
@@ -117,7 +128,9 @@ impl Log {
 
     /// Takes back that the record at `position` names an extent, which is going.
     pub(crate) fn forget_name(&mut self, position: Position) {
-        self.extent_of.remove(&position);
+        if let Some(extent) = self.extent_of.remove(&position) {
+            self.live_total -= self.span_bytes(extent);
+        }
     }
 
     /// Bytes of live records with their headers, and of their extents' values.
@@ -127,5 +140,157 @@ impl Log {
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
         let named = self.extent_of.values().filter_map(|name| self.slots.get(name.slot as usize));
         records + named.map(|slot| slot.length).sum::<u64>()
+    }
+}
+
+/// A segment, and what compacting it would give.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub slot: u32,
+    pub gain: usize,
+}
+
+/// Frames that are going, between two segments that stay.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    /// Number behind the last frame of the segment before; none when there is no segment before.
+    pub from: Option<u64>,
+    /// First frames of the segments that go.
+    pub inside: Vec<u64>,
+    /// First frame of the segment behind.
+    pub to: u64,
+}
+
+impl Log {
+    /// Bytes of the file but for its checkpoint, what is being erased included.
+    #[must_use]
+    pub(crate) fn space(&self) -> u64 {
+        let spans = |index: u32| self.slots.get(index as usize).map_or(0, |slot| slot.span);
+        let checkpoint = self.checkpoint.map_or(0, spans);
+        u64::from(self.file_slots - checkpoint) << self.geometry.segment_log2
+    }
+
+    /// The same without segments that go with the next checkpoint.
+    pub(crate) fn space_without_doomed(&self) -> u64 {
+        self.space() - self.doomed_bytes()
+    }
+
+    /// Bytes that doomed segments take.
+    pub(crate) fn doomed_bytes(&self) -> u64 {
+        let doomed = self.slots.iter().filter(|slot| slot.doomed).count();
+        (doomed as u64) << self.geometry.segment_log2
+    }
+
+    /// Bytes of live records, and of slots that live extents cover.
+    #[must_use]
+    pub(crate) fn live_total(&self) -> u64 {
+        self.live_total
+    }
+
+    /// Bytes of deletions.
+    pub(crate) fn grave_bytes(&self) -> u64 {
+        let logs = self.slots.iter().filter(|slot| slot.used == Use::Log && !slot.doomed);
+        logs.map(|slot| u64::from(slot.grave_bytes)).sum()
+    }
+
+    /// Segments that can be emptied, with their slots.
+    fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
+        let busy = [self.cursor.slot, self.group.slot];
+        (0..).zip(&self.slots).filter(move |(index, slot)| {
+            let is_still = slot.used == Use::Log && slot.written && !slot.doomed && !slot.kept;
+            is_still && slot.sequence < below && !busy.contains(&Some(*index))
+        })
+    }
+
+    /// The segment of which least is needed, among those below a sequence.
+    pub(crate) fn emptiest(&self, below: u32) -> Option<Victim> {
+        let sequences = self.sequences();
+        let needed = |slot: &Slot| {
+            let covered = slot.grave_oldest..slot.sequence;
+            let from = sequences.partition_point(|&s| s < slot.grave_oldest);
+            let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
+            slot.live_bytes as usize + if covers { slot.grave_bytes as usize } else { 0 }
+        };
+        let room = self.geometry.segment();
+        let gains = self
+            .candidates(below)
+            .map(|(index, slot)| Victim { slot: index, gain: room.saturating_sub(needed(slot)) });
+        gains.max_by_key(|victim| victim.gain)
+    }
+
+    /// The oldest segment, if its sequence is below that.
+    pub(crate) fn oldest_below(&self, below: u32) -> Option<u32> {
+        self.candidates(below).min_by_key(|(_, slot)| slot.sequence).map(|(index, _)| index)
+    }
+
+    /// Sequences of all segments that stand in the file, in order.
+    pub(crate) fn sequences(&self) -> Vec<u32> {
+        let logs = self.slots.iter().filter(|slot| slot.used == Use::Log && slot.written);
+        let mut sequences: Vec<u32> = logs.map(|slot| slot.sequence).collect();
+        sequences.sort_unstable();
+        sequences
+    }
+
+    /// The sequence that the next segment gets.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
+    /// Seed of the checksums in a slot.
+    pub(crate) fn salt(&self, slot: u32) -> u64 {
+        self.slots[slot as usize].salt
+    }
+
+    /// Sequence of a segment, and the offset behind its last frame.
+    pub(crate) fn extent_of_segment(&self, slot: u32) -> (u32, usize) {
+        let slot = &self.slots[slot as usize];
+        (slot.sequence, slot.end as usize)
+    }
+
+    /// Everything that is needed of a segment stands elsewhere.
+    pub(crate) fn doom(&mut self, slot: u32) {
+        let slot = &mut self.slots[slot as usize];
+        slot.doomed = true;
+        self.live_total -= u64::from(slot.live_bytes);
+        (slot.live, slot.live_bytes) = (0, 0);
+    }
+
+    /// A segment stays as it is: nobody knows what is needed of it.
+    pub(crate) fn keep(&mut self, slot: u32) {
+        self.slots[slot as usize].kept = true;
+    }
+
+    /// The gaps that doomed segments leave in the numbers of frames.
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        let mut order: Vec<(u32, u32)> = (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.used == Use::Log && slot.written)
+            .map(|(index, slot)| (slot.sequence, index))
+            .collect();
+        order.sort_unstable();
+        let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
+        for (_, index) in order {
+            let slot = &self.slots[index as usize];
+            if slot.doomed {
+                inside.push(slot.first_frame);
+                continue;
+            }
+            if !inside.is_empty() {
+                let inside = std::mem::take(&mut inside);
+                gaps.push(Gap { from: before, inside, to: slot.first_frame });
+            }
+            before = Some(slot.end_frame);
+        }
+        gaps
+    }
+
+    /// Whether the log's end lies in a segment that stands in the file.
+    pub(crate) fn is_anchored(&self) -> bool {
+        self.cursor.slot.is_some_and(|slot| self.slots[slot as usize].written)
+    }
+
+    /// Whether frames were written that are not flushed.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.flushed_frames < self.next_frame
     }
 }

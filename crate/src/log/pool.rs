@@ -190,7 +190,8 @@ impl Pool {
     }
 
     fn release_remains(&mut self) {
-        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.holds == Holds::Remains) {
+        let remains = |buffer: &&mut Buffer| buffer.holds == Holds::Remains && buffer.pins == 0;
+        for buffer in self.buffers.iter_mut().filter(remains) {
             buffer.holds = Holds::Nothing;
         }
     }

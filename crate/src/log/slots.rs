@@ -16,7 +16,7 @@ impl Log {
         let count = u32::try_from(count).ok().filter(|&n| n < self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.file_slots = count;
-        self.slots = (0..count).map(|_| Slot::new(Use::Spare)).collect();
+        self.slots = (0..count).map(|_| Slot::new(Use::Unknown)).collect();
         let mut headers = Vec::new();
         for index in 0..count {
             self.read_headers(file, index, &mut headers)?;
@@ -27,11 +27,6 @@ impl Log {
         order.sort_unstable();
         for (_, i) in order.into_iter().rev() {
             self.occupy(&headers[i as usize], count);
-        }
-        for index in 0..count {
-            if self.slots[index as usize].used == Use::Spare && !self.is_blank(file, index)? {
-                self.slots[index as usize].used = Use::Abandoned;
-            }
         }
         Ok(())
     }
@@ -65,15 +60,16 @@ impl Log {
         let end = header.slot.saturating_add(header.span.max(1)).min(count);
         let range = header.slot as usize..end as usize;
         self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
-        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Spare) {
+        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Unknown) {
             return;
         }
         let used = match header.kind {
             segment::KIND_LOG => Use::Log,
             segment::KIND_EXTENT => Use::Extent,
-            _ => Use::Abandoned,
+            segment::KIND_CHECKPOINT => Use::Checkpoint,
+            _ => Use::Foreign,
         };
-        self.slots[range].fill_with(|| Slot::new(Use::ExtentBody));
+        self.slots[range].fill_with(|| Slot::new(Use::Body));
         self.slots[header.slot as usize] = Slot {
             written: true,
             sequence: header.sequence,
@@ -86,10 +82,14 @@ impl Log {
         };
     }
 
-    /// Whether a slot holds only zeros, so that using it overwrites nothing.
-    fn is_blank(&mut self, file: &mut impl File, index: u32) -> Result<bool, Error> {
+    /// Makes a slot of which nothing is known spare if it holds only zeros, so that using it
+    /// overwrites nothing. Otherwise it is garbage: all that is needed has been found.
+    pub(super) fn look_at(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
         read_full(file, &mut bytes, self.geometry.slot_start(index))?;
-        Ok(bytes.iter().all(|&b| b == 0))
+        let is_blank = bytes.iter().all(|&b| b == 0);
+        self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
+        self.untidy |= !is_blank;
+        Ok(())
     }
 }

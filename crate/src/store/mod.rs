@@ -1,8 +1,10 @@
 //! The store: operations on keys, over a log and its index.
 
+mod compact;
 mod group;
 mod pin;
 mod replay;
+mod tend;
 mod update;
 
 use std::collections::BTreeMap;
@@ -12,19 +14,20 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::checksum::checksum;
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
-use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
+use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::OrderedKeys;
 use crate::log::{
     Log,
     live::ExtentName,
-    read::{Pin, Place},
+    read::{Pin, Place, damaged},
 };
 
 pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
+use tend::{Change, Job};
 use update::Staged;
 
 /// How to open a store.
@@ -43,6 +46,8 @@ pub struct Options {
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
+    /// How large the file may become, in per cent of what lives in it, from 120 to 300.
+    pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.
     pub detach: fn(),
@@ -56,6 +61,7 @@ impl Default for Options {
             ordered: true,
             read_only: false,
             memory: 64 << 20,
+            factor: 150,
             detach: || (),
         }
     }
@@ -64,7 +70,7 @@ impl Default for Options {
 /// Sizes and states, for showing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Live keys in all keyspaces.
+    /// Live keys in all keyspaces but the engine's own.
     pub count: u64,
     /// Bytes of live records with their headers and values.
     pub live_bytes: u64,
@@ -108,6 +114,12 @@ pub struct Store<F> {
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
+    /// The housekeeping that is under way.
+    job: Job,
+    is_tending: bool,
+    factor: u32,
+    /// Compaction is not worth trying again below this many bytes.
+    compact_above: u64,
     read_only: bool,
     poisoned: bool,
     unflushed: bool,
@@ -271,7 +283,7 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: self.index.len() as u64,
+            count: self.index.len() as u64 - self.count(KEYSPACE_ENGINE),
             live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
@@ -310,7 +322,7 @@ impl<F: File> Store<F> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.place(&mut self.file, position)?;
-            let record = self.log.record_in(place);
+            let Some(record) = self.log.look(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(Some(At { position, place }));
             }
@@ -411,6 +423,9 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
+        if let Job::Checkpointing(job) = &mut self.job {
+            job.note(Change { hash, old, new });
+        }
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
             return;

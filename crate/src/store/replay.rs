@@ -7,13 +7,14 @@ use crate::file::File;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
-use crate::index::hash::{HashIndex, Position};
+use crate::index::hash::Position;
 use crate::index::ordered::Key;
 use crate::log::Log;
 use crate::log::live::ExtentName;
+use crate::log::read::damaged;
 use crate::log::recover::{FrameAt, Opened};
 
-use super::{Options, Staged, Store};
+use super::{Job, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
 /// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
@@ -46,15 +47,18 @@ impl<F: File> Store<F> {
             Ok(opened) => opened,
             Err(error) => return Err((file, error)),
         };
-        let Opened { log, frames, extents, recovery, next_version } = opened;
+        let Opened { log, checkpoint, frames, extents, recovery, next_version } = opened;
+        let (index, counts) = checkpoint.map_or_else(Default::default, |loaded| {
+            (loaded.index, loaded.counts.into_iter().collect())
+        });
         let mut store = Store {
             file,
             log,
-            index: HashIndex::default(),
+            index,
             last: None,
             order: None,
             ordered: options.ordered,
-            counts: BTreeMap::new(),
+            counts,
             next_version,
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -62,11 +66,18 @@ impl<F: File> Store<F> {
             saved: Vec::new(),
             pins: Vec::new(),
             recovery,
+            job: Job::Nothing,
+            is_tending: false,
+            factor: options.factor.clamp(120, 300),
+            compact_above: 0,
             read_only: options.read_only,
             poisoned: false,
             unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
         };
-        let replayed = store.replay(&frames).and_then(|()| store.verify_extents(&extents));
+        let replayed = store
+            .replay(&frames)
+            .and_then(|()| store.verify_extents(&extents))
+            .and_then(|()| store.log.settle_extents().map_or(Ok(()), |at| Err(store.lost(at))));
         if !recovery.clean {
             store.next_version += VERSION_JUMP;
         }
@@ -154,15 +165,21 @@ impl<F: File> Store<F> {
         for (position, extent) in extents {
             let is_live = self.log.names_extent(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {
-                return Err(Error::Corruption(Damage {
-                    position: self.log.geometry().slot_start(extent.slot) + segment::SIZE as u64,
-                    expected_frame: self.log.next_frame(),
-                    flushed_frames: self.log.next_frame(),
-                    ..Damage::default()
-                }));
+                let start = self.log.geometry().slot_start(extent.slot);
+                return Err(self.lost(start + segment::SIZE as u64));
             }
         }
         Ok(())
+    }
+
+    /// A live record's extent is not what it has to be.
+    fn lost(&self, position: u64) -> Error {
+        Error::Corruption(Damage {
+            position,
+            expected_frame: self.log.next_frame(),
+            flushed_frames: self.log.next_frame(),
+            ..Damage::default()
+        })
     }
 
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
@@ -176,8 +193,9 @@ impl<F: File> Store<F> {
         let mut keys: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
         for position in positions {
             let slot = self.log.geometry().locate(position).0;
-            self.log.load(&mut self.file, slot)?;
-            let record = self.log.record_at(position);
+            self.log.load_whole(&mut self.file, slot)?;
+            let place = self.log.place(&mut self.file, position)?;
+            let Some(record) = self.log.look(place) else { return Err(damaged(0)) };
             keys.entry(record.header.keyspace).or_default().push(Key::new(record.key));
         }
         let order = self.order.insert(BTreeMap::new());
