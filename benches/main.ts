@@ -4,20 +4,30 @@ import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { browserBench } from "./browser/host.js";
 import { keysBench } from "./keys/run.js";
+import { browserLarge, nodeLarge } from "./large/section.js";
 import { nodeBench } from "./node/drop.js";
 import { render, type Section } from "./report.js";
+import { browserSizes } from "./sizes/browser/section.js";
+import { nodeSizes } from "./sizes/node/section.js";
 
 export interface BenchOptions {
   /** The repository. */
   root: string;
   /** Few samples, to see that it works. */
   quick: boolean;
+  /** For the sizes: only these numbers of keys, and only these stores. */
+  sizes?: readonly number[] | undefined;
+  stores?: readonly string[] | undefined;
 }
 
 const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   node: nodeBench,
   keys: keysBench,
   browser: browserBench,
+  sizes: nodeSizes,
+  "sizes-browser": browserSizes,
+  large: nodeLarge,
+  "large-browser": browserLarge,
 };
 
 function commit(root: string): string {

@@ -2,11 +2,13 @@ import { type Summary, summarize } from "../demo/statistics.js";
 
 /** One line of a table: one store at one kind of work. */
 export interface Row {
+  /** The table that it belongs to, where a section has several. */
+  group?: string;
   work: string;
   store: string;
   /** What is true of an operation once it is acknowledged; where nothing is stored, what it is. */
   durability: string;
-  unit: "ms" | "ns" | "bytes";
+  unit: "ms" | "µs" | "ns" | "bytes" | "MB/s";
   figures: Summary;
 }
 
@@ -20,6 +22,8 @@ export interface Goal {
 
 export interface Section {
   title: string;
+  /** A line for each row, or one for each kind of work with the stores side by side. */
+  layout?: "lines" | "side by side";
   rows: Row[];
   goals: Goal[];
   /** What has to be known to read the table. */
@@ -72,23 +76,59 @@ function table(head: readonly string[], lines: readonly (readonly string[])[]): 
   );
 }
 
-/** A section as Markdown. */
-export function render({ title, rows, goals, notes }: Section): string {
-  const parts = [`## ${title}`];
-  parts.push(
-    table(
-      ["work", "store", "durability", "median", "middle half", "min to max", "n"],
-      rows.map(({ work, store, durability, unit, figures }) => [
-        work,
-        store,
-        durability,
-        `${figure(figures.median)} ${unit}`,
-        `${figure(figures.lowerQuartile)} to ${figure(figures.upperQuartile)}`,
-        `${figure(figures.min)} to ${figure(figures.max)}`,
-        String(figures.samples.length),
-      ]),
-    ),
+function lines(rows: readonly Row[]): string {
+  return table(
+    ["work", "store", "durability", "median", "middle half", "min to max", "n"],
+    rows.map(({ work, store, durability, unit, figures }) => [
+      work,
+      store,
+      durability,
+      `${figure(figures.median)} ${unit}`,
+      `${figure(figures.lowerQuartile)} to ${figure(figures.upperQuartile)}`,
+      `${figure(figures.min)} to ${figure(figures.max)}`,
+      String(figures.samples.length),
+    ]),
   );
+}
+
+/** The median, and by how much of it the middle half of the samples goes up and down. */
+function cell({ median, lowerQuartile, upperQuartile, samples }: Summary): string {
+  if (samples.length < 3) return figure(median);
+  const half = (upperQuartile - lowerQuartile) / 2;
+  return `${figure(median)} ±${Math.round((100 * half) / median)}%`;
+}
+
+/** What stands beside each other, of every group of rows. */
+export function sideBySide(
+  rows: readonly Row[],
+): { group: string; stores: string[]; works: { work: string; cells: (Row | undefined)[] }[] }[] {
+  return [...new Set(rows.map(({ group = "" }) => group))].map((group) => {
+    const members = rows.filter((one) => (one.group ?? "") === group);
+    const stores = [...new Set(members.map(({ store }) => store))];
+    const works = [...new Set(members.map(({ work }) => work))].map((work) => ({
+      work,
+      cells: stores.map((store) => members.find((one) => one.work === work && one.store === store)),
+    }));
+    return { group, stores, works };
+  });
+}
+
+function tables(rows: readonly Row[]): string {
+  return sideBySide(rows)
+    .map(({ group, stores, works }) => {
+      const body = works.map(({ work, cells }) => [
+        `${work}, ${cells.find((one) => one)!.unit}`,
+        ...cells.map((one) => (one === undefined ? "" : cell(one.figures))),
+      ]);
+      return `${group === "" ? "" : `### ${group}\n\n`}${table(["median", ...stores], body)}`;
+    })
+    .join("\n\n");
+}
+
+/** A section as Markdown. */
+export function render({ title, layout, rows, goals, notes }: Section): string {
+  const parts = [`## ${title}`];
+  parts.push(layout === "side by side" ? tables(rows) : lines(rows));
   if (goals.length > 0) {
     parts.push(
       table(

@@ -1,25 +1,43 @@
 // The benchmarks. Wants a release build in dist/ (npm run bench makes one first).
-//   node benches/run.mjs [node] [keys] [browser] [--quick]
+//   node benches/run.mjs [parts] [--quick] [--sizes 1000,1000000] [--stores varve,lmdb]
 // Tables go to stdout; all samples go to benches/results/latest.json.
 
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
 import { entry, parseArguments, root } from "../scripts/lib.mjs";
+import { installRivals } from "./rivals/install.mjs";
 
-const USAGE = `npm run bench [-- node keys browser] [-- --quick]
+const USAGE = `npm run bench [-- parts] [-- --quick]
   node      the product drop in files, beside GrausDB
   keys      the ordered key set beside one of vectors, natively and in wasm
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
-  --quick   few samples: shows that it works, says little`;
+  sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
+  sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
+  large     a database four times its memory, large values, a bulk load, beside bare reads and writes
+  large-browser   the same in Chromium on OPFS
+  --quick   few samples: shows that it works, says little
+  --sizes   of the sizes only these, separated by commas
+  --stores  of the stores only these: varve, lmdb, sqlite, level, graus`;
+
+const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text" };
 
 entry(async () => {
-  const { values, words } = parseArguments(process.argv.slice(2), { "--quick": "flag" }, USAGE);
+  const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
+  if (words.length === 0 || words.includes("sizes")) await installRivals();
   const entries = [
     { in: "benches/main.ts", out: "main" },
     { in: "benches/node/first.ts", out: "first" },
+    { in: "benches/sizes/node/child.ts", out: "sizes" },
+    { in: "benches/large/child.ts", out: "large" },
   ];
   await bundleForNode(entries, ".build/bench");
   const { main } = await import(pathToFileURL(join(root, ".build/bench/main.mjs")).href);
-  await main({ root, sections: words, quick: values["--quick"] === true });
+  await main({
+    root,
+    sections: words,
+    quick: values["--quick"] === true,
+    sizes: values["--sizes"]?.split(",").map(Number),
+    stores: values["--stores"]?.split(","),
+  });
 });

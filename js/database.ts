@@ -1,34 +1,21 @@
-/// <reference lib="esnext.disposable" preserve="true" />
-/** `open`, and the calls on an open database. */
+/** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
-import { Engine, type EngineStats, type Recovery } from "./engine.js";
-import { badArgument, DatabaseBusyError, OptionsMismatchError } from "./errors.js";
-import {
-  checkOptions,
-  type Durability,
-  differences,
-  type OpenOptions,
-  type OpenProgress,
-  refuseUnknown,
-  type Settings,
-} from "./options.js";
+import { asyncDispose } from "./dispose.js";
+import type { EngineStats, Recovery } from "./engine-reports.js";
+import { badArgument } from "./errors.js";
+import type { Durability } from "./options.js";
 import { Pin } from "./pin.js";
 import { type Bounds, type ByteRange, boundsOf, type Range, type TextRange } from "./range.js";
 import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
 import {
   type Change,
   closedSession,
-  Session,
+  type Session,
   type SetOptions,
   type Entry as StoredEntry,
   type UpdateOptions,
 } from "./session.js";
-import { hasBuiltins } from "./storage/builtin.js";
-import type { OpenedStorage, Storage } from "./storage/contract.js";
-import { file } from "./storage/node.js";
-import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
-import { loadModule } from "./wasm/load.js";
 
 /** One step of a batch. */
 export type BatchOperation =
@@ -43,243 +30,6 @@ export interface DatabaseStats extends EngineStats {
   /** Whether something was written to the file and not flushed. */
   unflushed: boolean;
 }
-
-/** Where a database is that is not to be opened. */
-export interface StorageOptions {
-  /** As for `open`, with the same default. */
-  storage?: Storage | undefined;
-}
-
-interface Entry {
-  settings: Settings;
-  session: Promise<Session>;
-  handles: number;
-  /** Why the opening was given up, if its signal or its listener had it so. */
-  interrupted: Interruption | undefined;
-}
-
-/** That an opening was ended by the program, and with which reason. */
-interface Interruption {
-  readonly reason: unknown;
-}
-
-/** The databases that are open or being opened in this realm, by identity. */
-const entries = new Map<unknown, Entry>();
-
-/**
- * Opens a database, creating it when it is missing. Everything after that is synchronous.
- *
- * ```ts
- * const db = await open("shop");
- * db.set("yeezy", "Boost 350");
- * ```
- *
- * Opening a database that is open already in this realm joins it: every handle sees the same data,
- * and the last `close` closes it. `onError` belongs to the handle; `wasm` counts for the first.
- *
- * @param name a name, never a path: 1 to 200 bytes, escaped where a file name needs it
- * @throws TypeError for a bad name, an unknown option or a wrong value of one
- * @throws DatabaseBusyError when another process, worker or tab has it open
- * @throws StorageUnavailableError when there is no such storage here; the message says what to do
- * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
- * @throws OptionsMismatchError when it is open in this realm with other options
- * @throws CorruptionError when flushed data is damaged; nothing was changed
- * @throws UnsupportedFormatError when the file is no database, or one of a newer format
- * @throws QuotaExceededError when there is no room to create it
- * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
- */
-export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
-  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
-  const settings = checkOptions(options);
-  const storage = options.storage ?? defaultStorage();
-  const identity = storage.identity(name);
-  const { signal } = options;
-  throwIfAborted(signal);
-  let entry = entries.get(identity);
-  const joins = entry !== undefined;
-  if (entry === undefined) {
-    entry = begin(name, storage, settings, options);
-    entries.set(identity, entry);
-  } else {
-    refuseOther(name, entry.settings, settings);
-  }
-  entry.handles += 1;
-  const joined = entry;
-  const forget = () => {
-    if (entries.get(identity) === joined) entries.delete(identity);
-  };
-  const leave = () => {
-    joined.handles -= 1;
-    if (joined.handles === 0) forget();
-    return joined.handles === 0;
-  };
-  let session: Session;
-  try {
-    session = await joined.session;
-  } catch (error) {
-    // At once, and not with the last of those who waited: the next open is to try anew.
-    forget();
-    // That another one gave up its opening is nothing to those who joined it.
-    if (joins && joined.interrupted !== undefined) return open(name, options);
-    throw error;
-  }
-  const db = new Database(session, leave, options.onError);
-  try {
-    throwIfAborted(signal);
-    return db;
-  } catch (reason) {
-    await db.close();
-    throw reason;
-  }
-}
-
-function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted === true) throw signal.reason;
-}
-
-/**
- * Removes a database and all that is in it. Says whether there was one.
- *
- * @throws TypeError for a bad name or option, or a storage that cannot remove databases
- * @throws DatabaseBusyError when it is open, here or elsewhere
- * @throws StorageUnavailableError when there is no such storage here, or it refuses
- */
-export async function destroy(name: string, options: StorageOptions = {}): Promise<boolean> {
-  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
-  const storage = storageOf("destroy()", options);
-  if (entries.has(storage.identity(name))) {
-    throw new DatabaseBusyError(
-      `The database "${name}" is open in this program. Close it before it is destroyed.`,
-    );
-  }
-  if (storage.destroy === undefined) {
-    throw badArgument(`A storage of the kind "${storage.kind}" cannot remove databases.`);
-  }
-  return storage.destroy(name);
-}
-
-/**
- * The names of the databases that a storage has, sorted.
- *
- * @throws TypeError for a bad option, or a storage that cannot tell
- * @throws StorageUnavailableError when there is no such storage here, or it refuses
- */
-export async function databases(options: StorageOptions = {}): Promise<string[]> {
-  const storage = storageOf("databases()", options);
-  if (storage.databases === undefined) {
-    throw badArgument(`A storage of the kind "${storage.kind}" cannot tell its databases.`);
-  }
-  return (await storage.databases()).sort();
-}
-
-function storageOf(call: string, options: StorageOptions): Storage {
-  refuseUnknown(call, options, ["storage"]);
-  const { storage } = options;
-  if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
-    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
-  }
-  // A page cannot open what lies there, but its workers can, and this is the place they mean.
-  return storage ?? (hasFolders() ? opfs() : defaultStorage());
-}
-
-function refuseOther(name: string, given: Settings, wanted: Settings): void {
-  const different = differences(given, wanted);
-  if (different.length === 0) return;
-  const list = different.map((option) => {
-    const [a, b] = [given[option], wanted[option]];
-    return `${option} is ${JSON.stringify(a)} there and ${JSON.stringify(b)} here`;
-  });
-  throw new OptionsMismatchError(
-    `The database "${name}" is open already with other options: ${list.join("; ")}. ` +
-      "Open it with the same options, or close it first.",
-  );
-}
-
-function begin(name: string, storage: Storage, settings: Settings, options: OpenOptions): Entry {
-  let interrupted: Interruption | undefined;
-  const interrupt = (reason: unknown): never => {
-    interrupted = { reason };
-    throw reason;
-  };
-  const session = start(name, storage, settings, options, interrupt).catch((error) => {
-    // What the engine makes of a read that was ended is not what ended it.
-    throw interrupted === undefined ? error : interrupted.reason;
-  });
-  return {
-    settings,
-    session,
-    handles: 0,
-    get interrupted() {
-      return interrupted;
-    },
-  };
-}
-
-async function start(
-  name: string,
-  storage: Storage,
-  settings: Settings,
-  options: OpenOptions,
-  interrupt: (reason: unknown) => never,
-): Promise<Session> {
-  const { onProgress, signal } = options;
-  const heed = () => {
-    if (signal?.aborted === true) interrupt(signal.reason);
-  };
-  // The code first: a file that is open while its engine loads would only be in others' way.
-  const module = await loadModule(options.wasm);
-  heed();
-  const opened = await storage.open(name, { readOnly: settings.readOnly });
-  try {
-    heed();
-    const told = onProgress && progressOf(opened.file.getSize(), onProgress, heed, interrupt);
-    const engine = await Engine.open(name, module, opened.file, settings, told);
-    return new Session(name, engine, opened, settings);
-  } catch (error) {
-    closeQuietly(opened);
-    throw error;
-  }
-}
-
-/** What each read while opening comes to for those who want to know, and who may end it. */
-function progressOf(
-  total: number,
-  onProgress: (progress: OpenProgress) => void,
-  heed: () => void,
-  interrupt: (reason: unknown) => never,
-): (count: number) => void {
-  let bytes = 0;
-  return (count) => {
-    // Some parts are read twice.
-    bytes = Math.min(bytes + count, total);
-    try {
-      onProgress({ bytes, total });
-    } catch (thrown) {
-      interrupt(thrown);
-    }
-    heed();
-  };
-}
-
-/** The failure that led here says more than a second one of the same file would. */
-function closeQuietly(opened: OpenedStorage): void {
-  try {
-    opened.file.close();
-  } catch {
-    // Nothing was written, and nothing more can be done with this file.
-  }
-}
-
-function defaultStorage(): Storage {
-  if (hasOpfs()) return opfs();
-  if (hasBuiltins()) return file();
-  requireSyncAccess();
-  return opfs();
-}
-
-/** Where it is missing, `close` is still there; with it, `await using` closes a database. */
-const asyncDispose: typeof Symbol.asyncDispose =
-  Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
 /**
  * An open database. Made by `open`.

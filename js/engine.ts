@@ -1,23 +1,21 @@
 /**
  * The boundary to the wasm module: the only file that names one of its exports. Integers cross; the
- * bytes of keys and values are written into and read from its memory.
+ * bytes of keys and values are written into and read from its memory (`engine-memory.ts`).
  *
- * One `Engine` is one wasm instance with one database. What is hot here is written for speed: views
- * of the memory are plain fields, rebuilt when the memory has grown, which shows in `u8.length === 0`.
+ * One `Engine` is one wasm instance with one database. What is hot here is written for speed.
  */
 
+import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
+import { EngineMemory, encoder, type KeyRange, type Page, SHORT_TEXT } from "./engine-memory.js";
 import {
-  asBytes,
-  bury,
-  type Key,
-  MAX_KEY,
-  MAX_VALUE,
-  refuseArray,
-  refuseLoneSurrogates,
-  SMALL_ARRAY,
-  type Value,
-} from "./bytes.js";
-import { type CorruptionDetails, DatabasePoisonedError } from "./errors.js";
+  damageOf,
+  type EngineStats,
+  type Recovery,
+  type Report,
+  recoveryOf,
+  statsOf,
+} from "./engine-reports.js";
+import { DatabasePoisonedError } from "./errors.js";
 import { Code, type FailureContext, failureOf } from "./failures.js";
 import { Host } from "./host.js";
 import type { StorageFile } from "./storage/contract.js";
@@ -72,83 +70,12 @@ const SEGMENT_LOG2 = 20;
 const POINTS_ONLY = 1;
 const READ_ONLY = 2;
 
-/** The length of a bound that there is not. */
-const NO_BOUND = 0xffff_ffff;
-
 const LOWER_EXCLUDED = 1;
 const UPPER_INCLUDED = 2;
 const BACKWARDS = 4;
 
-/** Where the slots of a report begin in the result block, in units of 8 bytes. */
-const REPORT = 2;
-
-/** No address of a value. */
-const NOWHERE = -1;
-
-/** Up to this length a loop over the characters beats `encodeInto`. */
-const SHORT_TEXT = 64;
-
-/** Up to this length a loop over the bytes beats `set`. */
-const SHORT_BYTES = 12;
-
 /** Texts above this length are encoded apart first, so that not three times their length is staged. */
 const LONG_TEXT = 8_192;
-
-/** What the engine counts about itself. */
-export interface EngineStats {
-  /** Keys present. */
-  count: number;
-  /** Bytes of the records that are current. */
-  liveBytes: number;
-  /** Length of the file. */
-  fileBytes: number;
-  /** Bytes that the engine has taken of its memory. */
-  memoryBytes: number;
-  /** Segments in use. */
-  segments: number;
-  /** Number of the last frame. */
-  frame: number;
-  /** The version that was given out last. */
-  version: number;
-  /** Whether an earlier failure made the database read-only. */
-  poisoned: boolean;
-  /** Bytes written to the database and not yet handed to the file. */
-  pendingBytes: number;
-  /** Bytes of the index. */
-  indexBytes: number;
-}
-
-/** What opening found at the end of the file. */
-export interface Recovery {
-  /** Bytes of unflushed writes that a crash left incomplete, and that were dropped. */
-  readonly tornBytes: number;
-  /** Complete frames that were dropped behind such bytes. */
-  readonly droppedFrames: number;
-  /** Number of the last frame that stands. */
-  readonly lastSequence: number;
-  /** Frames that were read to open. */
-  readonly replayedFrames: number;
-  /** Whether the database had been closed in order. */
-  readonly wasClean: boolean;
-  /** Whether the database is new. */
-  readonly created: boolean;
-}
-
-/** From where to where keys are wanted, and in which order. */
-export interface KeyRange {
-  readonly lower: Uint8Array<ArrayBuffer> | undefined;
-  readonly lowerExcluded: boolean;
-  readonly upper: Uint8Array<ArrayBuffer> | undefined;
-  readonly upperIncluded: boolean;
-  readonly reverse: boolean;
-}
-
-/** Some keys in order, copied out of the engine's memory. No keys: there are no more. */
-export interface Page {
-  readonly lengths: Uint32Array<ArrayBuffer>;
-  /** The keys, one behind the other. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
 
 /** Who hears of what goes wrong below, so that it is decided in one place what that means. */
 export interface EngineListener {
@@ -160,8 +87,6 @@ export interface EngineListener {
   died(error: DatabasePoisonedError): void;
 }
 
-const encoder = new TextEncoder();
-
 function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
   return (
     (lowerExcluded ? LOWER_EXCLUDED : 0) |
@@ -171,54 +96,21 @@ function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
 }
 
 /** One wasm instance with one open database. */
-export class Engine {
-  /** All of the wasm memory. Length 0 when the memory has grown since. */
-  u8: Uint8Array<ArrayBuffer>;
-  private u32: Uint32Array<ArrayBuffer>;
-  private f64: Float64Array<ArrayBuffer>;
-  private buffer: ArrayBuffer;
-  /** Where keys are written for the next call. */
-  private scratch: Uint8Array<ArrayBuffer>;
-  private readonly scratchAt: number;
-  private readonly codeAt: number;
-  private readonly lengthAt: number;
-  private readonly reportAt: number;
-  /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
-  private lastKey: string;
-  private lastKeyLength: number;
-  /** The small array that was inspected last: asking for the buffer of a fresh one costs 250 ns. */
-  private lastSmall: Uint8Array;
-  /** The view that was given last, and where it begins. */
-  private lastView: Uint8Array<ArrayBuffer>;
-  private lastViewAt: number;
+export class Engine extends EngineMemory {
   private wasm: Exports;
   private readonly host: Host;
-  private readonly name: string;
   private death: DatabasePoisonedError | undefined;
   private poison: Error | undefined;
+  private readonly slot: Report;
   listener: EngineListener | undefined;
 
   private constructor(name: string, wasm: Exports, host: Host) {
-    this.name = name;
+    super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
     this.wasm = wasm;
     this.host = host;
-    this.scratchAt = wasm.scratch() >>> 0;
-    const result = wasm.result() >>> 0;
-    this.codeAt = result >>> 2;
-    this.lengthAt = this.codeAt + 1;
-    this.reportAt = (result >>> 3) + REPORT;
-    this.buffer = wasm.memory.buffer as ArrayBuffer;
-    this.u8 = new Uint8Array(this.buffer);
-    this.u32 = new Uint32Array(this.buffer);
-    this.f64 = new Float64Array(this.buffer);
-    this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
-    this.lastKey = "";
-    this.lastKeyLength = 0;
-    this.lastSmall = this.u8;
-    this.lastView = this.u8;
-    this.lastViewAt = NOWHERE;
     this.death = undefined;
     this.poison = undefined;
+    this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.listener = undefined;
   }
 
@@ -268,9 +160,7 @@ export class Engine {
 
   /** A view of the value of the key that lies at this place of a page, or `undefined`. */
   getOnPage(bytes: Uint8Array, start: number, end: number): Uint8Array<ArrayBuffer> | undefined {
-    this.forgetKey();
-    const { scratch } = this;
-    for (let from = start, to = 0; from < end; from++, to++) scratch[to] = bytes[from] as number;
+    this.encodeFromPage(bytes, start, end);
     const at = this.find(end - start);
     if (at === 0) return undefined;
     return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
@@ -290,12 +180,7 @@ export class Engine {
     const flags = flagsOf(range);
     const at = this.call(() => this.wasm.scan(RAW, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    const count = this.u32[this.lengthAt] as number;
-    const bytesAt = at + count * 4;
-    const lengths = new Uint32Array(this.buffer.slice(at, bytesAt));
-    let total = 0;
-    for (let i = 0; i < count; i++) total += lengths[i] as number;
-    return { lengths, bytes: this.u8.slice(bytesAt, bytesAt + total) };
+    return this.pageAt(at);
   }
 
   countRange(range: KeyRange): number {
@@ -322,27 +207,6 @@ export class Engine {
 
   unpin(handle: number): void {
     this.call(() => this.wasm.unpin(handle));
-  }
-
-  /** Writes bounds into the two scratch areas and gives their lengths. */
-  private encodeBounds({ lower, upper }: KeyRange): [number, number] {
-    this.forgetKey();
-    if (lower !== undefined) this.u8.set(lower, this.scratchAt);
-    if (upper !== undefined) this.u8.set(upper, this.scratchAt + MAX_KEY + 1);
-    return [lower?.length ?? NO_BOUND, upper?.length ?? NO_BOUND];
-  }
-
-  /**
-   * A view of memory of which the engine has said where it lies. The last one serves again for the
-   * same bytes: reading a record and then changing it makes one view and not two.
-   */
-  view(at: number, length: number): Uint8Array<ArrayBuffer> {
-    const { lastView } = this;
-    if (at === this.lastViewAt && length === lastView.length) return lastView;
-    const view = new Uint8Array(this.buffer, at, length);
-    this.lastViewAt = at;
-    this.lastView = view;
-    return view;
   }
 
   private find(keyLength: number): number {
@@ -399,28 +263,6 @@ export class Engine {
       this.plain(this.wasm.set_abort);
       throw error;
     }
-  }
-
-  /** Writes a text of ASCII and gives its length, or -1 at the first other character. */
-  private copyAscii(text: string, at: number): number {
-    const { u8 } = this;
-    const { length } = text;
-    let all = 0;
-    for (let i = 0; i < length; i++) {
-      const unit = text.charCodeAt(i);
-      all |= unit;
-      u8[at + i] = unit;
-    }
-    return all < 0x80 ? length : -1;
-  }
-
-  private copy(bytes: Uint8Array, length: number, at: number): void {
-    if (length > SHORT_BYTES) {
-      this.u8.set(bytes, at);
-      return;
-    }
-    const { u8 } = this;
-    for (let i = 0; i < length; i++) u8[at + i] = bytes[i] as number;
   }
 
   private setBegin(keyLength: number, capacity: number): number {
@@ -588,14 +430,7 @@ export class Engine {
   /** Kills all views and lets the memory go. Nothing may be called afterwards. */
   discard(): void {
     if (this.u8.length !== 0) this.detach();
-    const nothing = new ArrayBuffer(0);
-    this.u8 = new Uint8Array(nothing);
-    this.u32 = new Uint32Array(nothing);
-    this.f64 = new Float64Array(nothing);
-    this.scratch = this.u8;
-    this.lastSmall = this.u8;
-    this.lastView = this.u8;
-    this.buffer = nothing;
+    this.abandon();
     this.wasm = undefined as unknown as Exports;
     this.host.memory = undefined;
   }
@@ -604,96 +439,12 @@ export class Engine {
 
   stats(): EngineStats {
     this.plain(this.wasm.stats);
-    const slot = (index: number) => this.f64[this.reportAt + index] as number;
-    return {
-      count: slot(0),
-      liveBytes: slot(1),
-      fileBytes: slot(2),
-      memoryBytes: slot(3),
-      segments: slot(4),
-      frame: slot(5),
-      version: slot(6),
-      poisoned: slot(7) !== 0,
-      pendingBytes: slot(8),
-      indexBytes: slot(9),
-    };
+    return statsOf(this.slot);
   }
 
   recovery(): Recovery {
     this.plain(this.wasm.recovery);
-    const slot = (index: number) => this.f64[this.reportAt + index] as number;
-    return Object.freeze({
-      tornBytes: slot(0),
-      droppedFrames: slot(1),
-      lastSequence: slot(2),
-      replayedFrames: slot(3),
-      wasClean: slot(4) !== 0,
-      created: slot(5) !== 0,
-    });
-  }
-
-  // ---------------------------------------------------------------- keys
-
-  /** Writes a key into the scratch area and gives its length in bytes. */
-  private encodeKey(key: Key): number {
-    if (typeof key !== "string") return this.encodeBytes(key);
-    if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
-    const { length } = key;
-    if (length > SHORT_TEXT) return this.encodeText(key);
-    const { scratch } = this;
-    let all = 0;
-    for (let i = 0; i < length; i++) {
-      const unit = key.charCodeAt(i);
-      all |= unit;
-      scratch[i] = unit;
-    }
-    if (all >= 0x80 || length === 0) return this.encodeText(key);
-    this.lastKey = key;
-    this.lastKeyLength = length;
-    return length;
-  }
-
-  private encodeText(key: string): number {
-    this.forgetKey();
-    if (key.length === 0) throw this.failure(Code.EmptyKey);
-    if (key.length > MAX_KEY) throw this.failure(Code.KeyTooLong);
-    refuseLoneSurrogates("key", key);
-    const { read, written } = encoder.encodeInto(key, this.scratch);
-    if (read < key.length || written > MAX_KEY) throw this.failure(Code.KeyTooLong);
-    return written;
-  }
-
-  private encodeBytes(key: Exclude<Key, string>): number {
-    const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
-    const { length } = bytes;
-    if (bytes !== this.lastSmall || bytes[0] === undefined) {
-      refuseArray("key", bytes);
-      if (length === 0) throw this.failure(Code.EmptyKey);
-      if (length > MAX_KEY) throw this.failure(Code.KeyTooLong);
-      if (length <= SMALL_ARRAY) this.lastSmall = bytes;
-    }
-    this.forgetKey();
-    const { scratch } = this;
-    if (length > SHORT_BYTES) scratch.set(bytes);
-    else for (let i = 0; i < length; i++) scratch[i] = bytes[i] as number;
-    return length;
-  }
-
-  private forgetKey(): void {
-    this.lastKey = "";
-    this.lastKeyLength = 0;
-  }
-
-  /**
-   * Refuses bytes that cannot be a value. A view of this memory is legal, and copied: the call that
-   * makes room for the new record may use the old one's memory again.
-   */
-  private inspect(bytes: Uint8Array): Uint8Array {
-    refuseArray("value", bytes);
-    if (bytes.length > MAX_VALUE) throw this.failure(Code.ValueTooLong);
-    if (bytes.buffer === this.buffer) return bytes.slice();
-    if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
-    return bytes;
+    return recoveryOf(this.slot);
   }
 
   // ---------------------------------------------------------------- calls and failures
@@ -724,18 +475,9 @@ export class Engine {
     return answer;
   }
 
-  /** The memory has grown, or its views were detached: all views are made anew. */
+  /** The memory has grown, or its views were detached. */
   private refresh(): void {
-    bury(this.buffer);
-    this.buffer = this.wasm.memory.buffer as ArrayBuffer;
-    this.u8 = new Uint8Array(this.buffer);
-    this.u32 = new Uint32Array(this.buffer);
-    this.f64 = new Float64Array(this.buffer);
-    this.scratch = new Uint8Array(this.buffer, this.scratchAt, MAX_KEY + 1);
-    // The array remembered as small and inspected may have been a view of the old memory.
-    this.lastSmall = this.u8;
-    this.lastView = this.u8;
-    this.lastViewAt = NOWHERE;
+    this.renew(this.wasm.memory.buffer as ArrayBuffer);
     this.listener?.viewsDied();
   }
 
@@ -766,23 +508,14 @@ export class Engine {
   private failure(code: number): Error {
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
-    if (code === Code.Corruption) context.details = this.damage();
+    if (code === Code.Corruption) {
+      this.plain(this.wasm.error_report);
+      context.details = damageOf(this.slot);
+    }
     if (code === Code.UnsupportedFormat) context.text = this.errorText();
     const error = failureOf(code, context);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
-  }
-
-  private damage(): CorruptionDetails {
-    this.plain(this.wasm.error_report);
-    const slot = (index: number) => this.f64[this.reportAt + index] as number;
-    return {
-      position: slot(0),
-      expectedFrame: slot(1),
-      flushedFrames: slot(2),
-      intactFrames: slot(3),
-      intactBytes: slot(4),
-    };
   }
 
   /** Remembers what made the database read-only, if this did: every later refusal names it. */

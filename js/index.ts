@@ -4,15 +4,8 @@
  */
 
 export type { Bytes, Key, Value } from "./bytes.js";
-export type {
-  BatchOperation,
-  Database,
-  DatabaseStats,
-  StorageOptions,
-  Synchronous,
-} from "./database.js";
-export { databases, destroy, open } from "./database.js";
-export type { Recovery } from "./engine.js";
+export type { BatchOperation, Database, DatabaseStats, Synchronous } from "./database.js";
+export type { Recovery } from "./engine-reports.js";
 export {
   type BadArgumentError,
   ConflictError,
@@ -38,10 +31,12 @@ export {
   type VarveErrorOptions,
   VersionChangedError,
 } from "./errors.js";
+export { open } from "./open.js";
 export type { Durability, OpenOptions, OpenProgress } from "./options.js";
 export type { Pin } from "./pin.js";
+export { databases, destroy, type StorageOptions } from "./places.js";
 export type { ByteRange, Range, TextRange } from "./range.js";
-export type { Scan } from "./scan.js";
+export type { Scan, Walker } from "./scan.js";
 export type { Change, Entry, Predicate, SetOptions, UpdateOptions } from "./session.js";
 export type { OpenedStorage, OpenMode, Storage, StorageFile } from "./storage/contract.js";
 export { memory } from "./storage/memory.js";

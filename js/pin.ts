@@ -1,11 +1,8 @@
-/// <reference lib="esnext.disposable" preserve="true" />
 /** Pins: values that stay as they are for as long as somebody holds them. */
 
+import { dispose } from "./dispose.js";
 import { StaleViewError } from "./errors.js";
 import type { Session } from "./session.js";
-
-/** Where it is missing, `dispose` is still there; with it, `using` ends a pin. */
-const disposeSymbol: typeof Symbol.dispose = Symbol.dispose ?? Symbol.for("Symbol.dispose");
 
 /**
  * A value that was pinned by `db.pin(key)`: its bytes stay in memory and unchanged until it is
@@ -61,7 +58,7 @@ export class Pin {
   }
 
   /** Lets the value go at the end of a `using` block. */
-  [disposeSymbol](): void {
+  [dispose](): void {
     this.dispose();
   }
 }

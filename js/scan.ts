@@ -4,7 +4,8 @@
  * program writes is a matter of going on behind the last key.
  */
 
-import type { Page } from "./engine.js";
+import { dispose } from "./dispose.js";
+import type { Page } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
 import type { Session } from "./session.js";
@@ -154,8 +155,18 @@ function asciiOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   }
 }
 
-/** What `for…of` takes from. Each has its own place; leaving it early ends it. */
-abstract class Steps<T> implements IterableIterator<T, undefined> {
+/**
+ * A walk over a range that is under way: what `for…of` takes from, or a program that calls `next()`
+ * itself. Leaving it early ends it, and so does the end of a `using` block.
+ */
+export interface Walker<T> extends IterableIterator<T, undefined>, Disposable {
+  next(): IteratorResult<T, undefined>;
+  return(): IteratorReturnResult<undefined>;
+  [Symbol.iterator](): this;
+}
+
+/** Each has its own place. */
+abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
 
@@ -169,6 +180,10 @@ abstract class Steps<T> implements IterableIterator<T, undefined> {
   return(): IteratorReturnResult<undefined> {
     this.walk.stop();
     return { done: true, value: undefined };
+  }
+
+  [dispose](): void {
+    this.return();
   }
 
   [Symbol.iterator](): this {
@@ -240,15 +255,15 @@ class EntrySteps<K> extends LendingSteps<[K, Uint8Array<ArrayBuffer>]> {
 
 /** Keys, values or entries of a range. Each `for…of` over it begins anew. */
 export class Scan<T> implements Iterable<T, undefined> {
-  private readonly begin: () => IterableIterator<T, undefined>;
+  private readonly begin: () => Walker<T>;
 
   /** @internal */
-  constructor(begin: () => IterableIterator<T, undefined>) {
+  constructor(begin: () => Walker<T>) {
     this.begin = begin;
   }
 
   /** Begins a walk at the start of the range. */
-  [Symbol.iterator](): IterableIterator<T, undefined> {
+  [Symbol.iterator](): Walker<T> {
     return this.begin();
   }
 }

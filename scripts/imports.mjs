@@ -6,15 +6,15 @@ import { filesBelow, root } from "./lib.mjs";
 
 /** TypeScript: the rooms of js/, lowest first. A room imports itself and those before it. */
 const JS_ROOMS = [
-  { room: "errors", files: /^js\/errors\.ts$/ },
+  { room: "errors", files: /^js\/(errors|dispose)\.ts$/ },
   { room: "bytes", files: /^js\/bytes\.ts$/ },
   { room: "struct", files: /^js\/struct\// },
   { room: "storage", files: /^js\/storage\// },
   { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?)\.ts$/ },
   { room: "options", files: /^js\/(options|range)\.ts$/ },
-  { room: "engine", files: /^js\/(host|failures|engine)\.ts$/ },
-  { room: "session", files: /^js\/(strict|session|scan|pin)\.ts$/ },
-  { room: "database", files: /^js\/database\.ts$/ },
+  { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
+  { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
+  { room: "database", files: /^js\/(database|registry|places|open)\.ts$/ },
   { room: "client", files: /^js\/client\// },
   { room: "index", files: /^js\/index\.ts$/ },
 ];

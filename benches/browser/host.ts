@@ -1,117 +1,20 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { extname, join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
 import { summarize } from "../../demo/statistics.js";
 import type { BenchOptions } from "../main.js";
 import { goal, type Row, row, type Section } from "../report.js";
-import type { BrowserRequest, BrowserResult } from "./worker.js";
-
-/** A private window would keep OPFS in memory and be 20 to 200 times slower: the profile lies on disk. */
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-const PATIENCE_MS = 30 * 60_000;
-
-const TYPES: Record<string, string> = {
-  ".js": "text/javascript",
-  ".wasm": "application/wasm",
-};
-
-/** SQLite's other store in OPFS is not asked for; the parameter keeps it from setting itself up. */
-const PAGE = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module">
-  globalThis.bench = (request) => new Promise((resolve, reject) => {
-    const worker = new Worker("./worker.js?opfs-disable", { type: "module" });
-    worker.onerror = (event) => reject(new Error(event.message || "the worker did not start"));
-    worker.onmessage = ({ data }) => {
-      if (data.type === "progress") console.log(data.doing);
-      else if (data.type === "error") reject(new Error(data.message));
-      else resolve(data.result);
-    };
-    worker.postMessage(request);
-  });
-</script>`;
-
-/** Isolated from other origins, which makes the browser's clock exact to 5 µs instead of 100. */
-function serve(folder: string) {
-  const server = createServer((request, response) => {
-    const path = new URL(request.url ?? "/", "http://localhost").pathname;
-    response.setHeader("cross-origin-opener-policy", "same-origin");
-    response.setHeader("cross-origin-embedder-policy", "require-corp");
-    try {
-      const body = path === "/" ? PAGE : readFileSync(join(folder, path));
-      response.setHeader("content-type", TYPES[extname(path)] ?? "text/html");
-      response.end(body);
-    } catch {
-      response.writeHead(404).end();
-    }
-  });
-  return new Promise<{ url: string; close(): void }>((resolve) => {
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      resolve({ url: `http://localhost:${port}/`, close: () => server.close() });
-    });
-  });
-}
-
-async function runInChromium(
-  url: string,
-  request: BrowserRequest,
-): Promise<BrowserResult & { version: string }> {
-  const profile = mkdtempSync(join(tmpdir(), "varve-bench-chromium-"));
-  const { CHROME_BIN } = process.env;
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: CHROME_BIN ?? "/usr/bin/chromium",
-    headless: true,
-    args: FLAGS,
-  });
-  try {
-    const page = context.pages()[0] ?? (await context.newPage());
-    page.setDefaultTimeout(PATIENCE_MS);
-    page.on("console", (message) => process.stderr.write(`  [chromium] ${message.text()}\n`));
-    await page.goto(url);
-    const version = await page.evaluate(() => navigator.userAgent);
-    const result = await page.evaluate(
-      (asked) =>
-        (globalThis as unknown as { bench(request: unknown): Promise<unknown> }).bench(asked),
-      request,
-    );
-    return { ...(result as BrowserResult), version };
-  } finally {
-    await context.close();
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
-  }
-}
-
-/** The page's own build, which runs as it is and not bundled into this. */
-async function bundle(root: string, out: string): Promise<void> {
-  const { bundleWorkers }: { bundleWorkers(entries: string[], outdir: string): Promise<void> } =
-    await import(pathToFileURL(join(root, "demo/build.mjs")).href);
-  await bundleWorkers([join(root, "benches/browser/worker.ts")], out);
-}
+import type { BrowserRequest, BrowserResult } from "./calls.js";
+import { Chromium } from "./chromium.js";
 
 export async function browserBench({ root, quick }: BenchOptions): Promise<Section> {
-  const out = join(root, ".build/bench-browser");
-  await bundle(root, out);
-  const server = await serve(out);
   const request: BrowserRequest = quick
     ? { samples: 3, runs: 2, cycles: 2_000 }
     : { samples: 21, runs: 7, cycles: 20_000 };
+  const browser = await Chromium.start(root, "benches/browser/calls.ts");
   try {
-    const { calls, drops, equal, version } = await runInChromium(server.url, request);
+    const { calls, drops, equal } = await browser.run<BrowserResult>("calls", request);
     if (!equal) throw new Error("the stores did not end with equal contents");
-    return section(calls, drops, version, request.cycles);
+    return section(calls, drops, browser.version, request.cycles);
   } finally {
-    server.close();
+    await browser.close();
   }
 }
 

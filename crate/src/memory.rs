@@ -27,6 +27,29 @@ impl AlignedBytes {
     }
 }
 
+/// Copies as `copy_from_slice` does. In wasm that is a call out of the module unless the length is
+/// known, which costs more than copying a short key by two overlapping pieces.
+#[inline(always)]
+pub fn copy_short(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        8..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        33..=64 => copy_ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last `N` bytes of at most twice as many.
+#[inline(always)]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk()) {
+        *to = *from;
+    }
+}
+
 impl std::ops::Deref for AlignedBytes {
     type Target = [u8];
 

@@ -23,9 +23,10 @@ export interface OpenedStorage {
   file: StorageFile;
   /**
    * Where the platform tells that the program is about to end: runs `commit` then, synchronously,
-   * and closes the file after it. Gives a function that takes the hook away again.
+   * and closes the file after it. When it is not certain yet that the program ends, runs
+   * `commit(true)`, and keeps the file open. Gives a function that takes the hook away again.
    */
-  onExit?(commit: () => void): () => void;
+  onExit?(commit: (goesOn?: boolean) => void): () => void;
 }
 
 /** How a database is to be opened. */

@@ -7,6 +7,7 @@
  *    nobody ever reads half of it.
  * 2. Only a lock whose holder is dead is broken: there is no such process or thread, or another one
  *    under the same number (started at another time), or the machine has been started again since.
+ *    Of threads this is known on Linux; elsewhere rule 3 holds between the threads of one process.
  * 3. A holder in another container or machine cannot be seen. It shows that it lives by touching its
  *    lock every two seconds; one that has not for eight is taken for dead. A holder that was stopped
  *    for so long and wakes up looks whether the lock is still its own before it writes again.
@@ -17,7 +18,7 @@
 
 import { DatabaseBusyError } from "../errors.js";
 import { type Builtins, builtins } from "./builtin.js";
-import { lifeOf, type ProcessIdentity, self } from "./processes.js";
+import { isNeighbour, lifeOf, type ProcessIdentity, self } from "./processes.js";
 
 /** What a lock file says. The token is a new one each time. */
 interface Holder extends ProcessIdentity {
@@ -37,6 +38,8 @@ const BEAT_MS = 2000;
 const STILL_MS = 5000;
 /** An unseen holder that has not touched its lock for this long is dead. Well above STILL_MS. */
 const SILENCE_MS = 8000;
+/** A thread that is told to end takes a moment: one of this process is looked at again until then. */
+const ENDING_MS = 100;
 /** A lock without readable content is being written by a file system without links, or is a ruin. */
 const WRITING_MS = 2000;
 /** How long it may take in all to see through a dead lock. */
@@ -186,6 +189,7 @@ function judge(
     return Math.abs(now - seen.touched) > WRITING_MS ? "dead" : "unknown";
   }
   const life = own.has(seen.content) ? "alive" : lifeOf(node, holder);
+  if (life === "alive" && isNeighbour(node, holder) && now - since < ENDING_MS) return "unknown";
   if (life !== "unseen") return life;
   // Its clock may not be ours: what counts is a change that was watched, or none for long enough.
   if (seen.touched !== first.touched) return "alive";

@@ -22,6 +22,13 @@ import { fileName, namesOf } from "./names.js";
  * has the database open for writing it is refused; a writer who comes later is not noticed, and the
  * reader goes on with what was there when it opened.
  *
+ * A program that ends, or a thread of it, also by `process.exit` or by an uncaught error, has its
+ * writes committed first. Signals are left to the program: one that ends it is like a crash, unless
+ * the program listens to it and calls `process.exit`.
+ *
+ * Threads count like processes: a database is open in one of them at a time. When a thread was
+ * terminated, the next one can open it at once.
+ *
  * ```ts
  * const db = await open("shop", { storage: file("./data") }); // ./data/shop.varve
  * ```
@@ -120,7 +127,7 @@ class NodeFile implements StorageFile {
   readonly #path: string;
   /** `undefined` when the file is open for reading only. */
   readonly #lock: Lock | undefined;
-  readonly #atExit = new Set<() => void>();
+  readonly #atExit = new Set<(goesOn?: boolean) => void>();
   #fd: number | undefined;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
@@ -210,11 +217,16 @@ class NodeFile implements StorageFile {
     }
   }
 
-  onExit(commit: () => void): () => void {
+  onExit(commit: (goesOn?: boolean) => void): () => void {
     this.#atExit.add(commit);
     return () => {
       this.#atExit.delete(commit);
     };
+  }
+
+  /** The program may be about to end, or not: what is complete is committed. */
+  commit(): void {
+    for (const commit of this.#atExit) commit(true);
   }
 
   /** The program ends: last chance to commit, then the lock is given back. */
@@ -230,14 +242,36 @@ class NodeFile implements StorageFile {
 /** The files open in this thread. One listener serves all; Node warns of more than ten. */
 const openFiles = new Set<NodeFile>();
 
+/**
+ * The ends of a program that it is told of. Signals are none of them: listening to one would keep
+ * the program alive that it is to end, and what was handed on is safe without.
+ */
 function watchExit({ process }: Builtins, opened: NodeFile): void {
-  if (openFiles.size === 0) process.on("exit", exitAll);
+  if (openFiles.size === 0) {
+    process.on("exit", exitAll);
+    hearDeno("addEventListener");
+  }
   openFiles.add(opened);
 }
 
 function unwatchExit({ process }: Builtins, opened: NodeFile): void {
   openFiles.delete(opened);
-  if (openFiles.size === 0) process.off("exit", exitAll);
+  if (openFiles.size > 0) return;
+  process.off("exit", exitAll);
+  hearDeno("removeEventListener");
+}
+
+/** Deno ends by events: its own `exit` and uncaught errors do not reach `process`. */
+function hearDeno(call: "addEventListener" | "removeEventListener"): void {
+  if (!("Deno" in globalThis)) return;
+  globalThis[call]("unload", exitAll);
+  // Whether these end the program is for its own listeners to say, and not known yet.
+  globalThis[call]("error", commitAll);
+  globalThis[call]("unhandledrejection", commitAll);
+}
+
+function commitAll(): void {
+  for (const opened of openFiles) opened.commit();
 }
 
 function exitAll(): void {

@@ -84,8 +84,16 @@ function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdent
   const [id, started] = other.thread.split(" ");
   const process = statOf(node, String(other.pid));
   const thread = statOf(node, `${other.pid}/task/${id}`);
-  const sure = process !== undefined && thread?.started !== started;
-  return sure ? "dead" : "alive";
+  const ended = thread?.started !== started || thread?.ended === true;
+  return process !== undefined && ended ? "dead" : "alive";
+}
+
+/** Whether that is another thread of this process. */
+export function isNeighbour(node: Builtins, other: ProcessIdentity): boolean {
+  const { pid, started, thread, boot, space } = self(node);
+  const sameProcess =
+    other.pid === pid && other.started === started && other.boot === boot && other.space === space;
+  return sameProcess && other.thread !== null && other.thread !== thread;
 }
 
 /** The process of that number, or `undefined` when there is certainly none. */

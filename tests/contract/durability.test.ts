@@ -215,6 +215,25 @@ suite("durability at the end of a program", () => {
     deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
   });
 
+  test("that may yet go on: what is complete is committed, and what is not goes on", async () => {
+    const { fake, db } = await settled({ durability: "buffered" });
+    db.set("a", "1");
+    fake.exit?.(true);
+    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+    db.transaction(() => {
+      db.set("b", "2");
+      fake.exit?.(true);
+      db.updateIf("a", (view) => {
+        view[0] = 88;
+        fake.exit?.(true);
+      });
+      equal(fake.count("write"), 1, "half a transaction is not handed on");
+      db.set("c", "3");
+    });
+    db.commit();
+    deepEqual(await survivors(fake), { a: "X", b: "2", c: "3" });
+  });
+
   test("a closed database leaves no hook behind", async () => {
     const { fake, db } = await settled();
     ok(fake.exit !== undefined);

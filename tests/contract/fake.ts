@@ -36,8 +36,8 @@ export class FakeStorage implements Storage {
   openFiles = 0;
   /** Decides what becomes of each call. */
   fault: (call: Call) => Fault = () => undefined;
-  /** The function that the engine wants to have run when the program ends. */
-  exit: (() => void) | undefined;
+  /** What the engine wants to have run when the program ends; with `true`, when it may end. */
+  exit: ((goesOn?: boolean) => void) | undefined;
 
   identity(): unknown {
     return this;

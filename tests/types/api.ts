@@ -24,6 +24,7 @@ import type {
   TextRange,
   UpdateOptions,
   Value,
+  Walker,
 } from "varve";
 import { DatabaseBusyError, databases, destroy, file, memory, open, opfs, VarveError } from "varve";
 
@@ -171,6 +172,8 @@ export function holding(db: Database): void {
   const entry = db.getEntry("key");
   if (entry !== undefined) db.set("key", "value", { ifVersion: entry.version });
   using lease = db.pin("key");
+  using steps = db.entries({ keyAs: "bytes" })[Symbol.iterator]();
+  same<typeof steps, Walker<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>>(true);
   same<Pin["bytes"], Uint8Array<ArrayBuffer>>(true);
   lease?.bytes.slice();
   db.pin("key")?.dispose();

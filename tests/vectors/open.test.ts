@@ -133,6 +133,30 @@ suite("golden files through open()", () => {
     for (const [name, bytes] of goldenFiles()) await bothAgree(bytes, name);
   });
 
+  test("records and frames of every length carry the checksum that FORMAT.md says", async () => {
+    const { directory } = context();
+    ok(directory !== undefined);
+    const storage = file(join(directory, "lengths"));
+    const db = await open("lengths", { storage, ...wasmOption() });
+    const expected: Record<string, string> = {};
+    const bytes = (length: number, salt: number) =>
+      Uint8Array.from({ length }, (_, i) => (131 * i + salt) & 0xff);
+    for (let length = 0; length <= 300; length += 1) {
+      const key = bytes(1 + (length % 40), length);
+      key[0] = length & 0xff;
+      const value = bytes(length, 7);
+      db.set(key, value);
+      expected[hex(key)] = hex(value);
+      // Frames of one record, and of several.
+      if (length % 3 !== 0) db.commit();
+    }
+    await db.close();
+    const image = new Uint8Array(readFileSync(join(directory, "lengths", "lengths.varve")));
+    const { live } = await read(image);
+    deepEqual(Object.fromEntries(live.map(({ key, value }) => [hex(key), hex(value)])), expected);
+    await bothAgree(image, "lengths");
+  });
+
   test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {
     const next = random(1);
     const outcomes = new Map<string, number>();

@@ -7,7 +7,7 @@ use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash::Position;
-use crate::memory::AlignedBytes;
+use crate::memory::{AlignedBytes, copy_short};
 
 use super::pool::Holds;
 use super::{Log, NO_BUFFER, Slot, Use};
@@ -208,8 +208,11 @@ impl Log {
         let position = self.geometry.position(slot, self.cursor.tail);
         let oldest = self.slots[slot as usize].sequence;
         let bytes = self.record_mut(position);
-        bytes[record::SIZE..header.value_offset()].fill(0);
-        bytes[record::SIZE..record::SIZE + key.len()].copy_from_slice(key);
+        // What pads the key to 8 bytes lies within the last 8 of its room.
+        if let Some(end) = bytes[..header.value_offset()].last_chunk_mut::<8>() {
+            *end = [0; 8];
+        }
+        copy_short(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
         let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has room");
         *target = header;
         if target.oldest == 0 {

@@ -266,8 +266,8 @@ impl Log {
 
     /// The seed of the hash index.
     #[must_use]
-    pub fn hash_seed(&self) -> u64 {
-        self.superblock.hash_seed[0]
+    pub fn hash_seed(&self) -> [u64; 2] {
+        self.superblock.hash_seed
     }
 
     /// The number that the next frame gets.

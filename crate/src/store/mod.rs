@@ -12,10 +12,9 @@ use std::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::checksum::checksum;
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
-use crate::index::hash::{HashIndex, Position};
+use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::OrderedKeys;
 use crate::log::{
     Log,
@@ -100,6 +99,7 @@ pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
+    key_hash: KeyHash,
     /// The position that the index gave, or was given, last. Invariant: the index names it.
     last: Option<Position>,
     /// Built when first asked for, kept up from then on.
@@ -298,8 +298,7 @@ impl<F: File> Store<F> {
 
     #[inline]
     fn hash(&self, keyspace: u32, key: &[u8]) -> u32 {
-        let seed = self.log.hash_seed() ^ u64::from(keyspace).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (checksum(key, seed) >> 32) as u32
+        self.key_hash.hash(keyspace, key)
     }
 
     /// Programs read a key and then write it, so the record found last is looked at first: no hash,

@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
-use crate::index::hash::Position;
+use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
 use crate::log::Log;
 use crate::log::live::ExtentName;
@@ -51,10 +51,12 @@ impl<F: File> Store<F> {
         let (index, counts) = checkpoint.map_or_else(Default::default, |loaded| {
             (loaded.index, loaded.counts.into_iter().collect())
         });
+        let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
             log,
             index,
+            key_hash,
             last: None,
             order: None,
             ordered: options.ordered,

@@ -288,7 +288,7 @@ impl<F: File> Store<F> {
         header.value_len = length as u32;
         let kept = if in_group { room } else { align_up(length) };
         header.capacity = kept as u32;
-        self.log.record_mut(position)[from + length..from + kept].fill(0);
+        zero_slack(&mut self.log.record_mut(position)[from..from + kept], length);
     }
 
     /// Ends a value in an extent at `length`; from here on its checksum is fixed.
@@ -309,5 +309,20 @@ impl<F: File> Store<F> {
 
     fn extent_length(&self, position: Position) -> usize {
         self.log.descriptor_at(position).map_or(0, |extent| extent.length as usize)
+    }
+}
+
+/// Zeros what lies behind the first `length` of bytes whose number is a multiple of 8.
+#[inline(always)]
+fn zero_slack(bytes: &mut [u8], length: usize) {
+    let whole = align_up(length);
+    if whole > length
+        && let Some(last) = bytes[..whole].last_chunk_mut::<8>()
+    {
+        let used = u64::MAX >> (8 * (whole - length));
+        *last = (u64::from_le_bytes(*last) & used).to_le_bytes();
+    }
+    if whole < bytes.len() {
+        bytes[whole..].fill(0);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::format::checksum::checksum;
+use varve::index::hash::KeyHash;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
 use crate::support::oracle::KEYSPACES;
@@ -500,9 +500,9 @@ fn numbered(n: u32) -> Vec<u8> {
 
 /// Pairs of keys that the index cannot tell apart by their hash, found by trying.
 fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
-    let seed = options.entropy[2] ^ u64::from(keyspace).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let hash = KeyHash::new([options.entropy[2], options.entropy[3]]);
     let mut hashes: Vec<(u32, u32)> =
-        (0..300_000_u32).map(|n| ((checksum(&numbered(n), seed) >> 32) as u32, n)).collect();
+        (0..300_000_u32).map(|n| (hash.hash(keyspace, &numbered(n)), n)).collect();
     hashes.sort_unstable();
     let equal = hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0);
     equal.map(|pair| [pair[0].1, pair[1].1].map(numbered)).collect()

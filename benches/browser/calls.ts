@@ -4,6 +4,7 @@ import type { Grouping } from "../../demo/rivals/rival.js";
 import { sqliteRival } from "../../demo/rivals/sqlite.js";
 import { varveRival } from "../../demo/rivals/varve.js";
 import { runSuite } from "../../demo/suite.js";
+import { answer } from "./answer.js";
 
 export interface BrowserRequest {
   /** Samples of each single call. */
@@ -37,9 +38,7 @@ const GETS = 200_000;
 const WRITES = 20_000;
 const WRITTEN = "written: survives a crash of tab or browser";
 
-function progress(doing: string): void {
-  self.postMessage({ type: "progress", doing });
-}
+let progress: (doing: string) => void;
 
 /** What is measured; gives a number that depends on every call, so that none can be left out. */
 interface Work extends Omit<Call, "ns"> {
@@ -207,13 +206,7 @@ async function measureDrops({
   return { drops, equal };
 }
 
-self.onmessage = async ({ data }: MessageEvent<BrowserRequest>) => {
-  try {
-    const calls = await measureCalls(data.samples);
-    const result: BrowserResult = { calls, ...(await measureDrops(data)) };
-    self.postMessage({ type: "result", result });
-  } catch (error) {
-    const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    self.postMessage({ type: "error", message });
-  }
-};
+answer<BrowserRequest, BrowserResult>(async (request, tell) => {
+  progress = tell;
+  return { calls: await measureCalls(request.samples), ...(await measureDrops(request)) };
+});

@@ -1,0 +1,14 @@
+/** What every worker of the benchmarks does with a request: works, tells how far it is, and answers. */
+export function answer<Request, Result>(
+  work: (request: Request, progress: (doing: string) => void) => Promise<Result>,
+): void {
+  const progress = (doing: string) => self.postMessage({ type: "progress", doing });
+  self.onmessage = async ({ data }: MessageEvent<Request>) => {
+    try {
+      self.postMessage({ type: "result", result: await work(data, progress) });
+    } catch (error) {
+      const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      self.postMessage({ type: "error", message });
+    }
+  };
+}

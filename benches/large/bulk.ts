@@ -1,0 +1,106 @@
+import { open } from "varve";
+import { newDigest } from "../sizes/digest.js";
+import { KEY_BYTES, keysOf, writeKeys } from "../sizes/workload.js";
+import type { Amounts, Ground, LargeResult } from "./ground.js";
+
+const VALUE = 1_024;
+const PAIR = KEY_BYTES + VALUE;
+/** Pairs of a turn: about 1 MiB. */
+const GROUP = 1_000;
+const NAME = "bulk";
+const RAW = "bulk.raw";
+const MEMORY = 64 * 1_048_576;
+
+/** Pairs in order of their keys, each value with its number in it. */
+export async function bulkLoad(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+  const groups = Math.ceil(amounts.bulkBytes / PAIR / GROUP);
+  const megabytes = (groups * GROUP * PAIR) / 1e6;
+  const value = new Uint8Array(VALUE).fill(7);
+  const words = new Uint32Array(value.buffer);
+  const [ours, theirs, scans]: [number[], number[], number[]] = [[], [], []];
+
+  for (let sample = 0; sample < amounts.bulkSamples; sample++) {
+    ground.progress(`bulk load: sample ${sample + 1} of ${amounts.bulkSamples}`);
+    const db = await open(NAME, { storage: ground.storage, memory: MEMORY });
+    let ms = 0;
+    for (let group = 0; group < groups; group++) {
+      const numbers = Uint32Array.from({ length: GROUP }, (_, i) => group * GROUP + i);
+      const keys = keysOf(numbers);
+      const start = performance.now();
+      for (let i = 0; i < GROUP; i++) {
+        words[0] = group * GROUP + i;
+        db.set(keys[i]!, value);
+      }
+      await ground.turn();
+      ms += performance.now() - start;
+    }
+    const start = performance.now();
+    await db.close();
+    ms += performance.now() - start;
+    ours.push(megabytes / (ms / 1e3));
+
+    scans.push(megabytes / ((await compare(ground, groups)) / 1e3));
+    await ground.remove(NAME);
+
+    const block = new Uint8Array(GROUP * PAIR).fill(7);
+    const raw = await ground.raw(RAW);
+    const rawStart = performance.now();
+    for (let group = 0; group < groups; group++) {
+      if (raw.write(block, group * block.length) !== block.length) throw new Error("disk full");
+      await ground.turn();
+    }
+    raw.close();
+    theirs.push(megabytes / ((performance.now() - rawStart) / 1e3));
+    await ground.remove(RAW);
+  }
+
+  const line = {
+    group: "Bulk",
+    work: `load of ${(megabytes / 1e3).toFixed(2)} GB`,
+    durability: "survives the process, not a power loss",
+    unit: "MB/s" as const,
+  };
+  return {
+    lines: [
+      { id: "bulk", ...line, store: "varve", samples: ours },
+      { id: "bulkRaw", ...line, store: "write of as many bytes", samples: theirs },
+      {
+        ...line,
+        id: "bulkScan",
+        work: "all of it read in order, from the file",
+        durability: "verified",
+        store: "varve",
+        samples: scans,
+      },
+    ],
+    notes: [
+      `Bulk: ${(groups * GROUP).toLocaleString("en")} pairs of ${KEY_BYTES} and ${VALUE} bytes in turns of ${GROUP.toLocaleString("en")}, memory ${MEMORY / 1_048_576} MiB, closing included; the bare file gets the same number of bytes in as many writes. MB/s are of keys and values. Every pair is compared after closing and opening.`,
+    ],
+  };
+}
+
+/** Opens it again and compares all that is in it; gives the milliseconds of going over it once. */
+async function compare(ground: Ground, groups: number): Promise<number> {
+  const db = await open(NAME, { storage: ground.storage, memory: MEMORY });
+  const start = performance.now();
+  let seen = 0;
+  for (const view of db.values()) seen += view[VALUE - 1]!;
+  const ms = performance.now() - start;
+  if (seen !== 7 * groups * GROUP) throw new Error("not all that was loaded is there");
+
+  const [expected, found] = [await newDigest(), await newDigest()];
+  const value = new Uint8Array(VALUE).fill(7);
+  const words = new Uint32Array(value.buffer);
+  const key = new Uint8Array(KEY_BYTES);
+  const one = new Uint32Array(1);
+  for (let number = 0; number < groups * GROUP; number++) {
+    words[0] = number;
+    one[0] = number;
+    writeKeys(one, key);
+    expected.add(key, value);
+  }
+  for (const [name, view] of db.entries({ keyAs: "bytes" })) found.add(name, view);
+  await db.close();
+  if (expected.end() !== found.end()) throw new Error("what was loaded is not what is there");
+  return ms;
+}

@@ -1,0 +1,152 @@
+import { type Database, open, type Storage, type StorageFile } from "varve";
+import { Chooser, keysOf } from "../sizes/workload.js";
+import type { Amounts, Ground, LargeResult } from "./ground.js";
+
+const VALUE = 1_024;
+const NAME = "cold";
+const GROUP = 500;
+
+interface Read {
+  at: number;
+  length: number;
+}
+
+/** The same storage, with a list of all that is read. */
+function listening(storage: Storage, reads: Read[]): Storage {
+  return {
+    kind: storage.kind,
+    identity: (name) => storage.identity(name),
+    async open(name, mode) {
+      const opened = await storage.open(name, mode);
+      const { file } = opened;
+      const heard: StorageFile = {
+        read(buffer, options) {
+          reads.push({ at: options.at, length: buffer.length });
+          return file.read(buffer, options);
+        },
+        write: (buffer, options) => file.write(buffer, options),
+        truncate: (size) => file.truncate(size),
+        getSize: () => file.getSize(),
+        flush: () => file.flush(),
+        close: () => file.close(),
+      };
+      return { ...opened, file: heard };
+    },
+  };
+}
+
+/** Every value begins with the number of its key, so that a read shows whether it is the right one. */
+async function fill(db: Database, count: number, turn: () => Promise<void>): Promise<void> {
+  const value = new Uint8Array(VALUE).fill(7);
+  const words = new Uint32Array(value.buffer);
+  for (let start = 0; start < count; start += GROUP) {
+    const numbers = Uint32Array.from({ length: GROUP }, (_, i) => start + i);
+    for (const [i, key] of keysOf(numbers).entries()) {
+      words[0] = start + i;
+      db.set(key, value);
+    }
+    await turn();
+  }
+}
+
+/** Gets them in this order; each has to be its own. */
+function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): void {
+  for (let i = 0; i < keys.length; i++) {
+    const view = db.get(keys[i]!)!;
+    const number = view[0]! | (view[1]! << 8) | (view[2]! << 16) | (view[3]! << 24);
+    if (view.length !== VALUE || number !== numbers[i]) {
+      throw new Error(`${keys[i]} shows value ${number}`);
+    }
+  }
+}
+
+/**
+ * Random reads where four fifths of what there is are on the file: all keys in one random order, over
+ * and over, so that each was used least recently when its turn comes again. What the database reads is
+ * listened to once, and then asked of a bare file: the same calls, at the same places, in the same order.
+ */
+export async function coldReads(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+  const { coldMemory: memory, coldReads: count, samples } = amounts;
+  const total = Math.ceil((4 * memory) / VALUE / count) * count;
+  const order = new Chooser(total, 5).shuffled(Uint32Array.from({ length: total }, (_, i) => i));
+  const slice = (index: number) => {
+    const start = (index * count) % total;
+    const numbers = order.subarray(start, start + count);
+    return { numbers, keys: keysOf(numbers) };
+  };
+  const slices = total / count;
+  const reads: Read[] = [];
+
+  ground.progress(`cold reads: ${total} values of ${VALUE} bytes`);
+  let db = await open(NAME, { storage: ground.storage, memory });
+  await fill(db, total, ground.turn);
+  await db.close();
+
+  db = await open(NAME, { storage: listening(ground.storage, reads), memory });
+  for (let index = 0; index < slices; index++) {
+    const { keys, numbers } = slice(index);
+    getAll(db, keys, numbers);
+    await ground.turn();
+  }
+  const listened = slice(0);
+  const before = reads.length;
+  getAll(db, listened.keys, listened.numbers);
+  const asked = reads.slice(before);
+  const held = db.stats().memoryBytes;
+  await db.close();
+  const bytes = asked.reduce((sum, { length }) => sum + length, 0) / asked.length;
+
+  db = await open(NAME, { storage: ground.storage, memory });
+  for (let index = 0; index < slices; index++) {
+    const { keys, numbers } = slice(index);
+    getAll(db, keys, numbers);
+    await ground.turn();
+  }
+  const ours: number[] = [];
+  for (let sample = 0; sample < samples; sample++) {
+    ground.progress(`cold reads: sample ${sample + 1} of ${samples}`);
+    const { keys, numbers } = slice(sample);
+    const start = performance.now();
+    getAll(db, keys, numbers);
+    await ground.turn();
+    ours.push(((performance.now() - start) * 1e6) / count);
+  }
+  await db.close();
+
+  const raw = await ground.raw(NAME, true);
+  const buffer = new Uint8Array(Math.max(...asked.map(({ length }) => length)));
+  const views = new Map(asked.map(({ length }) => [length, buffer.subarray(0, length)]));
+  const theirs: number[] = [];
+  for (let sample = 0; sample < samples + 2; sample++) {
+    const start = performance.now();
+    let sum = 0;
+    for (const { at, length } of asked) sum += raw.read(views.get(length)!, at);
+    await ground.turn();
+    if (sum === 0) throw new Error("the file is empty");
+    if (sample >= 2) theirs.push(((performance.now() - start) * 1e6) / count);
+  }
+  raw.close();
+  await ground.remove(NAME);
+
+  const mib = (value: number) => `${Math.round(value / 1_048_576).toLocaleString("en")} MiB`;
+  const line = {
+    group: "Cold random reads",
+    work: `a value of ${VALUE} bytes`,
+    unit: "ns" as const,
+  };
+  return {
+    lines: [
+      { id: "cold", ...line, store: "varve", durability: "verified", samples: ours },
+      {
+        id: "coldRaw",
+        ...line,
+        store: "the same calls of read",
+        durability: "as it is",
+        samples: theirs,
+      },
+    ],
+    notes: [
+      `Cold reads: ${total.toLocaleString("en")} values of ${VALUE} bytes, ${mib(total * VALUE)} with memory ${mib(memory)} (${mib(held)} held at the end), in one random order over and over. ${(asked.length / count).toFixed(3)} reads of the file for each get, of ${Math.round(bytes).toLocaleString("en")} bytes on average; the bare calls are told for each get as well. The file lies in the system's page cache for both.`,
+    ],
+  };
+}

@@ -1,0 +1,38 @@
+import { bulkLoad } from "./bulk.js";
+import { coldReads } from "./cold.js";
+import type { Amounts, Ground, LargeResult } from "./ground.js";
+import { largeValues } from "./values.js";
+
+const MIB = 1_048_576;
+
+export function amountsFor(quick: boolean): Amounts {
+  return quick
+    ? {
+        samples: 3,
+        coldMemory: 16 * MIB,
+        coldReads: 8_192,
+        valueBytes: 16 * MIB,
+        bulkBytes: 100e6,
+        bulkSamples: 1,
+      }
+    : {
+        samples: 9,
+        coldMemory: 64 * MIB,
+        coldReads: 16_384,
+        valueBytes: 64 * MIB,
+        bulkBytes: 1e9,
+        bulkSamples: 3,
+      };
+}
+
+export async function runLarge(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+  const parts = [
+    await coldReads(ground, amounts),
+    await largeValues(ground, amounts),
+    await bulkLoad(ground, amounts),
+  ];
+  return {
+    lines: parts.flatMap(({ lines }) => lines),
+    notes: parts.flatMap(({ notes }) => notes),
+  };
+}

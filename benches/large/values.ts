@@ -1,0 +1,121 @@
+import { open } from "varve";
+import type { Amounts, Ground, LargeResult, Line } from "./ground.js";
+
+const KIB = 1_024;
+const SIZES = [64 * KIB, 4 * KIB * KIB];
+const NAME = "values";
+const RAW = "values.raw";
+/** All values of the last samples fit in: reads are reads of memory. */
+const MEMORY_SAMPLES = 3;
+
+const sizeName = (size: number) =>
+  size < KIB * KIB ? `${size / KIB} KiB` : `${size / KIB / KIB} MiB`;
+
+/** A byte that tells values apart, at every place that is looked at. */
+function check(view: Uint8Array | undefined, size: number, mark: number): void {
+  if (view?.length !== size || view[0] !== mark || view[size - 1] !== mark) {
+    throw new Error(`a value of ${size} bytes shows ${view?.length} of ${view?.[0]}`);
+  }
+}
+
+async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<Line[]> {
+  const count = amounts.valueBytes / size;
+  const keys = Array.from({ length: count }, (_, i) => `value:${String(i).padStart(10, "0")}`);
+  const value = new Uint8Array(size);
+  const times = {
+    set: [] as number[],
+    write: [] as number[],
+    first: [] as number[],
+    view: [] as number[],
+    copy: [] as number[],
+  };
+  const memory = MEMORY_SAMPLES * amounts.valueBytes;
+  const db = await open(NAME, { storage: ground.storage, memory });
+  const raw = await ground.raw(RAW);
+  let at = 0;
+  // Until memory is full, and what is written takes the place of what was.
+  const warmup = MEMORY_SAMPLES + 2;
+  for (let round = 0; round < warmup + amounts.samples; round++) {
+    ground.progress(`values of ${sizeName(size)}: round ${round + 1}`);
+    const mark = 1 + (round % 200);
+    value.fill(mark);
+    const timed = async (work: () => void) => {
+      await ground.turn();
+      const start = performance.now();
+      work();
+      return ((performance.now() - start) * 1e3) / count;
+    };
+    const set = await timed(() => {
+      for (const key of keys) {
+        db.set(key, value);
+        db.commit();
+      }
+    });
+    const write = await timed(() => {
+      for (let i = 0; i < count; i++) {
+        if (raw.write(value, at) !== size) throw new Error("the disk is full");
+        at += size;
+      }
+    });
+    const look = () => {
+      for (const key of keys) check(db.get(key), size, mark);
+    };
+    const first = await timed(look);
+    const view = await timed(look);
+    const copy = await timed(() => {
+      for (const key of keys) check(db.get(key)?.slice(), size, mark);
+    });
+    if (round < warmup) continue;
+    times.set.push(set);
+    times.write.push(write);
+    times.first.push(first);
+    times.view.push(view);
+    times.copy.push(copy);
+  }
+  raw.close();
+  await db.close();
+  const again = await open(NAME, { storage: ground.storage, memory });
+  for (const key of keys) check(again.get(key), size, value[0]!);
+  await again.close();
+  await ground.remove(NAME);
+  await ground.remove(RAW);
+
+  const group = `Values of ${sizeName(size)}`;
+  const written = "survives the process, not a power loss";
+  const unit = "µs" as const;
+  const line = (
+    id: string,
+    work: string,
+    store: string,
+    durability: string,
+    samples: number[],
+  ) => ({
+    id: `${id}${size}`,
+    group,
+    work,
+    store,
+    durability,
+    unit,
+    samples,
+  });
+  return [
+    line("set", "written, a commit each", "varve", written, times.set),
+    line("write", "written, a commit each", "write of the same bytes", written, times.write),
+    line("first", "read as a view, the first time", "varve", "reads", times.first),
+    line("view", "read as a view, again", "varve", "reads", times.view),
+    line("copy", "read and copied", "varve", "reads", times.copy),
+  ];
+}
+
+/** Large values, each handed on by itself beside the bare call, and read with and without a copy. */
+export async function largeValues(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+  const lines: Line[] = [];
+  for (const size of SIZES) lines.push(...(await ofSize(ground, amounts, size)));
+  const total = amounts.valueBytes / KIB / KIB;
+  return {
+    lines,
+    notes: [
+      `Large values: ${total} MiB a sample, over and over on the same keys, with memory ${MEMORY_SAMPLES * total} MiB; the bare file grows by the same bytes. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
+    ],
+  };
+}

@@ -1,0 +1,51 @@
+import { opfs } from "varve";
+import { answer } from "../browser/answer.js";
+import { removeAll, turn } from "../browser/place.js";
+import type { LargeResult } from "./ground.js";
+import { amountsFor, runLarge } from "./run.js";
+
+/** What only workers have, and the types of pages do not know. */
+interface AccessHandle {
+  read(bytes: Uint8Array, options: { at: number }): number;
+  write(bytes: Uint8Array, options: { at: number }): number;
+  close(): void;
+}
+interface InWorker extends FileSystemFileHandle {
+  createSyncAccessHandle(): Promise<AccessHandle>;
+}
+
+const FOLDER = "bench-large";
+
+async function folder(): Promise<FileSystemDirectoryHandle> {
+  const root = await navigator.storage.getDirectory();
+  return root.getDirectoryHandle(FOLDER, { create: true });
+}
+
+answer<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
+  await removeAll();
+  return runLarge(
+    {
+      storage: opfs(FOLDER),
+      async raw(name, database = false) {
+        const options = { create: !database };
+        const path = database ? `${name}.varve` : name;
+        const handle = (await (await folder()).getFileHandle(path, options)) as InWorker;
+        const access = await handle.createSyncAccessHandle();
+        return {
+          read: (bytes, at) => access.read(bytes, { at }),
+          write: (bytes, at) => access.write(bytes, { at }),
+          close: () => access.close(),
+        };
+      },
+      async remove(name) {
+        const from = await folder();
+        for await (const entry of from.keys()) {
+          if (entry === name || entry.startsWith(`${name}.varve`)) await from.removeEntry(entry);
+        }
+      },
+      turn,
+      progress,
+    },
+    amountsFor(quick),
+  );
+});

@@ -1,0 +1,46 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
+import { runStore } from "../run.js";
+import type { OpenStore } from "../store.js";
+import type { Plan } from "../workload.js";
+import { openGraus } from "./graus.js";
+import { openLevel } from "./level.js";
+import { openLmdb } from "./lmdb.js";
+import { openSqlite } from "./sqlite.js";
+import { openVarve } from "./varve.js";
+
+/** What a process is told: one store, one size. */
+export interface Request {
+  root: string;
+  folder: string;
+  store: keyof typeof OPEN;
+  plan: Plan;
+  memory: number;
+}
+
+const OPEN = {
+  varve: () => openVarve,
+  lmdb: openLmdb,
+  sqlite: openSqlite,
+  level: openLevel,
+  graus: openGraus,
+} satisfies Record<string, (root: string) => OpenStore>;
+
+// A process for each store and size: no code is compiled for another store's sake, no memory is another's.
+const request: Request = JSON.parse(process.argv[2] ?? "");
+const { root, store, plan, memory } = request;
+mkdirSync(request.folder, { recursive: true });
+const folder = mkdtempSync(join(request.folder, `${store}-`));
+try {
+  const open = OPEN[store](root);
+  const result = await runStore(plan, {
+    open: () => open(folder, { memory }),
+    turn: () => setImmediate(),
+    wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),
+    progress: (doing) => process.stderr.write(`  [${store}, ${plan.size} keys] ${doing}\n`),
+  });
+  process.stdout.write(JSON.stringify(result));
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,78 @@
+import { join } from "node:path";
+import { keyBytes } from "../run.js";
+import type { OpenStore } from "../store.js";
+import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
+import { increase, rival } from "./rivals.js";
+
+/** What of lmdb is used. */
+interface Lmdb {
+  getBinaryFast(key: string): Buffer | undefined;
+  getBinary(key: string): Buffer | undefined;
+  put(key: string, value: Uint8Array): Promise<boolean>;
+  putSync(key: string, value: Uint8Array): void;
+  remove(key: string): Promise<boolean>;
+  removeSync(key: string): void;
+  transactionSync(body: () => void): void;
+  getRange(options: { start?: string; limit?: number }): Iterable<{ key: string; value: Buffer }>;
+  close(): Promise<void>;
+}
+
+const MAP = 8 * 2 ** 30;
+
+export function openLmdb(root: string): OpenStore {
+  const { open } = rival(root, "lmdb") as { open(options: object): Lmdb };
+  return async (folder) => {
+    const db = open({
+      path: join(folder, "sizes.lmdb"),
+      encoding: "binary",
+      noSync: true,
+      useWritemap: true,
+      mapSize: MAP,
+    });
+    return {
+      name: "lmdb",
+      settings: "noSync, useWritemap; reads by getBinaryFast",
+      remarks: [
+        "lmdb: a commit is in the shared map, which survives the process and is never synced. getBinaryFast gives a buffer that is good until the next get, as varve's view is until the turn's end. Groups are puts of one event turn, awaited; each by itself is putSync.",
+      ],
+      gets(keys) {
+        let sum = 0;
+        for (let i = 0; i < keys.length; i++) sum += looked(db.getBinaryFast(keys[i]!)!);
+        return sum;
+      },
+      async sets(keys, values, from, to) {
+        const mask = values.length - 1;
+        if (to - from === 1) return db.putSync(keys[from]!, values[from & mask]!);
+        let last: Promise<boolean> | undefined;
+        for (let i = from; i < to; i++) last = db.put(keys[i]!, values[i & mask]!);
+        await last;
+      },
+      updates(keys, from, to) {
+        db.transactionSync(() => {
+          for (let i = from; i < to; i++) {
+            const value = db.getBinary(keys[i]!)!;
+            increase(value, COUNTER_AT);
+            db.putSync(keys[i]!, value);
+          }
+        });
+      },
+      async deletes(keys, from, to) {
+        let last: Promise<boolean> | undefined;
+        for (let i = from; i < to; i++) last = db.remove(keys[i]!);
+        await last;
+      },
+      scan(from, limit) {
+        let sum = 0;
+        for (const { key, value } of db.getRange({ start: from, limit })) {
+          sum += key.length + looked(value);
+        }
+        return sum;
+      },
+      pairs(visit) {
+        const bytes = new Uint8Array(KEY_BYTES);
+        for (const { key, value } of db.getRange({})) visit(keyBytes(key, bytes), value);
+      },
+      close: () => db.close(),
+    };
+  };
+}

@@ -1,0 +1,91 @@
+import { join } from "node:path";
+import { keyBytes } from "../run.js";
+import type { OpenStore } from "../store.js";
+import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
+import { increase, rival } from "./rivals.js";
+
+/** What of better-sqlite3 is used. */
+interface Statement {
+  pluck(): this;
+  raw(): this;
+  run(...bound: unknown[]): unknown;
+  get(...bound: unknown[]): unknown;
+  iterate(...bound: unknown[]): IterableIterator<unknown>;
+}
+interface Sqlite {
+  pragma(text: string): unknown;
+  exec(text: string): void;
+  prepare(text: string): Statement;
+  close(): void;
+}
+
+const KIB = 1_024;
+
+export function openSqlite(root: string): OpenStore {
+  const Database = rival(root, "better-sqlite3") as new (path: string) => Sqlite;
+  return async (folder, { memory }) => {
+    const db = new Database(join(folder, "sizes.sqlite3"));
+    db.pragma("journal_mode = wal");
+    db.pragma("synchronous = off");
+    db.pragma(`cache_size = -${memory / KIB}`);
+    db.pragma("temp_store = memory");
+    db.exec("CREATE TABLE IF NOT EXISTS pairs(key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID");
+    const get = db.prepare("SELECT value FROM pairs WHERE key = ?").pluck();
+    const set = db.prepare("INSERT OR REPLACE INTO pairs VALUES (?, ?)");
+    const update = db.prepare("UPDATE pairs SET value = ? WHERE key = ?");
+    const remove = db.prepare("DELETE FROM pairs WHERE key = ?");
+    const range = db
+      .prepare("SELECT key, value FROM pairs WHERE key >= ? ORDER BY key LIMIT ?")
+      .raw();
+    const begin = db.prepare("BEGIN IMMEDIATE");
+    const commit = db.prepare("COMMIT");
+    /** Without BEGIN every statement that writes is a transaction of its own. */
+    const grouped = (from: number, to: number, work: (at: number) => void) => {
+      if (to - from > 1) begin.run();
+      for (let i = from; i < to; i++) work(i);
+      if (to - from > 1) commit.run();
+    };
+    return {
+      name: "better-sqlite3",
+      settings: `WAL, synchronous=OFF, cache ${memory / KIB / KIB} MiB, statements prepared once`,
+      remarks: [
+        "better-sqlite3: with synchronous=OFF a commit is in the files and survives the process; NORMAL would flush at each checkpoint of the log. An update reads, changes the copy and writes it, within the group's transaction.",
+      ],
+      gets(keys) {
+        let sum = 0;
+        for (let i = 0; i < keys.length; i++) sum += looked(get.get(keys[i]!) as Buffer);
+        return sum;
+      },
+      sets(keys, values, from, to) {
+        const mask = values.length - 1;
+        grouped(from, to, (i) => set.run(keys[i]!, values[i & mask]!));
+      },
+      updates(keys, from, to) {
+        grouped(from, to, (i) => {
+          const value = get.get(keys[i]!) as Buffer;
+          increase(value, COUNTER_AT);
+          update.run(value, keys[i]!);
+        });
+      },
+      deletes(keys, from, to) {
+        grouped(from, to, (i) => remove.run(keys[i]!));
+      },
+      scan(from, limit) {
+        let sum = 0;
+        for (const pair of range.iterate(from, limit)) {
+          const [key, value] = pair as [string, Buffer];
+          sum += key.length + looked(value);
+        }
+        return sum;
+      },
+      pairs(visit) {
+        const bytes = new Uint8Array(KEY_BYTES);
+        for (const pair of range.iterate("", -1)) {
+          const [key, value] = pair as [string, Buffer];
+          visit(keyBytes(key, bytes), value);
+        }
+      },
+      close: () => db.close(),
+    };
+  };
+}

@@ -1,0 +1,8 @@
+import { file, open } from "varve";
+import type { OpenStore } from "../store.js";
+import { varveStore } from "../varve.js";
+
+export const openVarve: OpenStore = async (folder, { memory }) => {
+  const db = await open("sizes", { storage: file(folder), memory });
+  return varveStore(db, memory);
+};

@@ -1,0 +1,43 @@
+import type { BenchOptions } from "../main.js";
+import type { Plan } from "./workload.js";
+
+const MIB = 1_048_576;
+const FULL = [1_000, 100_000, 1_000_000, 5_000_000];
+const QUICK = [1_000, 100_000];
+
+export function sizesOf({ quick, sizes }: BenchOptions): readonly number[] {
+  return sizes ?? (quick ? QUICK : FULL);
+}
+
+/** How much is done at a size, and how much memory a store may keep: enough for all that is live. */
+export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; memory: number } {
+  const ops = quick ? 20_000 : 50_000;
+  return {
+    plan: {
+      size,
+      ops,
+      writes: ops,
+      fresh: Math.min(size, ops),
+      group: 1_000,
+      singles: quick ? 500 : 2_000,
+      warmup: quick ? 2 : 3,
+      samples: quick ? 3 : 7,
+      compareOften: size <= 1_000_000,
+    },
+    memory: (size <= 100_000 ? 64 : size <= 1_000_000 ? 1_024 : 2_048) * MIB,
+  };
+}
+
+/**
+ * As much as GrausDB can do: at 1 MiB of garbage it copies, for every key, all that its log has from
+ * there to the end, which at a thousand keys filled a disk of 70 GB. All writes together stay below.
+ */
+export function planForGraus(plan: Plan): Plan {
+  return { ...plan, writes: 500, fresh: 250, singles: 0, warmup: 0, samples: 2 };
+}
+
+/** What takes nanoseconds elsewhere takes it a tenth of a millisecond and more. */
+export function planForIndexedDb(plan: Plan): Plan {
+  const few = 1_000;
+  return { ...plan, ops: few, writes: few, fresh: few, singles: 50, warmup: 1, samples: 3 };
+}

@@ -1,0 +1,332 @@
+import { newDigest } from "./digest.js";
+import type { Store } from "./store.js";
+import {
+  Chooser,
+  keysOf,
+  Model,
+  PATTERNS,
+  type Pattern,
+  type Plan,
+  Values,
+  writeKeys,
+} from "./workload.js";
+
+/** One line of the result: one kind of work, in nanoseconds an operation. */
+export interface Measured {
+  work: string;
+  pattern: Pattern | "";
+  ns: number[];
+}
+
+export interface StoreResult {
+  name: string;
+  settings: string;
+  remarks: readonly string[];
+  measured: Measured[];
+  /** Checksums of the contents, by the work that they were taken after. */
+  digests: Record<string, string>;
+  memory: { when: string; bytes: Record<string, number>; keys: number }[];
+}
+
+export interface Surroundings {
+  open(): Promise<Store>;
+  /** Lets the runtime do what it does between two events. */
+  turn(): Promise<void>;
+  wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
+  progress(doing: string): void;
+}
+
+/** The only kind of work that is told in milliseconds, and for all the keys. */
+export const REOPEN = "close and reopen";
+
+const SEED = 3;
+/** Keys that are made ready at a time while a store is filled. */
+const LOAD_CHUNK = 100_000;
+/** A sample of fewer new keys than this is made of several. */
+const LEAST_FRESH = 20_000;
+
+const utf8 = new TextEncoder();
+
+/** Fills a store, does everything to it, and compares it with what must be in it on the way. */
+export async function runStore(plan: Plan, around: Surroundings): Promise<StoreResult> {
+  const run = new Run(plan, around, await around.open());
+  await run.load();
+  await run.compare("loading");
+  await run.reads();
+  await run.scans("scan");
+  await run.overwrites();
+  await run.updates();
+  await run.freshKeys("sequential");
+  await run.freshKeys("random");
+  await run.scans("scan after all writes");
+  await run.reopen();
+  return run.result();
+}
+
+class Run {
+  private readonly measured: Measured[] = [];
+  private readonly digests: Record<string, string> = {};
+  private readonly memory: StoreResult["memory"] = [];
+  private readonly model: Model;
+  private readonly chooser: Chooser;
+  private readonly values: Values;
+
+  constructor(
+    private readonly plan: Plan,
+    private readonly around: Surroundings,
+    private store: Store,
+  ) {
+    this.model = new Model(plan);
+    this.chooser = new Chooser(plan.size, SEED);
+    this.values = new Values(around.wrap);
+  }
+
+  result(): StoreResult {
+    const { name, settings, remarks = [] } = this.store;
+    const { measured, digests, memory } = this;
+    return { name, settings, remarks, measured, digests, memory };
+  }
+
+  /** Milliseconds of what `work` does, with what the runtime does at its end. */
+  private async time(work: () => Promise<void>): Promise<number> {
+    const { elapsed } = this.store;
+    elapsed?.();
+    const start = performance.now();
+    await work();
+    await this.around.turn();
+    return elapsed?.() ?? performance.now() - start;
+  }
+
+  /** Group by group. Where a store is synchronous, this ends the turn in between and nothing else. */
+  private async grouped(
+    count: number,
+    group: number,
+    work: (from: number, to: number) => void | Promise<void>,
+  ): Promise<void> {
+    for (let from = 0; from < count; from += group) {
+      await work(from, Math.min(from + group, count));
+    }
+  }
+
+  private async samples(
+    work: string,
+    pattern: Measured["pattern"],
+    sample: (round: number) => Promise<number>,
+  ): Promise<void> {
+    const { warmup, samples } = this.plan;
+    this.around.progress(`${work} ${pattern}`);
+    const ns: number[] = [];
+    for (let round = 0; round < warmup + samples; round++) {
+      const each = await sample(round);
+      if (round >= warmup) ns.push(each);
+    }
+    this.measured.push({ work, pattern, ns });
+  }
+
+  private expect(what: string, found: number, expected: number): void {
+    if (found !== expected) {
+      throw new Error(`${this.store.name}: ${what} gave ${found} instead of ${expected}`);
+    }
+  }
+
+  async load(): Promise<void> {
+    const { size, group } = this.plan;
+    const { store, values, model } = this;
+    this.around.progress("load");
+    let ms = 0;
+    for (let start = 0; start < size; start += LOAD_CHUNK) {
+      const length = Math.min(LOAD_CHUNK, size - start);
+      const numbers = Uint32Array.from({ length }, (_, i) => 2 * (start + i));
+      const keys = keysOf(numbers);
+      values.renew();
+      ms += await this.time(() =>
+        this.grouped(length, group, (from, to) => store.sets(keys, values.all, from, to)),
+      );
+      model.set(numbers, values);
+    }
+    this.measured.push({ work: "load", pattern: "sequential", ns: [(ms * 1e6) / size] });
+    this.remember("loaded");
+  }
+
+  async reads(): Promise<void> {
+    const { store, model, plan } = this;
+    for (const pattern of PATTERNS) {
+      await this.samples("get", pattern, async () => {
+        const numbers = this.chooser.existing(pattern, plan.ops);
+        const keys = this.keys(numbers);
+        let sum = 0;
+        const ms = await this.time(async () => {
+          sum = await store.gets(keys);
+        });
+        this.expect(`get, ${pattern},`, sum, model.looked(numbers));
+        return (ms * 1e6) / plan.ops;
+      });
+    }
+  }
+
+  /** Keys as strings; in a small database the same few strings again and again. */
+  private keys(numbers: Uint32Array): string[] {
+    if (this.plan.size > 1_000) return keysOf(numbers);
+    this.few ??= keysOf(Uint32Array.from({ length: this.plan.size }, (_, i) => 2 * i));
+    return Array.from(numbers, (number) => this.few![number / 2]!);
+  }
+  private few: string[] | undefined;
+
+  async scans(work: string): Promise<void> {
+    const { store } = this;
+    if (store.scan === undefined) return;
+    await this.scan(work, (from, limit) => store.scan!(from, limit));
+    for (const [name, scan] of Object.entries(store.scans ?? {})) {
+      await this.scan(`${work}, ${name}`, scan, false);
+    }
+    this.remember(`after the ${work}`);
+  }
+
+  /** Several times over the same keys where they are few. */
+  private async scan(
+    work: string,
+    scan: (from: string, limit: number) => number | Promise<number>,
+    check = true,
+  ): Promise<void> {
+    const { size, ops } = this.plan;
+    const times = Math.max(1, Math.floor(Math.min(ops, 20_000) / size));
+    await this.samples(work, "sequential", async (round) => {
+      const from = size <= ops ? 0 : 2 * ((round * ops) % (size - ops + 1));
+      const [key] = keysOf(Uint32Array.of(from));
+      const expected = this.model.scanned(from, ops);
+      let sum = 0;
+      const ms = await this.time(async () => {
+        for (let i = 0; i < times; i++) sum = await scan(key!, ops);
+      });
+      if (check) this.expect(work, sum, expected.sum);
+      return (ms * 1e6) / (times * expected.count);
+    });
+  }
+
+  async overwrites(): Promise<void> {
+    for (const pattern of PATTERNS) await this.overwrite("set existing", pattern);
+    const { singles } = this.plan;
+    if (singles > 0) await this.overwrite("set existing, each by itself", "random", singles, 1);
+    await this.compareIfOften("set existing");
+  }
+
+  private async overwrite(
+    work: string,
+    pattern: Pattern,
+    count = this.plan.writes,
+    group = this.plan.group,
+  ): Promise<void> {
+    const { store, values, model } = this;
+    await this.samples(work, pattern, async () => {
+      const numbers = this.chooser.existing(pattern, count);
+      const keys = this.keys(numbers);
+      values.renew();
+      const ms = await this.time(() =>
+        this.grouped(count, group, (from, to) => store.sets(keys, values.all, from, to)),
+      );
+      model.set(numbers, values);
+      return (ms * 1e6) / count;
+    });
+  }
+
+  async updates(): Promise<void> {
+    const { store, model, plan } = this;
+    for (const pattern of PATTERNS) {
+      await this.samples("update", pattern, async () => {
+        const numbers = this.chooser.existing(pattern, plan.writes);
+        const keys = this.keys(numbers);
+        const ms = await this.time(() =>
+          this.grouped(plan.writes, plan.group, (from, to) => store.updates(keys, from, to)),
+        );
+        model.update(numbers);
+        return (ms * 1e6) / plan.writes;
+      });
+    }
+    await this.compareIfOften("update");
+  }
+
+  /** Keys that were not there, and then away with them: the database is as large as it was. */
+  async freshKeys(pattern: "sequential" | "random"): Promise<void> {
+    const { store, values, model, plan } = this;
+    const { fresh, group, warmup, samples } = plan;
+    this.around.progress(`set new and delete ${pattern}`);
+    const times = Math.max(1, Math.floor(Math.min(LEAST_FRESH, plan.writes) / fresh));
+    const sets: number[] = [];
+    const deletes: number[] = [];
+    for (let round = 0; round < warmup + samples; round++) {
+      let [set, deleted] = [0, 0];
+      for (let time = 0; time < times; time++) {
+        const numbers = this.chooser.fresh(pattern, fresh);
+        const keys = keysOf(numbers);
+        values.renew();
+        set += await this.time(() =>
+          this.grouped(fresh, group, (from, to) => store.sets(keys, values.all, from, to)),
+        );
+        model.set(numbers, values);
+        const last = round === warmup + samples - 1 && time === times - 1;
+        if (last) await this.compareIfOften(`set new, ${pattern}`);
+        const leaving = pattern === "random" ? keysOf(this.chooser.shuffled(numbers)) : keys;
+        deleted += await this.time(() =>
+          this.grouped(fresh, group, (from, to) => store.deletes(leaving, from, to)),
+        );
+        model.delete(numbers);
+      }
+      if (round < warmup) continue;
+      sets.push((set * 1e6) / (fresh * times));
+      deletes.push((deleted * 1e6) / (fresh * times));
+    }
+    this.measured.push({ work: "set new", pattern, ns: sets });
+    this.measured.push({ work: "delete", pattern, ns: deletes });
+    await this.compareIfOften(`delete, ${pattern}`);
+  }
+
+  private async compareIfOften(after: string): Promise<void> {
+    if (this.plan.compareOften) await this.compare(after);
+  }
+
+  async compare(after: string): Promise<void> {
+    const { store, model } = this;
+    this.around.progress(`comparing contents after ${after}`);
+    const expected = model.digest(await newDigest());
+    const digest = await newDigest();
+    await store.pairs((key, value) => digest.add(key, value), universe(model.universe));
+    const found = digest.end();
+    if (found !== expected) {
+      throw new Error(`${store.name} has ${found} after ${after}, and ought to have ${expected}`);
+    }
+    this.digests[after] = found;
+  }
+
+  /** What a process finds that comes later. */
+  async reopen(): Promise<void> {
+    this.around.progress("reopen");
+    const start = performance.now();
+    await this.store.close();
+    this.store = await this.around.open();
+    this.measured.push({ work: REOPEN, pattern: "", ns: [performance.now() - start] });
+    await this.compare("closing and opening");
+    await this.store.close();
+  }
+
+  private remember(when: string): void {
+    const bytes = this.store.memory?.();
+    if (bytes !== undefined) this.memory.push({ when, bytes, keys: this.plan.size });
+  }
+}
+
+function* universe(count: number): Generator<string> {
+  const one = new Uint32Array(1);
+  const bytes = new Uint8Array(16);
+  const latin1 = new TextDecoder("latin1");
+  for (let number = 0; number < count; number++) {
+    one[0] = number;
+    writeKeys(one, bytes);
+    yield latin1.decode(bytes);
+  }
+}
+
+/** The bytes of a key, for stores that give it as a string. */
+export function keyBytes(key: string, into: Uint8Array): Uint8Array {
+  utf8.encodeInto(key, into);
+  return into;
+}

@@ -1,0 +1,255 @@
+/**
+ * The wasm memory as JavaScript sees it: keys and values are written into it, views and pages of keys
+ * come out of it. Nothing here calls into the module.
+ *
+ * It is what `Engine` extends, and no object of its own, so that the hot path reads plain fields. They
+ * are rebuilt when the memory has grown, which shows in `u8.length === 0`.
+ */
+
+import {
+  asBytes,
+  bury,
+  type Key,
+  MAX_KEY,
+  MAX_VALUE,
+  refuseArray,
+  refuseLoneSurrogates,
+  SMALL_ARRAY,
+} from "./bytes.js";
+import { Code, failureOf } from "./failures.js";
+
+/** From where to where keys are wanted, and in which order. */
+export interface KeyRange {
+  readonly lower: Uint8Array<ArrayBuffer> | undefined;
+  readonly lowerExcluded: boolean;
+  readonly upper: Uint8Array<ArrayBuffer> | undefined;
+  readonly upperIncluded: boolean;
+  readonly reverse: boolean;
+}
+
+/** Some keys in order, copied out of the engine's memory. No keys: there are no more. */
+export interface Page {
+  readonly lengths: Uint32Array<ArrayBuffer>;
+  /** The keys, one behind the other. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+/** Up to this length a loop over the characters beats `encodeInto`. */
+export const SHORT_TEXT = 64;
+
+/** Up to this length a loop over the bytes beats `set`. */
+const SHORT_BYTES = 12;
+
+/** The length of a bound that there is not. */
+const NO_BOUND = 0xffff_ffff;
+
+/** Where the slots of a report begin in the result block, in units of 8 bytes. */
+const REPORT = 2;
+
+/** No address of a value. */
+const NOWHERE = -1;
+
+export const encoder = new TextEncoder();
+
+/** The memory of one wasm instance. */
+export class EngineMemory {
+  /** All of the wasm memory. Length 0 when the memory has grown since. */
+  u8: Uint8Array<ArrayBuffer>;
+  protected u32: Uint32Array<ArrayBuffer>;
+  protected f64: Float64Array<ArrayBuffer>;
+  protected buffer: ArrayBuffer;
+  /** Where keys are written for the next call. */
+  protected scratch: Uint8Array<ArrayBuffer>;
+  protected readonly scratchAt: number;
+  /** Where in `u32` the result block has the code and the length that a call gave. */
+  protected readonly codeAt: number;
+  protected readonly lengthAt: number;
+  protected readonly reportAt: number;
+  protected readonly name: string;
+  /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
+  private lastKey: string;
+  private lastKeyLength: number;
+  /** The small array that was inspected last: asking for the buffer of a fresh one costs 250 ns. */
+  protected lastSmall: Uint8Array;
+  /** The view that was given last, and where it begins. */
+  private lastView: Uint8Array<ArrayBuffer>;
+  private lastViewAt: number;
+
+  protected constructor(name: string, buffer: ArrayBuffer, scratchAt: number, resultAt: number) {
+    this.name = name;
+    this.scratchAt = scratchAt;
+    this.codeAt = resultAt >>> 2;
+    this.lengthAt = this.codeAt + 1;
+    this.reportAt = (resultAt >>> 3) + REPORT;
+    this.buffer = buffer;
+    this.u8 = new Uint8Array(buffer);
+    this.u32 = new Uint32Array(buffer);
+    this.f64 = new Float64Array(buffer);
+    this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
+    this.lastKey = "";
+    this.lastKeyLength = 0;
+    this.lastSmall = this.u8;
+    this.lastView = this.u8;
+    this.lastViewAt = NOWHERE;
+  }
+
+  // ---------------------------------------------------------------- views
+
+  /**
+   * A view of memory of which the engine has said where it lies. The last one serves again for the
+   * same bytes: reading a record and then changing it makes one view and not two.
+   */
+  view(at: number, length: number): Uint8Array<ArrayBuffer> {
+    const { lastView } = this;
+    if (at === this.lastViewAt && length === lastView.length) return lastView;
+    const view = new Uint8Array(this.buffer, at, length);
+    this.lastViewAt = at;
+    this.lastView = view;
+    return view;
+  }
+
+  /** The page of keys that the engine has written at an address. */
+  protected pageAt(at: number): Page {
+    const count = this.u32[this.lengthAt] as number;
+    const bytesAt = at + count * 4;
+    const lengths = new Uint32Array(this.buffer.slice(at, bytesAt));
+    let total = 0;
+    for (let i = 0; i < count; i++) total += lengths[i] as number;
+    return { lengths, bytes: this.u8.slice(bytesAt, bytesAt + total) };
+  }
+
+  /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */
+  protected renew(buffer: ArrayBuffer): void {
+    bury(this.buffer);
+    this.buffer = buffer;
+    this.u8 = new Uint8Array(buffer);
+    this.u32 = new Uint32Array(buffer);
+    this.f64 = new Float64Array(buffer);
+    this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
+    // The array remembered as small and inspected may have been a view of the old memory.
+    this.lastSmall = this.u8;
+    this.lastView = this.u8;
+    this.lastViewAt = NOWHERE;
+  }
+
+  /** Lets go of the memory. */
+  protected abandon(): void {
+    const nothing = new ArrayBuffer(0);
+    this.u8 = new Uint8Array(nothing);
+    this.u32 = new Uint32Array(nothing);
+    this.f64 = new Float64Array(nothing);
+    this.scratch = this.u8;
+    this.lastSmall = this.u8;
+    this.lastView = this.u8;
+    this.buffer = nothing;
+  }
+
+  // ---------------------------------------------------------------- keys
+
+  /** Writes a key into the scratch area and gives its length in bytes. */
+  protected encodeKey(key: Key): number {
+    if (typeof key !== "string") return this.encodeBytes(key);
+    if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
+    const { length } = key;
+    if (length > SHORT_TEXT) return this.encodeText(key);
+    const { scratch } = this;
+    let all = 0;
+    for (let i = 0; i < length; i++) {
+      const unit = key.charCodeAt(i);
+      all |= unit;
+      scratch[i] = unit;
+    }
+    if (all >= 0x80 || length === 0) return this.encodeText(key);
+    this.lastKey = key;
+    this.lastKeyLength = length;
+    return length;
+  }
+
+  private encodeText(key: string): number {
+    this.forgetKey();
+    if (key.length === 0) throw this.refusal(Code.EmptyKey);
+    if (key.length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
+    refuseLoneSurrogates("key", key);
+    const { read, written } = encoder.encodeInto(key, this.scratch);
+    if (read < key.length || written > MAX_KEY) throw this.refusal(Code.KeyTooLong);
+    return written;
+  }
+
+  private encodeBytes(key: Exclude<Key, string>): number {
+    const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
+    const { length } = bytes;
+    if (bytes !== this.lastSmall || bytes[0] === undefined) {
+      refuseArray("key", bytes);
+      if (length === 0) throw this.refusal(Code.EmptyKey);
+      if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
+      if (length <= SMALL_ARRAY) this.lastSmall = bytes;
+    }
+    this.forgetKey();
+    const { scratch } = this;
+    if (length > SHORT_BYTES) scratch.set(bytes);
+    else for (let i = 0; i < length; i++) scratch[i] = bytes[i] as number;
+    return length;
+  }
+
+  /** Writes the key that lies at this place of a page into the scratch area. */
+  protected encodeFromPage(bytes: Uint8Array, start: number, end: number): void {
+    this.forgetKey();
+    const { scratch } = this;
+    for (let from = start, to = 0; from < end; from++, to++) scratch[to] = bytes[from] as number;
+  }
+
+  /** Writes bounds into the two scratch areas and gives their lengths. */
+  protected encodeBounds({ lower, upper }: KeyRange): [number, number] {
+    this.forgetKey();
+    if (lower !== undefined) this.u8.set(lower, this.scratchAt);
+    if (upper !== undefined) this.u8.set(upper, this.scratchAt + MAX_KEY + 1);
+    return [lower?.length ?? NO_BOUND, upper?.length ?? NO_BOUND];
+  }
+
+  /** The scratch area is about to hold something else. */
+  protected forgetKey(): void {
+    this.lastKey = "";
+    this.lastKeyLength = 0;
+  }
+
+  // ---------------------------------------------------------------- values
+
+  /**
+   * Refuses bytes that cannot be a value. A view of this memory is legal, and copied: the call that
+   * makes room for the new record may use the old one's memory again.
+   */
+  protected inspect(bytes: Uint8Array): Uint8Array {
+    refuseArray("value", bytes);
+    if (bytes.length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
+    if (bytes.buffer === this.buffer) return bytes.slice();
+    if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
+    return bytes;
+  }
+
+  protected copy(bytes: Uint8Array, length: number, at: number): void {
+    if (length > SHORT_BYTES) {
+      this.u8.set(bytes, at);
+      return;
+    }
+    const { u8 } = this;
+    for (let i = 0; i < length; i++) u8[at + i] = bytes[i] as number;
+  }
+
+  /** Writes a text of ASCII and gives its length, or -1 at the first other character. */
+  protected copyAscii(text: string, at: number): number {
+    const { u8 } = this;
+    const { length } = text;
+    let all = 0;
+    for (let i = 0; i < length; i++) {
+      const unit = text.charCodeAt(i);
+      all |= unit;
+      u8[at + i] = unit;
+    }
+    return all < 0x80 ? length : -1;
+  }
+
+  /** The error for a key or value that is none. */
+  private refusal(code: number): Error {
+    return failureOf(code, { name: this.name, cause: {} });
+  }
+}

@@ -1,0 +1,161 @@
+/** `open`: from a name to a database. */
+
+import { Database } from "./database.js";
+import { Engine } from "./engine.js";
+import { badArgument, OptionsMismatchError } from "./errors.js";
+import {
+  checkOptions,
+  differences,
+  type OpenOptions,
+  type OpenProgress,
+  type Settings,
+} from "./options.js";
+import { defaultStorage } from "./places.js";
+import { Entry, type Interruption, type Opening } from "./registry.js";
+import { Session } from "./session.js";
+import type { OpenedStorage, Storage } from "./storage/contract.js";
+import { loadModule } from "./wasm/load.js";
+
+/**
+ * Opens a database, creating it when it is missing. Everything after that is synchronous.
+ *
+ * ```ts
+ * const db = await open("shop");
+ * db.set("yeezy", "Boost 350");
+ * ```
+ *
+ * Opening a database that is open already in this realm joins it: every handle sees the same data,
+ * and the last `close` closes it. `onError` belongs to the handle; `wasm` counts for the first.
+ *
+ * @param name a name, never a path: 1 to 200 bytes, escaped where a file name needs it
+ * @throws TypeError for a bad name, an unknown option or a wrong value of one
+ * @throws DatabaseBusyError when another process, worker or tab has it open
+ * @throws StorageUnavailableError when there is no such storage here; the message says what to do
+ * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
+ * @throws OptionsMismatchError when it is open in this realm with other options
+ * @throws CorruptionError when flushed data is damaged; nothing was changed
+ * @throws UnsupportedFormatError when the file is no database, or one of a newer format
+ * @throws QuotaExceededError when there is no room to create it
+ * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
+ */
+export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
+  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  const settings = checkOptions(options);
+  const storage = options.storage ?? defaultStorage();
+  const identity = storage.identity(name);
+  const { signal } = options;
+  throwIfAborted(signal);
+  const found = Entry.find(identity);
+  if (found !== undefined) refuseOther(name, found.opening.settings, settings);
+  const entry = found ?? Entry.add(identity, begin(name, storage, settings, options));
+  entry.join();
+  let session: Session;
+  try {
+    session = await entry.opening.session;
+  } catch (error) {
+    // At once, and not with the last of those who waited: the next open is to try anew.
+    entry.forget();
+    // That another one gave up its opening is nothing to those who joined it.
+    if (found !== undefined && entry.opening.interrupted !== undefined) return open(name, options);
+    throw error;
+  }
+  const db = new Database(session, () => entry.leave(), options.onError);
+  try {
+    throwIfAborted(signal);
+    return db;
+  } catch (reason) {
+    await db.close();
+    throw reason;
+  }
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw signal.reason;
+}
+
+function refuseOther(name: string, given: Settings, wanted: Settings): void {
+  const different = differences(given, wanted);
+  if (different.length === 0) return;
+  const list = different.map((option) => {
+    const [a, b] = [given[option], wanted[option]];
+    return `${option} is ${JSON.stringify(a)} there and ${JSON.stringify(b)} here`;
+  });
+  throw new OptionsMismatchError(
+    `The database "${name}" is open already with other options: ${list.join("; ")}. ` +
+      "Open it with the same options, or close it first.",
+  );
+}
+
+function begin(name: string, storage: Storage, settings: Settings, options: OpenOptions): Opening {
+  let interrupted: Interruption | undefined;
+  const interrupt = (reason: unknown): never => {
+    interrupted = { reason };
+    throw reason;
+  };
+  const session = start(name, storage, settings, options, interrupt).catch((error) => {
+    // What the engine makes of a read that was ended is not what ended it.
+    throw interrupted === undefined ? error : interrupted.reason;
+  });
+  return {
+    settings,
+    session,
+    get interrupted() {
+      return interrupted;
+    },
+  };
+}
+
+async function start(
+  name: string,
+  storage: Storage,
+  settings: Settings,
+  options: OpenOptions,
+  interrupt: (reason: unknown) => never,
+): Promise<Session> {
+  const { onProgress, signal } = options;
+  const heed = () => {
+    if (signal?.aborted === true) interrupt(signal.reason);
+  };
+  // The code first: a file that is open while its engine loads would only be in others' way.
+  const module = await loadModule(options.wasm);
+  heed();
+  const opened = await storage.open(name, { readOnly: settings.readOnly });
+  try {
+    heed();
+    const told = onProgress && progressOf(opened.file.getSize(), onProgress, heed, interrupt);
+    const engine = await Engine.open(name, module, opened.file, settings, told);
+    return new Session(name, engine, opened, settings);
+  } catch (error) {
+    closeQuietly(opened);
+    throw error;
+  }
+}
+
+/** What each read while opening comes to for those who want to know, and who may end it. */
+function progressOf(
+  total: number,
+  onProgress: (progress: OpenProgress) => void,
+  heed: () => void,
+  interrupt: (reason: unknown) => never,
+): (count: number) => void {
+  let bytes = 0;
+  return (count) => {
+    // Some parts are read twice.
+    bytes = Math.min(bytes + count, total);
+    try {
+      onProgress({ bytes, total });
+    } catch (thrown) {
+      interrupt(thrown);
+    }
+    heed();
+  };
+}
+
+/** The failure that led here says more than a second one of the same file would. */
+function closeQuietly(opened: OpenedStorage): void {
+  try {
+    opened.file.close();
+  } catch {
+    // Nothing was written, and nothing more can be done with this file.
+  }
+}

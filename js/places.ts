@@ -1,0 +1,72 @@
+/** What can be asked of a place for databases without opening one of them. */
+
+import { badArgument, DatabaseBusyError } from "./errors.js";
+import { refuseUnknown } from "./options.js";
+import { isOpen } from "./registry.js";
+import { hasBuiltins } from "./storage/builtin.js";
+import type { Storage } from "./storage/contract.js";
+import { file } from "./storage/node.js";
+import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
+
+/** Where a database is that is not to be opened. */
+export interface StorageOptions {
+  /** As for `open`, with the same default. */
+  storage?: Storage | undefined;
+}
+
+/**
+ * Removes a database and all that is in it. Says whether there was one.
+ *
+ * @throws TypeError for a bad name or option, or a storage that cannot remove databases
+ * @throws DatabaseBusyError when it is open, here or elsewhere
+ * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ */
+export async function destroy(name: string, options: StorageOptions = {}): Promise<boolean> {
+  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  const storage = storageOf("destroy()", options);
+  if (isOpen(storage.identity(name))) {
+    throw new DatabaseBusyError(
+      `The database "${name}" is open in this program. Close it before it is destroyed.`,
+    );
+  }
+  if (storage.destroy === undefined) {
+    throw badArgument(`A storage of the kind "${storage.kind}" cannot remove databases.`);
+  }
+  return storage.destroy(name);
+}
+
+/**
+ * The names of the databases that a storage has, sorted.
+ *
+ * @throws TypeError for a bad option, or a storage that cannot tell
+ * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ */
+export async function databases(options: StorageOptions = {}): Promise<string[]> {
+  const storage = storageOf("databases()", options);
+  if (storage.databases === undefined) {
+    throw badArgument(`A storage of the kind "${storage.kind}" cannot tell its databases.`);
+  }
+  return (await storage.databases()).sort();
+}
+
+function storageOf(call: string, options: StorageOptions): Storage {
+  refuseUnknown(call, options, ["storage"]);
+  const { storage } = options;
+  if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
+    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
+  }
+  // A page cannot open what lies there, but its workers can, and this is the place they mean.
+  return storage ?? (hasFolders() ? opfs() : defaultStorage());
+}
+
+/**
+ * The storage of a program that names none.
+ *
+ * @throws StorageUnavailableError when there is none here; the message says what to do
+ */
+export function defaultStorage(): Storage {
+  if (hasOpfs()) return opfs();
+  if (hasBuiltins()) return file();
+  requireSyncAccess();
+  return opfs();
+}

@@ -1,0 +1,352 @@
+/**
+ * When groups of writes are handed on, what becomes of those that fail, and how a session ends: the
+ * middle part of a session, between what may be called and the calls themselves.
+ */
+
+import type { Engine, EngineListener } from "./engine.js";
+import type { Recovery } from "./engine-reports.js";
+import { DatabasePoisonedError } from "./errors.js";
+import type { Durability, Settings } from "./options.js";
+import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
+import { Reports } from "./session-reports.js";
+import { Timers } from "./session-timers.js";
+import type { OpenedStorage } from "./storage/contract.js";
+import { Watch } from "./strict.js";
+
+/** So much memory is kept free for the next turn, beside room for the index to double. */
+const HEADROOM = 8 * 1_048_576;
+
+/** An engine whose groups of writes are handed on in time. */
+export class Groups extends Gate implements EngineListener {
+  /** Whether the end of this turn is arranged for. */
+  queued: boolean;
+  readonly recovery: Recovery;
+  protected readonly watch: Watch | undefined;
+  private readonly opened: OpenedStorage;
+  private readonly reports: Reports;
+  private readonly timers: Timers;
+  private microtask: boolean;
+  private readonly onTurnEnd: () => void;
+  private footprint: number;
+  private readonly unhook: Array<() => void>;
+
+  protected constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
+    super(name, engine, settings);
+    this.queued = false;
+    this.recovery = engine.recovery();
+    this.watch = settings.strictViews ? new Watch(engine) : undefined;
+    this.opened = opened;
+    this.reports = new Reports();
+    this.microtask = false;
+    this.onTurnEnd = () => this.endTurn();
+    this.timers = new Timers({
+      handOn: this.onTurnEnd,
+      flush: () => this.betweenTurns(() => this.handOn(true)),
+      witness: () => this.betweenTurns(() => this.engine.witness()),
+    });
+    this.footprint = 0;
+    this.unhook = [];
+    engine.listener = this;
+    engine.onRead(() => this.soon());
+    this.hook();
+  }
+
+  get durability(): Durability {
+    return this.settings.durability;
+  }
+
+  // ---------------------------------------------------------------- the end of a turn
+
+  /** Arranges for the end of the turn, at the first write in it. */
+  queue(): void {
+    this.queued = true;
+    if (this.settings.durability !== "buffered") {
+      this.soon();
+      return;
+    }
+    this.timers.armBuffer();
+    if (this.watch !== undefined) this.soon();
+  }
+
+  protected soon(): void {
+    if (this.microtask) return;
+    this.microtask = true;
+    queueMicrotask(this.onTurnEnd);
+  }
+
+  /** Runs between turns: hands the group on, and looks after views and memory. */
+  private endTurn(): void {
+    const viewsOnly =
+      this.microtask && this.settings.durability === "buffered" && !this.reports.flushAwaited;
+    this.microtask = false;
+    this.turnEnds();
+    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    try {
+      this.checkViews();
+      if (viewsOnly) this.engine.endTurn(this.watch !== undefined);
+      else this.closeTurn();
+    } catch (error) {
+      this.fail(error as Error);
+    }
+  }
+
+  /** What is kept for the length of a turn may go. */
+  protected turnEnds(): void {}
+
+  private closeTurn(): void {
+    this.handOn(this.settings.durability === "flushed" || this.reports.flushAwaited);
+    this.engine.endTurn(this.watch !== undefined);
+    this.keepHeadroom();
+    this.timers.arm(this.engine);
+  }
+
+  /** The memory is to grow here, between turns, and not while a program holds views. */
+  private keepHeadroom(): void {
+    const { memoryBytes, indexBytes } = this.engine.stats();
+    if (memoryBytes + indexBytes === this.footprint) return;
+    this.footprint = memoryBytes + indexBytes;
+    // An index that doubles, or the first range, which sorts all keys: both may come within a turn.
+    this.engine.reserve(HEADROOM + 5 * indexBytes);
+  }
+
+  private checkViews(): void {
+    const written = this.watch?.verify();
+    this.watch?.forget();
+    if (written !== undefined) this.fail(written);
+  }
+
+  /** Does what a timer or an event wants, unless it is too late for that. */
+  private betweenTurns(task: () => void): void {
+    if (this.death !== undefined || (this.gate & CLOSED) !== 0 || this.poisoned()) return;
+    try {
+      task();
+      this.timers.arm(this.engine);
+    } catch (error) {
+      this.fail(error as Error);
+    }
+  }
+
+  private poisoned(): boolean {
+    return this.engine.stats().poisoned;
+  }
+
+  // ---------------------------------------------------------------- handing on
+
+  commit(): void {
+    this.admitOutside("commit()");
+    this.throwIfWritten();
+    this.guarded(() => this.engine.commit(), this.lost);
+    this.reports.settleCommitted();
+  }
+
+  flush(): void {
+    this.admitOutside("flush()");
+    this.throwIfWritten();
+    this.guarded(() => this.engine.commit(), this.lost);
+    this.reports.settleCommitted();
+    this.guarded(() => this.engine.flush(), this.notFlushed);
+    this.reports.settleFlushed();
+    this.timers.arm(this.engine);
+  }
+
+  get committed(): Promise<void> {
+    const refusal = this.refusal();
+    if (refusal !== undefined) return Promise.reject(refusal);
+    if (this.engine.pending() === 0) return Promise.resolve();
+    return this.reports.committed();
+  }
+
+  get flushed(): Promise<void> {
+    const refusal = this.refusal();
+    if (refusal !== undefined) return Promise.reject(refusal);
+    if (this.engine.pending() === 0 && !this.engine.unflushed()) return Promise.resolve();
+    this.soon();
+    return this.reports.flushed();
+  }
+
+  private refusal(): unknown {
+    try {
+      this.admitRead();
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  /** Writes the open group, and flushes if wanted. Whoever waits for either is told. */
+  private handOn(flush: boolean): void {
+    this.queued = false;
+    this.timers.disarmBuffer();
+    const { engine } = this;
+    try {
+      if (engine.pending() !== 0) engine.commit();
+    } catch (error) {
+      this.lost(error as Error);
+      this.failUnlessKnown(error as Error);
+      return;
+    }
+    this.reports.settleCommitted();
+    if (!flush) return;
+    try {
+      if (engine.unflushed()) engine.flush();
+    } catch (error) {
+      this.notFlushed(error as Error);
+      this.failUnlessKnown(error as Error);
+      return;
+    }
+    this.reports.settleFlushed();
+  }
+
+  private guarded(call: () => void, failed: (this: this, error: Error) => void): void {
+    try {
+      call();
+    } catch (error) {
+      failed.call(this, error as Error);
+      // That writes are refused is no news to a listener.
+      if (!(error instanceof DatabasePoisonedError)) this.reports.tell(error as Error);
+      throw error;
+    }
+  }
+
+  // ---------------------------------------------------------------- failures
+
+  /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
+  private lost(error: Error): void {
+    if (this.death === undefined) this.engine.detach();
+    this.reports.settleCommitted(error);
+    this.notFlushed(error);
+  }
+
+  private notFlushed(error: Error): void {
+    this.reports.settleFlushed(error);
+  }
+
+  /** A failure that no call is there to throw: reported, and thrown by the next one. */
+  protected fail(error: Error): void {
+    if (error === this.death) return;
+    if (this.failure === undefined) {
+      this.failure = error;
+      this.gate |= FAILED;
+    }
+    this.reports.tell(error);
+  }
+
+  /** That writes are refused is no news: the failure that led to it was reported when it happened. */
+  private failUnlessKnown(error: Error): void {
+    if (!(error instanceof DatabasePoisonedError)) this.fail(error);
+  }
+
+  /** In strict mode: throws if a view was written through, any or the one given. */
+  protected throwIfWritten(only?: Uint8Array): void {
+    const written = this.watch?.verify(only?.byteOffset);
+    if (written !== undefined) throw written;
+  }
+
+  writeFailed(error: Error): void {
+    // A group that grew large is committed by the write that made it so. If that fails, all of it is
+    // gone, and not only the write that is about to throw.
+    if (!this.queued || error instanceof DatabasePoisonedError) return;
+    if (this.engine.pending() !== 0) return;
+    this.lost(error);
+    this.reports.tell(error);
+  }
+
+  viewsDied(): void {
+    // What they showed may lie in memory that holds something else by now.
+    this.watch?.forget();
+  }
+
+  died(error: DatabasePoisonedError): void {
+    this.death = error;
+    this.gate |= DEAD;
+    this.lost(error);
+    this.reports.tell(error);
+  }
+
+  addListener(listener: ((error: Error) => void) | undefined): void {
+    this.reports.addListener(listener);
+  }
+
+  removeListener(listener: ((error: Error) => void) | undefined): void {
+    this.reports.removeListener(listener);
+  }
+
+  // ---------------------------------------------------------------- ends
+
+  private hook(): void {
+    const { onExit } = this.opened;
+    if (onExit !== undefined) {
+      const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
+      this.unhook.push(onExit.call(this.opened, ends));
+    }
+    const hide = () => this.betweenTurns(() => this.handOn(true));
+    listen("pagehide", globalThis, hide, this.unhook);
+    const { document } = globalThis as { document?: EventTarget };
+    if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
+  }
+
+  /** The program may end without another word, or go on: what is complete is committed. */
+  private mayExit(): void {
+    if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
+    this.betweenTurns(() => this.handOn(false));
+  }
+
+  /** The program ends now: what is complete is committed, what is not is undone. */
+  private exit(): void {
+    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    if ((this.gate & IN_CALLBACK) !== 0) this.engine.updateAbort();
+    for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
+    this.gate &= ~IN_CALLBACK;
+    if (this.poisoned()) return;
+    this.engine.commit();
+    if (this.engine.unwitnessed()) this.engine.witness();
+  }
+
+  /** One of several handles goes: what was written is made durable, the others go on. */
+  leave(): void {
+    if (this.death !== undefined || this.poisoned()) return;
+    if ((this.gate & FAILED) !== 0) throw this.takeFailure();
+    this.flush();
+  }
+
+  /** The last handle goes. The file is closed and the memory given back, whatever fails. */
+  end(): void {
+    let failure = this.takeFailure();
+    this.timers.stop();
+    for (const unhook of this.unhook) unhook();
+    try {
+      if (this.death === undefined) {
+        this.checkViews();
+        this.engine.close();
+      }
+      this.reports.settleCommitted();
+      this.reports.settleFlushed();
+    } catch (error) {
+      this.lost(error as Error);
+      if (!(error instanceof DatabasePoisonedError)) {
+        this.reports.tell(error as Error);
+        failure ??= error as Error;
+      }
+    }
+    failure ??= this.failure;
+    this.gate = CLOSED;
+    try {
+      this.engine.discard();
+    } finally {
+      this.opened.file.close();
+    }
+    if (failure !== undefined) throw failure;
+  }
+}
+
+function listen(
+  event: string,
+  target: unknown,
+  listener: () => void,
+  unhook: Array<() => void>,
+): void {
+  const { addEventListener, removeEventListener } = target as Partial<EventTarget>;
+  if (typeof addEventListener !== "function" || typeof removeEventListener !== "function") return;
+  addEventListener.call(target, event, listener);
+  unhook.push(() => removeEventListener.call(target, event, listener));
+}

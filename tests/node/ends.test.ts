@@ -1,0 +1,179 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Database, file, open } from "varve";
+import { cleanup, deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
+import { shopIn, speaks, starts } from "./support/anywhere.js";
+import { folder } from "./support/processes.js";
+import type { Program } from "./support/programs.js";
+
+async function reopened(directory: string): Promise<Database> {
+  const db = await open("shop", { storage: file(directory), ...wasmOption() });
+  cleanup(() => db.close());
+  return db;
+}
+
+/** Not by `child.kill`: in Deno whoever calls that hears of the signal, however the child ended. */
+function signalTo({ child }: Program, signal: NodeJS.Signals): void {
+  process.kill(child.pid as number, signal);
+}
+
+/** How programs end that have a word to say about it, and what their parent then sees. */
+const ENDS: Record<string, { source: string; code: number }> = {
+  "by process.exit": { source: "process.exit(3);", code: 3 },
+  "by running to its end": { source: "process.exitCode = 5;", code: 5 },
+  "by what its runtime has beside that": {
+    source: "globalThis.Deno === undefined ? process.exit(0) : Deno.exit(0);",
+    code: 0,
+  },
+  "by an error while it is loaded": { source: 'throw new Error("on purpose");', code: 1 },
+  "by an error in a callback": {
+    source: 'setTimeout(() => { db.set("key", "last"); throw new Error("on purpose"); }, 10);',
+    code: 1,
+  },
+  "by a rejection that nobody handles": {
+    source:
+      'setTimeout(() => { db.set("key", "last"); Promise.reject(new Error("on purpose")); }, 10);',
+    code: 1,
+  },
+};
+
+suite("the end of a program, in its own runtime", () => {
+  for (const [how, { source, code: expected }] of Object.entries(ENDS)) {
+    test(`${how}: what it wrote is there, at each durability`, async () => {
+      for (const durability of ["buffered", "written", "flushed"]) {
+        const directory = folder();
+        const { code, stderr } = await starts(
+          `${shopIn(directory)}
+           const db = await shop({ durability: "${durability}" });
+           db.set("key", "last");
+           ${source}`,
+        ).ended;
+        equal(code, expected, stderr);
+        const db = await reopened(directory);
+        equal(db.getText("key"), "last", durability);
+        equal(db.recovery.tornBytes, 0);
+      }
+    });
+  }
+
+  test("by process.exit: no lock is left, and nothing of an open transaction", async () => {
+    const directory = folder();
+    const { code, stderr } = await starts(
+      `${shopIn(directory)}
+       const db = await shop();
+       db.set("a", "whole");
+       db.transaction(() => {
+         db.set("a", "half");
+         db.updateIf("a", (view) => { view[0] = 88; process.exit(0); });
+       });`,
+    ).ended;
+    equal(code, 0, stderr);
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+    equal((await reopened(directory)).getText("a"), "whole");
+  });
+
+  test("several databases are all committed, whatever happens to one of them", async () => {
+    const directory = folder();
+    const { code, stderr } = await starts(
+      `const storage = file(${JSON.stringify(directory)});
+       const first = await open("first", { storage });
+       const second = await open("second", { storage });
+       first.set("key", "1"); second.set("key", "2");
+       await first.close();
+       const third = await open("third", { storage });
+       third.set("key", "3"); second.set("key", "22");
+       process.exit(0);`,
+    ).ended;
+    equal(code, 0, stderr);
+    const found = [];
+    for (const name of ["first", "second", "third"]) {
+      const db = await open(name, { storage: file(directory), ...wasmOption() });
+      found.push(db.getText("key"));
+      await db.close();
+    }
+    deepEqual(found, ["1", "22", "3"]);
+  });
+
+  test("an error that the program survives changes nothing: its transaction goes on", async () => {
+    const directory = folder();
+    const { code, stdout, stderr } = await starts(
+      `${shopIn(directory)}
+       const db = await shop({ durability: "buffered" });
+       db.set("a", "1");
+       if (globalThis.Deno !== undefined) {
+         addEventListener("error", (event) => event.preventDefault());
+         db.transaction(() => {
+           db.set("b", "2");
+           reportError(new Error("survived"));
+           db.set("c", "3");
+         });
+         reportError(new Error("survived as well"));
+       } else {
+         process.on("uncaughtException", () => {});
+         setTimeout(() => { throw new Error("survived"); });
+         db.transaction(() => { db.set("b", "2"); db.set("c", "3"); });
+       }
+       setTimeout(() => {
+         db.set("d", "4");
+         console.log(["a", "b", "c", "d"].map((key) => db.getText(key)).join());
+       }, 50);`,
+    ).ended;
+    equal(code, 0, stderr);
+    equal(stdout.trim(), "1,2,3,4");
+    deepEqual([...(await reopened(directory)).keys()], ["a", "b", "c", "d"]);
+  });
+});
+
+suite("a signal", () => {
+  test("is not listened to: how a program ends by it is the program's affair", async () => {
+    const directory = folder();
+    const { stdout, stderr } = await starts(
+      `const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
+       const count = () => signals.map((signal) => process.listenerCount(signal)).join();
+       const before = count();
+       ${shopIn(directory)}
+       const db = await shop();
+       db.set("key", "value");
+       console.log(before === count());
+       await db.close();`,
+    ).ended;
+    equal(stdout.trim(), "true", stderr);
+  });
+
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    test(`${signal} ends a program that does not listen to it, and earlier turns are kept`, async () => {
+      const directory = folder();
+      const program = starts(
+        `${shopIn(directory)}
+         const db = await shop();
+         db.set("key", "value");
+         setTimeout(() => console.log("written"));
+         setInterval(() => {}, 1000);`,
+      );
+      await speaks(program);
+      signalTo(program, signal);
+      const ended = await program.ended;
+      ok(ended.signal === signal || (ended.code ?? 0) > 128, `${ended.signal} ${ended.code}`);
+      ok(existsSync(join(directory, "shop.varve.lock")), "it had no word to say");
+      equal((await reopened(directory)).getText("key"), "value");
+    });
+  }
+
+  test("whose listener calls process.exit has the last writes committed", async () => {
+    const directory = folder();
+    const program = starts(
+      `${shopIn(directory)}
+       const db = await shop({ durability: "buffered" });
+       process.on("SIGTERM", () => { db.set("key", "at the last moment"); process.exit(0); });
+       // Deno takes a moment until it listens.
+       setTimeout(() => console.log("ready"), 200);
+       setInterval(() => {}, 1000);`,
+    );
+    await speaks(program);
+    signalTo(program, "SIGTERM");
+    const { code, stderr } = await program.ended;
+    equal(code, 0, stderr);
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+    equal((await reopened(directory)).getText("key"), "at the last moment");
+  });
+});

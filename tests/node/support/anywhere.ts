@@ -1,0 +1,84 @@
+/** Programs and threads in the runtime that runs the tests: Node, Deno or Bun. */
+
+import { spawn } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+import { cleanup, context } from "../../harness.js";
+import type { Ended, Program } from "./programs.js";
+
+let counter = 0;
+
+/** A module in a file of its own, where everything that the package exports is there by name. */
+function moduleOf(source: string): string {
+  counter += 1;
+  const folder = join(context().root, ".build", "programs");
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, `${process.pid}-${counter}.mjs`);
+  const varve = pathToFileURL(join(context().root, "dist/index.js")).href;
+  writeFileSync(
+    path,
+    `import * as varve from ${JSON.stringify(varve)};
+     import { parentPort } from "node:worker_threads";
+     const { open, file, memory } = varve;\n${source}`,
+  );
+  cleanup(() => rmSync(path, { force: true }));
+  return path;
+}
+
+/** The start of a program that opens a database of this folder by `shop(options)`. */
+export function shopIn(directory: string): string {
+  return `const shop = (options) => open("shop", { storage: file(${JSON.stringify(directory)}), ...options });\n`;
+}
+
+/** Starts a program in this runtime; it is killed after the test if it still runs. */
+export function starts(source: string): Program {
+  const flags = context().runtime === "deno" ? ["run", "--allow-all", "--no-lock"] : [];
+  const child = spawn(process.execPath, [...flags, moduleOf(source)], {
+    cwd: context().root,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  cleanup(() => child.kill("SIGKILL"));
+  const said = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name].setEncoding("utf8").on("data", (text: string) => {
+      said[name] += text;
+    });
+  }
+  const ended = new Promise<Ended>((resolve) => {
+    child.on("close", (code, signal) => resolve({ code, signal, ...said }));
+  });
+  return { child, ended };
+}
+
+/** Waits until a program has printed something. */
+export function speaks({ child }: Program): Promise<void> {
+  return new Promise((resolve) => child.stdout?.once("data", () => resolve()));
+}
+
+/** A thread of this process. It is terminated after the test if it still runs. */
+export class Thread {
+  /** What the thread said first, by `parentPort.postMessage`; rejects if it fails before. */
+  readonly said: Promise<unknown>;
+  readonly ended: Promise<void>;
+  readonly #worker: Worker;
+
+  constructor(source: string) {
+    this.#worker = new Worker(pathToFileURL(moduleOf(source)));
+    this.said = new Promise((resolve, reject) => {
+      this.#worker.once("message", resolve);
+      this.#worker.once("error", reject);
+    });
+    // Whoever does not wait for a word is not interested in why there was none.
+    this.said.catch(() => undefined);
+    this.ended = new Promise((resolve) => {
+      this.#worker.once("exit", () => resolve());
+    });
+    cleanup(() => this.terminate());
+  }
+
+  async terminate(): Promise<void> {
+    await this.#worker.terminate();
+  }
+}

@@ -1,0 +1,155 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Database, file, open } from "varve";
+import {
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  wasmOption,
+} from "../harness.js";
+import { shopIn, Thread } from "./support/anywhere.js";
+import { folder } from "./support/processes.js";
+
+async function opened(directory: string, readOnly = false): Promise<Database> {
+  const db = await open("shop", { storage: file(directory), readOnly, ...wasmOption() });
+  cleanup(() => db.close());
+  return db;
+}
+
+const KEEPS_ON = "setInterval(() => {}, 1000);";
+
+suite("threads of one process", () => {
+  test("can each have databases of their own, also in one folder", async () => {
+    const directory = folder();
+    const thread = new Thread(
+      `const db = await open("theirs", { storage: file(${JSON.stringify(directory)}) });
+       db.set("key", "theirs");
+       parentPort.postMessage(db.getText("key"));
+       ${KEEPS_ON}`,
+    );
+    const db = await opened(directory);
+    db.set("key", "ours");
+    equal(await thread.said, "theirs");
+    equal(db.getText("key"), "ours");
+  });
+
+  test("cannot have the same database open: the second is refused and told why", async () => {
+    const directory = folder();
+    const thread = new Thread(
+      `${shopIn(directory)} const db = await shop(); parentPort.postMessage("open"); ${KEEPS_ON}`,
+    );
+    await thread.said;
+    await rejects(opened(directory), {
+      name: "DatabaseBusyError",
+      code: "VARVE_DATABASE_BUSY",
+      message: /open in this process .*another thread/,
+    });
+  });
+
+  test("cannot open what the main thread has open, and can when it is closed", async () => {
+    const directory = folder();
+    const db = await opened(directory);
+    db.set("key", "value");
+    const opens = `${shopIn(directory)}
+      const answer = await shop().then((db) => db.getText("key"), (error) => error.code);
+      parentPort.postMessage(answer);`;
+    equal(await new Thread(opens).said, "VARVE_DATABASE_BUSY");
+    await db.close();
+    equal(await new Thread(opens).said, "value");
+  });
+
+  test("may read a database together that is open to read only", async () => {
+    const directory = folder();
+    const db = await opened(directory);
+    db.set("key", "value");
+    await db.close();
+    const reader = await opened(directory, true);
+    const thread = new Thread(
+      `${shopIn(directory)}
+       const db = await shop({ readOnly: true });
+       parentPort.postMessage(db.getText("key"));`,
+    );
+    equal(await thread.said, "value");
+    equal(reader.getText("key"), "value");
+  });
+
+  test("may share one compiled module", async () => {
+    const directory = folder();
+    const thread = new Thread(
+      `import { readFileSync } from "node:fs";
+       const bytes = readFileSync(new URL("../../dist/varve.wasm", import.meta.url));
+       const wasm = await WebAssembly.compile(bytes);
+       const db = await open("shop", { storage: file(${JSON.stringify(directory)}), wasm });
+       db.set("key", "value");
+       parentPort.postMessage(db.getText("key"));`,
+    );
+    equal(await thread.said, "value");
+  });
+});
+
+suite("a thread that ends", () => {
+  const ENDS: Record<string, string> = {
+    "by process.exit": "process.exit(0);",
+    "because it has nothing left to do": "parentPort.unref?.();",
+    "by an error": 'setTimeout(() => { throw new Error("on purpose"); });',
+  };
+  for (const [how, source] of Object.entries(ENDS)) {
+    test(`${how} has committed what it wrote and given the database back`, async () => {
+      const directory = folder();
+      const thread = new Thread(
+        `${shopIn(directory)}
+         const db = await shop({ durability: "buffered" });
+         db.set("key", "value");
+         ${source}`,
+      );
+      await thread.ended;
+      equal((await opened(directory)).getText("key"), "value");
+    });
+  }
+
+  test("without having closed leaves nothing but the file", async () => {
+    const directory = folder();
+    await new Thread(`${shopIn(directory)} (await shop()).set("key", "value"); process.exit(0);`)
+      .ended;
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("because it was terminated does not lock the database: it opens at once, with all commits", async () => {
+    const directory = folder();
+    // Deno lets a thread that is busy run on for two seconds.
+    const busy = context().runtime === "deno" ? KEEPS_ON : "for (;;);";
+    for (let round = 0; round < 10; round += 1) {
+      const thread = new Thread(
+        `${shopIn(directory)}
+         const db = await shop();
+         db.set("round", "${round}");
+         db.commit();
+         parentPort.postMessage("committed");
+         ${busy}`,
+      );
+      await thread.said;
+      await thread.terminate();
+      ok(existsSync(join(directory, "shop.varve.lock")), "it could not give its lock back");
+      const db = await opened(directory);
+      equal(db.getText("round"), `${round}`);
+      await db.close();
+    }
+  });
+
+  test("because it was terminated does not lock it for another thread either", async () => {
+    const directory = folder();
+    const opens = `${shopIn(directory)}
+      const db = await shop().catch((error) => error);
+      parentPort.postMessage(db instanceof Error ? db.message : "open");
+      ${KEEPS_ON}`;
+    const first = new Thread(opens);
+    equal(await first.said, "open");
+    await first.terminate();
+    equal(await new Thread(opens).said, "open");
+  });
+});
