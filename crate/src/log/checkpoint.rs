@@ -105,11 +105,7 @@ impl Log {
 
     /// Whether all frames before the end of the log are whole in the segment that it goes on in:
     /// that one stays in memory, where nobody verifies it again.
-    fn is_end_whole(
-        &mut self,
-        file: &mut impl File,
-        head: &CheckpointHead,
-    ) -> Result<bool, Error> {
+    fn is_end_whole(&mut self, file: &mut impl File, head: &CheckpointHead) -> Result<bool, Error> {
         let is_end = |s: &super::Slot| s.used == Use::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_whole(file, slot as u32)?;

@@ -30,8 +30,10 @@ pub struct Recovery {
     pub dropped_frames: u64,
     /// Number of the last frame that counts; 0 for none.
     pub last_frame: u64,
-    /// Frames that were replayed.
+    /// Frames that were replayed: all, or those behind the checkpoint.
     pub replayed_frames: u64,
+    /// Whether the index came from a checkpoint.
+    pub checkpoint: bool,
     /// Whether the file had been closed in order and not been written since.
     pub clean: bool,
     /// Whether the database was made by this opening.
@@ -159,6 +161,7 @@ impl Log {
             dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
             last_frame: committed - 1,
             replayed_frames: chain.frames.len() as u64,
+            checkpoint: head.is_some(),
             clean: !torn && self.ends_clean(&chain, committed),
             created: false,
         };

@@ -109,6 +109,7 @@ fn check_content(store: &mut Store<MemoryFile>, content: &Content) -> Vec<String
         replayed_frames: content.replayed(),
         clean: content.clean,
         created: content.created,
+        checkpoint: false,
     };
     if found != expected {
         wrong.push(format!("recovery {found:?}, expected {expected:?}"));

@@ -180,9 +180,8 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
         assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
         for key in keys {
-            let value = store
-                .get(keyspace, &key)?
-                .unwrap_or_else(|| panic!("{key:?} has no value"));
+            let value =
+                store.get(keyspace, &key)?.unwrap_or_else(|| panic!("{key:?} has no value"));
             let value = Rc::from(value);
             let version =
                 store.version(keyspace, &key)?.expect("a key that is there has a version");
