@@ -6,7 +6,7 @@ import { browserBench } from "./browser/host.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
 import { nodeBench } from "./node/drop.js";
-import { render, type Section } from "./report.js";
+import { type Results, render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
 import { nodeSizes } from "./sizes/node/section.js";
 
@@ -55,24 +55,33 @@ export async function main(options: BenchOptions & { sections: string[] }): Prom
     platform: `${process.platform} ${process.arch}`,
     node: process.version,
   };
-  const sections: Section[] = [];
   process.stdout.write(
     `${machine.cpu}, ${machine.cores} cores, load ${machine.load?.toFixed(1)}, Node ${machine.node}\n`,
   );
-  for (const name of chosen) {
-    const section = await SECTIONS[name]!(options);
-    sections.push(section);
-    process.stdout.write(`\n${render(section)}\n`);
-  }
-  const results = {
+  const results: Results = {
     date: new Date().toISOString(),
     commit: commit(options.root),
     machine,
-    sections,
+    sections: [],
   };
-  const folder = join(options.root, "benches/results");
-  mkdirSync(folder, { recursive: true });
-  const path = join(folder, "latest.json");
-  writeFileSync(path, `${JSON.stringify(results, null, 2)}\n`);
+  const failed: string[] = [];
+  for (const name of chosen) {
+    const started = performance.now();
+    try {
+      const load = loadavg()[0];
+      const section = { id: name, load, ...(await SECTIONS[name]!(options)) };
+      results.sections.push(section);
+      process.stdout.write(`\n${render(section)}\n`);
+    } catch (error) {
+      failed.push(name);
+      process.stderr.write(`\n! ${name} failed: ${(error as Error).stack}\n`);
+    }
+    process.stderr.write(`· ${name} took ${Math.round((performance.now() - started) / 1e3)} s\n`);
+    // After each, so that a late failure does not take the others with it.
+    const folder = join(options.root, "benches/results");
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, "latest.json"), `${JSON.stringify(results, null, 2)}\n`);
+  }
   process.stdout.write(`\nAll samples are in benches/results/latest.json.\n`);
+  if (failed.length > 0) throw new Error(`no figures of ${failed.join(", ")}`);
 }

@@ -21,6 +21,10 @@ export interface Goal {
 }
 
 export interface Section {
+  /** The name by which it is asked for. */
+  id?: string;
+  /** The system's load when it began. */
+  load?: number | undefined;
   title: string;
   /** A line for each row, or one for each kind of work with the stores side by side. */
   layout?: "lines" | "side by side";
@@ -28,6 +32,20 @@ export interface Section {
   goals: Goal[];
   /** What has to be known to read the table. */
   notes: string[];
+}
+
+/** A run: what benches/results and benches/records hold. */
+export interface Results {
+  date: string;
+  commit: string;
+  machine: {
+    cpu: string;
+    cores: number;
+    load: number | undefined;
+    platform: string;
+    node: string;
+  };
+  sections: Section[];
 }
 
 export function row(

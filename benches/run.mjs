@@ -2,6 +2,7 @@
 //   node benches/run.mjs [parts] [--quick] [--sizes 1000,1000000] [--stores varve,lmdb]
 // Tables go to stdout; all samples go to benches/results/latest.json.
 
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
@@ -18,12 +19,14 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   large-browser   the same in Chromium on OPFS
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
-  --stores  of the stores only these: varve, lmdb, sqlite, level, graus`;
+  --readme  of the results in this file, what the README says of them; nothing is run
+  --stores  of the stores only these: varve, lmdb, sqlite, level, graus, indexeddb, map`;
 
-const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text" };
+const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--readme": "text" };
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
+  if (values["--readme"] !== undefined) return printReadme(values["--readme"]);
   if (words.length === 0 || words.includes("sizes")) await installRivals();
   const entries = [
     { in: "benches/main.ts", out: "main" },
@@ -41,3 +44,9 @@ entry(async () => {
     stores: values["--stores"]?.split(","),
   });
 });
+
+async function printReadme(path) {
+  await bundleForNode([{ in: "benches/readme.ts", out: "readme" }], ".build/bench-readme");
+  const { readme } = await import(pathToFileURL(join(root, ".build/bench-readme/readme.mjs")).href);
+  process.stdout.write(`${readme(JSON.parse(readFileSync(path, "utf8")))}\n`);
+}

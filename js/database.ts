@@ -2,7 +2,7 @@
 
 import type { Key, Value } from "./bytes.js";
 import { asyncDispose } from "./dispose.js";
-import type { EngineStats, Recovery } from "./engine-reports.js";
+import type { Recovery } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
 import type { Durability } from "./options.js";
 import { Pin } from "./pin.js";
@@ -11,6 +11,7 @@ import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
 import {
   type Change,
   closedSession,
+  type DatabaseStats,
   type Session,
   type SetOptions,
   type Entry as StoredEntry,
@@ -24,12 +25,6 @@ export type BatchOperation =
 
 /** A result that is no promise. What a transaction's function returns has to be one. */
 export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
-
-/** What a database counts about itself. */
-export interface DatabaseStats extends EngineStats {
-  /** Whether something was written to the file and not flushed. */
-  unflushed: boolean;
-}
 
 /**
  * An open database. Made by `open`.
@@ -412,11 +407,15 @@ export class Database {
     return this.session.flushed;
   }
 
-  /** Counts and sizes, as of now. */
+  /**
+   * Counts and sizes, as of now. But `usage`, `quota` and `persisted` a browser tells only in time:
+   * they are what it said last. It is asked when the database is opened, and anew by each call of
+   * this; until the first answer they are `undefined`, as they are for `memory()`.
+   */
   stats(): DatabaseStats {
     const { session } = this;
     if (session.gate !== 0) session.admitRead();
-    return { ...session.engine.stats(), unflushed: session.engine.unflushed() };
+    return session.stats();
   }
 
   /** What opening found at the end of the file, and what it dropped there. */

@@ -2,17 +2,21 @@
 
 import type { CorruptionDetails } from "./errors.js";
 
-/** What the engine counts about itself. */
+/** What the engine counts about itself. All that is called bytes is in bytes. */
 export interface EngineStats {
   /** Keys present. */
   count: number;
-  /** Bytes of the records that are current. */
+  /** Bytes of the records that are current, their keys and headers included. */
   liveBytes: number;
   /** Length of the file. */
   fileBytes: number;
-  /** Bytes that the engine has taken of its memory. */
+  /**
+   * Bytes of memory that hold records: segments of the log, copies of what was read from the file,
+   * and values above 256 KiB. Between turns at most `budgetBytes` and a quarter, for what finds the
+   * copies again; pinned values come on top.
+   */
   memoryBytes: number;
-  /** Segments in use. */
+  /** Segments of the file in use, of 1 MiB each. */
   segments: number;
   /** Number of the last frame. */
   frame: number;
@@ -22,8 +26,25 @@ export interface EngineStats {
   poisoned: boolean;
   /** Bytes written to the database and not yet handed to the file. */
   pendingBytes: number;
-  /** Bytes of the index. */
+  /** Bytes of the table that finds a key's record. */
   indexBytes: number;
+  /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, 4 at least. */
+  budgetBytes: number;
+  /** How many buffers of 1 MiB with records were given up for others, since opening. */
+  evictions: number;
+}
+
+/** What is counted outside of the engine. */
+export interface Outside {
+  /**
+   * Bytes of all memory that the database has: records, the index, the order of keys, and what is
+   * kept free for the next turn. It grows and does not shrink; closing gives all of it back.
+   */
+  wasmBytes: number;
+  /** How often the file was read since opening, for what was not in memory. */
+  coldReads: number;
+  /** Bytes that were read then. */
+  coldBytes: number;
 }
 
 /** What opening found at the end of the file. */
@@ -57,6 +78,8 @@ export function statsOf(slot: Report): EngineStats {
     poisoned: slot(7) !== 0,
     pendingBytes: slot(8),
     indexBytes: slot(9),
+    evictions: slot(10),
+    budgetBytes: slot(11),
   };
 }
 

@@ -10,6 +10,7 @@ import { EngineMemory, encoder, type KeyRange, type Page, SHORT_TEXT } from "./e
 import {
   damageOf,
   type EngineStats,
+  type Outside,
   type Recovery,
   type Report,
   recoveryOf,
@@ -138,6 +139,9 @@ export class Engine extends EngineMemory {
     host.onBytes = onBytes;
     engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, options.memory, ...entropy)));
     host.onBytes = undefined;
+    // Counted from here on, for what is read then is what was not in memory.
+    host.reads = 0;
+    host.readBytes = 0;
     return engine;
   }
 
@@ -440,6 +444,12 @@ export class Engine extends EngineMemory {
   stats(): EngineStats {
     this.plain(this.wasm.stats);
     return statsOf(this.slot);
+  }
+
+  /** What was read from the file since opening, and all the memory that there is. */
+  outside(): Outside {
+    const { reads, readBytes } = this.host;
+    return { wasmBytes: this.buffer.byteLength, coldReads: reads, coldBytes: readBytes };
   }
 
   recovery(): Recovery {

@@ -11,6 +11,9 @@ export class Host {
   onRead: () => void;
   /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
   onBytes: ((count: number) => void) | undefined;
+  /** How often the file was read, and how many bytes that brought. */
+  reads: number;
+  readBytes: number;
   private readonly file: StorageFile;
   private readonly readOnly: boolean;
   private cause: unknown;
@@ -21,6 +24,8 @@ export class Host {
     this.panic = undefined;
     this.onRead = () => {};
     this.onBytes = undefined;
+    this.reads = 0;
+    this.readBytes = 0;
     this.file = file;
     this.readOnly = readOnly;
     this.cause = undefined;
@@ -42,6 +47,8 @@ export class Host {
         this.guard(() => {
           this.onRead();
           const count = counted(file.read(this.bytes(at, length), { at: position }), length);
+          this.reads += 1;
+          this.readBytes += count;
           this.onBytes?.(count);
           return count;
         }),

@@ -4,7 +4,7 @@
  */
 
 export type { Bytes, Key, Value } from "./bytes.js";
-export type { BatchOperation, Database, DatabaseStats, Synchronous } from "./database.js";
+export type { BatchOperation, Database, Synchronous } from "./database.js";
 export type { Recovery } from "./engine-reports.js";
 export {
   type BadArgumentError,
@@ -34,11 +34,25 @@ export {
 export { open } from "./open.js";
 export type { Durability, OpenOptions, OpenProgress } from "./options.js";
 export type { Pin } from "./pin.js";
-export { databases, destroy, type StorageOptions } from "./places.js";
+export { databases, destroy, persist, type StorageOptions } from "./places.js";
 export type { ByteRange, Range, TextRange } from "./range.js";
 export type { Scan, Walker } from "./scan.js";
-export type { Change, Entry, Predicate, SetOptions, UpdateOptions } from "./session.js";
-export type { OpenedStorage, OpenMode, Storage, StorageFile } from "./storage/contract.js";
+export type {
+  Change,
+  DatabaseStats,
+  Entry,
+  Predicate,
+  SetOptions,
+  UpdateOptions,
+} from "./session.js";
+export type {
+  OpenedStorage,
+  OpenMode,
+  Persistence,
+  Storage,
+  StorageFile,
+  StorageRoom,
+} from "./storage/contract.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";

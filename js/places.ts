@@ -4,7 +4,7 @@ import { badArgument, DatabaseBusyError } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 import { isOpen } from "./registry.js";
 import { hasBuiltins } from "./storage/builtin.js";
-import type { Storage } from "./storage/contract.js";
+import type { Persistence, Storage } from "./storage/contract.js";
 import { file } from "./storage/node.js";
 import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
 
@@ -57,6 +57,26 @@ function storageOf(call: string, options: StorageOptions): Storage {
   }
   // A page cannot open what lies there, but its workers can, and this is the place they mean.
   return storage ?? (hasFolders() ? opfs() : defaultStorage());
+}
+
+/**
+ * Asks the browser to keep what this origin has stored until the user deletes it. Otherwise it may
+ * delete all of it when the disk runs short, or when the site was not visited for some time.
+ *
+ * - `"granted"`: it is kept
+ * - `"refused"`: it is not, for now; some browsers ask the user, others decide by how the site is used
+ * - `"not-applicable"`: no browser decides about this storage (files, memory)
+ *
+ * Only a page can ask, not a worker: call it on the page's main thread, best after the user did
+ * something that is worth keeping. `db.stats().persisted` tells in a worker how it stands.
+ *
+ * @throws TypeError for a bad option
+ * @throws StorageUnavailableError when the browser has no storage here, or in a worker when it was not
+ * granted before
+ */
+export async function persist(options: StorageOptions = {}): Promise<Persistence> {
+  const storage = storageOf("persist()", options);
+  return storage.persist === undefined ? "not-applicable" : storage.persist();
 }
 
 /**

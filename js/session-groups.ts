@@ -22,7 +22,7 @@ export class Groups extends Gate implements EngineListener {
   queued: boolean;
   readonly recovery: Recovery;
   protected readonly watch: Watch | undefined;
-  private readonly opened: OpenedStorage;
+  protected readonly opened: OpenedStorage;
   private readonly reports: Reports;
   private readonly timers: Timers;
   private microtask: boolean;

@@ -8,11 +8,12 @@
 import type { Key, Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
 import type { KeyRange } from "./engine-memory.js";
+import type { EngineStats, Outside } from "./engine-reports.js";
 import { badArgument, ConflictError, OutOfMemoryError, QuotaExceededError } from "./errors.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import { CLOSED, IN_CALLBACK } from "./session-gate.js";
 import { Groups } from "./session-groups.js";
-import type { OpenedStorage } from "./storage/contract.js";
+import type { OpenedStorage, StorageRoom } from "./storage/contract.js";
 import { diedInCallback, type Watch } from "./strict.js";
 
 /** So many keys are deleted between two looks at which come next. */
@@ -53,6 +54,15 @@ export interface Entry {
   /** Its version: every write gives a higher one. It survives closing and opening. */
   readonly version: number;
 }
+
+/** What a database counts about itself, and what it was told about its place. */
+export interface DatabaseStats extends EngineStats, Outside, StorageRoom {
+  /** Whether something was written to the file and not flushed. */
+  unflushed: boolean;
+}
+
+/** Of a storage that tells nothing about it. */
+const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
@@ -109,6 +119,16 @@ export class Session extends Groups {
     const version = this.engine.version(key);
     const value = version === 0 ? undefined : this.carefulGet(key);
     return value === undefined ? undefined : { value, version };
+  }
+
+  stats(): DatabaseStats {
+    const { engine } = this;
+    return {
+      ...engine.stats(),
+      ...engine.outside(),
+      unflushed: engine.unflushed(),
+      ...(this.opened.room?.() ?? NO_ROOM),
+    };
   }
 
   // ---------------------------------------------------------------- ranges

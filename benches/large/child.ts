@@ -1,4 +1,12 @@
-import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fdatasyncSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -17,6 +25,7 @@ try {
         return {
           read: (bytes, at) => readSync(fd, bytes, 0, bytes.length, at),
           write: (bytes, at) => writeSync(fd, bytes, 0, bytes.length, at),
+          flush: () => fdatasyncSync(fd),
           close: () => closeSync(fd),
         };
       },

@@ -4,6 +4,7 @@ import type { Storage } from "varve";
 export interface RawFile {
   read(bytes: Uint8Array, at: number): number;
   write(bytes: Uint8Array, at: number): number;
+  flush(): void;
   close(): void;
 }
 
@@ -29,6 +30,8 @@ export interface Amounts {
   /** Bytes of the bulk load. */
   bulkBytes: number;
   bulkSamples: number;
+  /** Keys of which it is told how much memory each takes. */
+  memoryKeys: number;
 }
 
 /** Samples of one kind of work, in its own unit. */
@@ -39,7 +42,7 @@ export interface Line {
   work: string;
   store: string;
   durability: string;
-  unit: "ns" | "ms" | "µs" | "MB/s";
+  unit: "ns" | "ms" | "µs" | "MB/s" | "bytes";
   samples: number[];
 }
 

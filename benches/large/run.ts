@@ -1,6 +1,7 @@
 import { bulkLoad } from "./bulk.js";
 import { coldReads } from "./cold.js";
 import type { Amounts, Ground, LargeResult } from "./ground.js";
+import { memoryPerKey } from "./memory.js";
 import { largeValues } from "./values.js";
 
 const MIB = 1_048_576;
@@ -14,6 +15,7 @@ export function amountsFor(quick: boolean): Amounts {
         valueBytes: 16 * MIB,
         bulkBytes: 100e6,
         bulkSamples: 1,
+        memoryKeys: 100_000,
       }
     : {
         samples: 9,
@@ -22,6 +24,7 @@ export function amountsFor(quick: boolean): Amounts {
         valueBytes: 64 * MIB,
         bulkBytes: 1e9,
         bulkSamples: 3,
+        memoryKeys: 1_000_000,
       };
 }
 
@@ -30,6 +33,7 @@ export async function runLarge(ground: Ground, amounts: Amounts): Promise<LargeR
     await coldReads(ground, amounts),
     await largeValues(ground, amounts),
     await bulkLoad(ground, amounts),
+    await memoryPerKey(ground, amounts),
   ];
   return {
     lines: parts.flatMap(({ lines }) => lines),

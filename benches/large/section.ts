@@ -30,6 +30,14 @@ function section(title: string, { lines, notes }: LargeResult): Section {
           1.2,
         ),
       ),
+      ...["index", "wasm"].map((id) =>
+        goal(
+          `memory per key, ${id === "index" ? "index table" : 'wasm memory beyond "memory"'}, keys sorted`,
+          median(`memory, ${id}, after the first range, which sorts the keys`),
+          { atMost: 60 },
+          "bytes",
+        ),
+      ),
     ],
     notes: [
       ...notes,

@@ -8,6 +8,7 @@ import { amountsFor, runLarge } from "./run.js";
 interface AccessHandle {
   read(bytes: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
+  flush(): void;
   close(): void;
 }
 interface InWorker extends FileSystemFileHandle {
@@ -34,6 +35,7 @@ answer<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
         return {
           read: (bytes, at) => access.read(bytes, { at }),
           write: (bytes, at) => access.write(bytes, { at }),
+          flush: () => access.flush(),
           close: () => access.close(),
         };
       },

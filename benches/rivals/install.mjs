@@ -23,24 +23,26 @@ export async function installRivals() {
 async function buildFromSource() {
   const headers = dirname(dirname(realpathSync(process.execPath)));
   const here = existsSync(join(headers, "include/node/node.h"));
-  const env = here ? { npm_config_nodedir: headers } : {};
+  // The first is what npm passed on until version 11, the second what node-gyp reads since.
+  const names = ["npm_config_nodedir", "npm_package_config_node_gyp_nodedir"];
+  const env = here ? Object.fromEntries(names.map((name) => [name, headers])) : {};
   say(`· again without downloads${here ? `, with the headers in ${headers}` : ""}`);
   await npm(["ci", "--ignore-scripts", "--no-fund", "--no-audit"]);
-  for (const name of names()) await npm(["rebuild", name], env);
+  for (const name of rivals()) await npm(["rebuild", name], env);
 }
 
 function npm(args, env = {}) {
   return execute("npm", args, { cwd: folder, env }).then(({ code }) => code);
 }
 
-function names() {
+function rivals() {
   return Object.keys(JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).dependencies);
 }
 
 /** Those that do not load, or whose native part does not. */
 function broken() {
   const require = createRequire(join(folder, "package.json"));
-  return names().filter((name) => {
+  return rivals().filter((name) => {
     try {
       const loaded = require(name);
       if (name === "better-sqlite3") new loaded(":memory:").close();

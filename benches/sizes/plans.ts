@@ -11,7 +11,8 @@ export function sizesOf({ quick, sizes }: BenchOptions): readonly number[] {
 
 /** How much is done at a size, and how much memory a store may keep: enough for all that is live. */
 export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; memory: number } {
-  const ops = quick ? 20_000 : 50_000;
+  const many = size >= 1_000_000;
+  const ops = quick || many ? 20_000 : 50_000;
   return {
     plan: {
       size,
@@ -20,8 +21,8 @@ export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; me
       fresh: Math.min(size, ops),
       group: 1_000,
       singles: quick ? 500 : 2_000,
-      warmup: quick ? 2 : 3,
-      samples: quick ? 3 : 7,
+      warmup: quick || many ? 2 : 3,
+      samples: quick ? 3 : many ? 5 : 7,
       compareOften: size <= 1_000_000,
     },
     memory: (size <= 100_000 ? 64 : size <= 1_000_000 ? 1_024 : 2_048) * MIB,

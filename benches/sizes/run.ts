@@ -1,15 +1,6 @@
 import { newDigest } from "./digest.js";
 import type { Store } from "./store.js";
-import {
-  Chooser,
-  keysOf,
-  Model,
-  PATTERNS,
-  type Pattern,
-  type Plan,
-  Values,
-  writeKeys,
-} from "./workload.js";
+import { Chooser, keysOf, Model, PATTERNS, type Pattern, type Plan, Values } from "./workload.js";
 
 /** One line of the result: one kind of work, in nanoseconds an operation. */
 export interface Measured {
@@ -289,7 +280,7 @@ class Run {
     this.around.progress(`comparing contents after ${after}`);
     const expected = model.digest(await newDigest());
     const digest = await newDigest();
-    await store.pairs((key, value) => digest.add(key, value), universe(model.universe));
+    await store.pairs((key, value) => digest.add(key, value), model.everThere());
     const found = digest.end();
     if (found !== expected) {
       throw new Error(`${store.name} has ${found} after ${after}, and ought to have ${expected}`);
@@ -311,17 +302,6 @@ class Run {
   private remember(when: string): void {
     const bytes = this.store.memory?.();
     if (bytes !== undefined) this.memory.push({ when, bytes, keys: this.plan.size });
-  }
-}
-
-function* universe(count: number): Generator<string> {
-  const one = new Uint32Array(1);
-  const bytes = new Uint8Array(16);
-  const latin1 = new TextDecoder("latin1");
-  for (let number = 0; number < count; number++) {
-    one[0] = number;
-    writeKeys(one, bytes);
-    yield latin1.decode(bytes);
   }
 }
 

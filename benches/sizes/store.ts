@@ -25,10 +25,10 @@ export interface Store {
   scan?(from: string, limit: number): number | Promise<number>;
   /** Ways to go over them that only this store has. */
   readonly scans?: Readonly<Record<string, (from: string, limit: number) => number>>;
-  /** All pairs in order, for comparing contents. `universe`: the keys that there may be, in order. */
+  /** All pairs in order, for comparing contents. `possible`: the keys that there may be, in order. */
   pairs(
     visit: (key: Uint8Array, value: Uint8Array) => void,
-    universe: Iterable<string>,
+    possible: Iterable<string>,
   ): void | Promise<void>;
   /** Milliseconds since this was asked last, for a store that has to be timed from inside. */
   readonly elapsed?: () => number;

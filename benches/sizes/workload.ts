@@ -223,21 +223,35 @@ export interface Digest {
 export class Model {
   private readonly ids: Uint32Array;
   private readonly counters: Uint32Array;
+  /** Which keys were ever there: a store that forgets to delete one still has it. */
+  private readonly ever: Uint8Array;
 
   constructor({ size, fresh }: Plan) {
     this.ids = new Uint32Array(2 * size + fresh);
     this.counters = new Uint32Array(2 * size + fresh);
+    this.ever = new Uint8Array(2 * size + fresh);
   }
 
-  /** How many keys there may be, absent ones included. */
-  get universe(): number {
-    return this.ids.length;
+  /** All keys that there may be, in order. */
+  *everThere(): Generator<string> {
+    const step = 4_096;
+    const found = new Uint32Array(step);
+    let count = 0;
+    for (let number = 0; number < this.ever.length; number++) {
+      if (this.ever[number] === 0) continue;
+      found[count++] = number;
+      if (count < step) continue;
+      yield* keysOf(found);
+      count = 0;
+    }
+    yield* keysOf(found.subarray(0, count));
   }
 
   set(numbers: Uint32Array, values: Values): void {
     for (let op = 0; op < numbers.length; op++) {
       this.ids[numbers[op]!] = values.idOf(op);
       this.counters[numbers[op]!] = 0;
+      this.ever[numbers[op]!] = 1;
     }
   }
 

@@ -403,8 +403,8 @@ extern "C" fn unwitnessed() -> u32 {
     instance().store.as_ref().map_or(0, |store| u32::from(store.is_unwitnessed()))
 }
 
-/// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending
-/// and index bytes.
+/// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending and
+/// index bytes, evictions, budget.
 #[unsafe(no_mangle)]
 extern "C" fn stats() {
     let instance = instance();
@@ -422,6 +422,8 @@ extern "C" fn stats() {
         u64::from(s.poisoned),
         s.pending_bytes,
         s.index_bytes,
+        s.evictions,
+        s.budget_bytes,
     ]);
 }
 

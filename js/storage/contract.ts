@@ -18,9 +18,37 @@ export interface StorageFile {
   close(): void;
 }
 
+/** How much room there is. What the platform does not tell is `undefined`. */
+export interface StorageRoom {
+  /**
+   * Bytes in use of `quota`. In a browser, all that the origin has stored, as the browser estimates
+   * it; on a disk, the database's file.
+   */
+  usage: number | undefined;
+  /**
+   * Bytes that `usage` can come to. In a browser, the origin's share as the browser estimates it: some
+   * tell a round figure instead, and less may be free. On a disk, the database's file and what is
+   * free beside it.
+   */
+  quota: number | undefined;
+  /**
+   * Whether the browser keeps the data until the user deletes it; `false`: it may delete the data
+   * when it is short of room (see `persist`). `undefined` where no browser decides that.
+   */
+  persisted: boolean | undefined;
+}
+
+/** What the browser answered to `persist()`. */
+export type Persistence = "granted" | "refused" | "not-applicable";
+
 /** What `Storage.open` hands over. */
 export interface OpenedStorage {
   file: StorageFile;
+  /**
+   * How much room there is, as it was told last. Where the platform tells it only in time, each call
+   * asks for it anew.
+   */
+  room?(): StorageRoom;
   /**
    * Where the platform tells that the program is about to end: runs `commit` then, synchronously,
    * and closes the file after it. When it is not certain yet that the program ends, runs
@@ -59,6 +87,13 @@ export interface Storage {
    * @throws StorageUnavailableError when there is no such storage here
    */
   destroy?(name: string): Promise<boolean>;
+  /**
+   * Asks that the databases here are kept until the user deletes them. Storages without it hold what
+   * nobody else deletes.
+   *
+   * @throws StorageUnavailableError when there is no such storage here, or it cannot be asked
+   */
+  persist?(): Promise<Persistence>;
   /**
    * The names of all databases here, in no order. Storages without it cannot tell.
    *

@@ -8,7 +8,13 @@ import {
   VarveError,
 } from "../errors.js";
 import { type Builtins, builtins } from "./builtin.js";
-import { ioCode, type OpenedStorage, type Storage, type StorageFile } from "./contract.js";
+import {
+  ioCode,
+  type OpenedStorage,
+  type Storage,
+  type StorageFile,
+  type StorageRoom,
+} from "./contract.js";
 import { acquireLock, type Lock, refuseHeld } from "./lock.js";
 import { fileName, namesOf } from "./names.js";
 
@@ -71,7 +77,11 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
     makeFolder(node, node.path.dirname(path));
     lock = await acquireLock(`${path}.lock`, path);
     const opened = new NodeFile(node, path, lock);
-    return { file: opened, onExit: (commit) => opened.onExit(commit) };
+    return {
+      file: opened,
+      onExit: (commit) => opened.onExit(commit),
+      room: () => roomFor(node, path, opened),
+    };
   } catch (error) {
     lock?.release();
     throw error instanceof VarveError ? error : unavailable(path, error);
@@ -82,9 +92,21 @@ async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> 
   try {
     refuseMissing(node, path);
     await refuseHeld(`${path}.lock`, path);
-    return { file: new NodeFile(node, path, undefined) };
+    const opened = new NodeFile(node, path, undefined);
+    return { file: opened, room: () => roomFor(node, path, opened) };
   } catch (error) {
     throw error instanceof VarveError ? error : unavailable(path, error);
+  }
+}
+
+/** The file and what is free beside it, for those who are not the system's administrator. */
+function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile): StorageRoom {
+  const usage = opened.getSize();
+  try {
+    const { bavail, bsize } = fs.statfsSync(paths.dirname(path));
+    return { usage, quota: usage + bavail * bsize, persisted: undefined };
+  } catch {
+    return { usage, quota: undefined, persisted: undefined };
   }
 }
 

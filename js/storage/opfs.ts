@@ -8,8 +8,9 @@ import {
   StorageUnavailableError,
   type VarveError,
 } from "../errors.js";
-import { ioCode, type OpenedStorage, type Storage, type StorageFile } from "./contract.js";
+import { ioCode, type Storage, type StorageFile } from "./contract.js";
 import { escapeName, fileName, namesOf } from "./names.js";
+import { OriginRoom, persistOrigin, reasonOf } from "./origin.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
 interface SyncFileHandle extends FileSystemFileHandle {
@@ -17,6 +18,23 @@ interface SyncFileHandle extends FileSystemFileHandle {
     mode: "readwrite" | "read-only" | "readwrite-unsafe";
   }): Promise<StorageFile>;
 }
+
+/** What there is always. It is named wherever there is nothing else, and never taken unasked. */
+const CHOICE = "For data that may vanish there is memory().";
+
+const REFUSED =
+  "The browser refuses storage here: private windows of some browsers, blocked cookies and sandboxed " +
+  `or third-party frames have none. Have it allowed. ${CHOICE}`;
+
+/** By the name of what the browser threw. */
+const ADVICE: Readonly<Record<string, string>> = {
+  SecurityError: REFUSED,
+  NotAllowedError: REFUSED,
+  TypeMismatchError: "There is a folder of that name in its place. Choose another name.",
+  UnknownError: `Some browsers say no more than this in private windows, which have no storage. ${CHOICE}`,
+};
+
+const UNKNOWN = `Try again; if it persists, the browser's storage is in need of repair. ${CHOICE}`;
 
 /**
  * How long to wait for a file that is still held. After a reload the browser takes a moment to end
@@ -47,20 +65,29 @@ export function opfs(directory = ""): Storage {
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
       const handle = await findFile(folders, wanted, name, readOnly);
-      return openHandle(handle, name, readOnly);
+      const file = await openHandle(handle, name, readOnly);
+      // Not before: where storage is refused, Firefox ends whoever asks.
+      const room = new OriginRoom();
+      room.look();
+      return { file, room: () => room.look() };
     },
     async destroy(name) {
       const wanted = fileName(name);
       requireFolders();
-      const folder = await existing(() => findFolder(folders, false), name);
-      const there = await existing(async () => folder?.getFileHandle(wanted), name);
+      const task = `database "${name}" cannot be removed`;
+      const folder = await existing(() => findFolder(folders, false), task);
+      const there = await existing(async () => folder?.getFileHandle(wanted), task);
       if (folder === undefined || there === undefined) return false;
-      await patiently(name, () => folder.removeEntry(wanted));
+      await patiently(name, task, () => folder.removeEntry(wanted));
       return true;
+    },
+    async persist() {
+      requireFolders();
+      return persistOrigin();
     },
     async databases() {
       requireFolders();
-      const folder = await existing(() => findFolder(folders, false), directory);
+      const folder = await existing(() => findFolder(folders, false), "databases cannot be listed");
       const files: string[] = [];
       if (folder === undefined) return files;
       for await (const entry of folder.values()) {
@@ -77,7 +104,7 @@ export function hasFolders(): boolean {
 }
 
 function requireFolders(): void {
-  if (!hasFolders()) requireSyncAccess();
+  if (!hasFolders()) throw absent(globalThis.isSecureContext === false ? INSECURE : MISSING);
 }
 
 async function findFolder(
@@ -90,12 +117,12 @@ async function findFolder(
 }
 
 /** What was looked for, or `undefined` when it is not there. */
-async function existing<T>(look: () => Promise<T>, name: string): Promise<T | undefined> {
+async function existing<T>(look: () => Promise<T>, task: string): Promise<T | undefined> {
   try {
     return await look();
   } catch (cause) {
     if ((cause as { name?: unknown }).name === "NotFoundError") return undefined;
-    throw unavailable(name, cause);
+    throw unavailable(task, cause);
   }
 }
 
@@ -115,28 +142,36 @@ export function hasOpfs(): boolean {
  */
 export function requireSyncAccess(): void {
   if (hasOpfs()) return;
-  const advice = (): string => {
-    if (typeof document !== "undefined") {
-      return (
-        "A page's main thread has no synchronous files. Use connect(), which runs the database in a " +
-        "worker and answers with promises, or call open() inside a dedicated worker."
-      );
-    }
-    if (globalThis.isSecureContext === false) {
-      return "Browsers give storage to secure origins only: serve the page over https or from localhost.";
-    }
-    if ("SharedWorkerGlobalScope" in globalThis || "ServiceWorkerGlobalScope" in globalThis) {
-      return (
-        "Shared and service workers have no synchronous files. Use connect(), or call open() inside " +
-        "a dedicated worker."
-      );
-    }
-    return (
-      "This runtime has no origin private file system with synchronous handles (browsers have it " +
-      "since Chrome 102, Firefox 111 and Safari 15.2). In Node, Deno and Bun use file()."
-    );
-  };
-  throw new StorageUnavailableError(advice());
+  if (globalThis.isSecureContext === false) throw absent(INSECURE);
+  if (typeof document !== "undefined") throw absent(ON_A_PAGE);
+  if ("SharedWorkerGlobalScope" in globalThis || "ServiceWorkerGlobalScope" in globalThis) {
+    throw absent(IN_SHARED_WORKERS);
+  }
+  throw absent(MISSING);
+}
+
+const INSECURE =
+  "Browsers give storage to secure origins only: serve the page over https or from localhost.";
+
+const ON_A_PAGE =
+  "A page's main thread has no synchronous files. Use connect(), which runs the database in a worker " +
+  "and answers with promises, or call open() inside a dedicated worker.";
+
+const IN_SHARED_WORKERS =
+  "Shared and service workers have no synchronous files. Use connect(), or call open() inside a " +
+  "dedicated worker.";
+
+const MISSING =
+  "This runtime has no origin private file system with synchronous handles (browsers have it since " +
+  "Chrome 102, Firefox 111 and Safari 15.2). In Node, Deno and Bun use file().";
+
+function absent(why: string): StorageUnavailableError {
+  return new StorageUnavailableError(`${why} ${CHOICE}`);
+}
+
+/** What a refusal to open says was refused. */
+function opening(name: string): string {
+  return `database "${name}" cannot be opened`;
 }
 
 async function findFile(
@@ -148,7 +183,7 @@ async function findFile(
   const found = await existing(async () => {
     const folder = await findFolder(folders, !readOnly);
     return (await folder.getFileHandle(wanted, { create: !readOnly })) as SyncFileHandle;
-  }, name);
+  }, opening(name));
   if (found !== undefined) return found;
   throw new DatabaseNotFoundError(
     `There is no database "${name}" in the origin private file system, and with readOnly none is created.`,
@@ -159,26 +194,25 @@ async function openHandle(
   handle: SyncFileHandle,
   name: string,
   readOnly: boolean,
-): Promise<OpenedStorage> {
+): Promise<StorageFile> {
   // Browsers that do not know the option ignore it: then one has the file, as if to write.
-  const file = await patiently(name, () =>
+  return patiently(name, opening(name), () =>
     readOnly
       ? handle.createSyncAccessHandle({ mode: "read-only" })
       : handle.createSyncAccessHandle(),
   );
-  return { file };
 }
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
-async function patiently<T>(name: string, task: () => Promise<T>): Promise<T> {
-  for (let attempt = 0; ; attempt += 1) {
+async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries += 1) {
     try {
-      return await task();
+      return await attempt();
     } catch (cause) {
       if ((cause as { name?: unknown }).name !== "NoModificationAllowedError") {
-        throw unavailable(name, cause);
+        throw unavailable(task, cause);
       }
-      const wait = RETRIES_MS[attempt];
+      const wait = RETRIES_MS[tries];
       if (wait === undefined) {
         throw new DatabaseBusyError(
           `The database "${name}" is open in another worker or tab. Only one may have it open: ` +
@@ -191,26 +225,16 @@ async function patiently<T>(name: string, task: () => Promise<T>): Promise<T> {
   }
 }
 
-function unavailable(name: string, cause: unknown): VarveError {
+function unavailable(task: string, cause: unknown): VarveError {
   if (ioCode(cause) === -2) {
     return new QuotaExceededError(
-      `There is no room left for the database "${name}" in this origin's share of the disk.`,
+      `The ${task}: there is no room left in this origin's share of the disk.`,
       { cause },
     );
   }
-  const kind = (cause as { name?: unknown } | null)?.name;
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  const advice: Record<string, string> = {
-    SecurityError:
-      "The browser refuses storage here: private windows of some browsers, blocked cookies and " +
-      "sandboxed or third-party frames have none. Allow it, or use memory() for data that may vanish.",
-    TypeMismatchError: "There is a folder of that name in its place. Choose another name.",
-    UnknownError: "Some browsers say no more than this in private windows, which have no storage.",
-  };
+  const kind = String((cause as { name?: unknown } | null)?.name);
   return new StorageUnavailableError(
-    `The database "${name}" cannot be opened in the origin private file system (${reason}). ` +
-      (advice[String(kind)] ??
-        "Try again; if it persists, the browser's storage is in need of repair."),
+    `The ${task} in the origin private file system (${reasonOf(cause)}). ${ADVICE[kind] ?? UNKNOWN}`,
     { cause },
   );
 }

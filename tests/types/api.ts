@@ -15,6 +15,7 @@ import type {
   Entry,
   Key,
   OpenOptions,
+  Persistence,
   Pin,
   Predicate,
   Range,
@@ -26,7 +27,17 @@ import type {
   Value,
   Walker,
 } from "varve";
-import { DatabaseBusyError, databases, destroy, file, memory, open, opfs, VarveError } from "varve";
+import {
+  DatabaseBusyError,
+  databases,
+  destroy,
+  file,
+  memory,
+  open,
+  opfs,
+  persist,
+  VarveError,
+} from "varve";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -75,6 +86,9 @@ export function reading(db: Database): void {
   same<ReturnType<Database["getText"]>, string | undefined>(true);
   same<ReturnType<Database["has"]>, boolean>(true);
   same<ReturnType<Database["count"]>, number>(true);
+  same<DatabaseStats["quota"], number | undefined>(true);
+  same<DatabaseStats["persisted"], boolean | undefined>(true);
+  same<DatabaseStats["coldReads"], number>(true);
   same<ReturnType<Database["stats"]>, DatabaseStats>(true);
   same<Database["recovery"], Recovery>(true);
   same<Database["durability"], Durability>(true);
@@ -198,6 +212,9 @@ export async function keeping(): Promise<void> {
   same<Awaited<ReturnType<typeof destroy>>, boolean>(true);
   same<Awaited<ReturnType<typeof databases>>, string[]>(true);
   await destroy("shop");
+  same<Awaited<ReturnType<typeof persist>>, Persistence>(true);
+  await persist();
+  await persist({ storage: opfs() });
   await destroy("shop", { storage: memory() });
   await databases({ storage: undefined });
 

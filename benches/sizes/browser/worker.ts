@@ -1,6 +1,7 @@
 import { open, opfs } from "varve";
 import { answer } from "../../browser/answer.js";
 import { removeAll, turn } from "../../browser/place.js";
+import { openMap } from "../map.js";
 import { runStore, type StoreResult } from "../run.js";
 import type { OpenStore } from "../store.js";
 import { varveStore } from "../varve.js";
@@ -24,6 +25,7 @@ const OPEN = {
   varve: openVarve,
   sqlite: openSqliteWasm,
   indexeddb: openIndexedDb,
+  map: openMap,
 } satisfies Record<string, OpenStore>;
 
 function removeDatabase(name: string): Promise<unknown> {

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { openMap } from "../map.js";
 import { runStore } from "../run.js";
 import type { OpenStore } from "../store.js";
 import type { Plan } from "../workload.js";
@@ -25,6 +26,7 @@ const OPEN = {
   sqlite: openSqlite,
   level: openLevel,
   graus: openGraus,
+  map: () => openMap,
 } satisfies Record<string, (root: string) => OpenStore>;
 
 // A process for each store and size: no code is compiled for another store's sake, no memory is another's.

@@ -91,7 +91,7 @@ export function openGraus(root: string): OpenStore {
       sets: (keys, values, from, to) => ask("s", keys, from, to, values),
       updates: (keys, from, to) => ask("u", keys, from, to),
       deletes: (keys, from, to) => ask("d", keys, from, to),
-      async pairs(visit, universe) {
+      async pairs(visit, possible) {
         const compare = async (page: readonly string[]) => {
           await send("p", page, 0, page.length);
           const found = await answers.take(page.length * (1 + VALUE_BYTES));
@@ -102,7 +102,7 @@ export function openGraus(root: string): OpenStore {
           }
         };
         let page: string[] = [];
-        for (const key of universe) {
+        for (const key of possible) {
           page.push(key);
           if (page.length < PAGE) continue;
           await compare(page);

@@ -10,7 +10,7 @@ import type { StoreResult } from "../run.js";
 import { type Contender, sizesSection } from "../section.js";
 import type { Request } from "./child.js";
 
-const STORES = ["varve", "lmdb", "sqlite", "level", "graus"] as const;
+const STORES = ["varve", "lmdb", "sqlite", "level", "graus", "map"] as const;
 
 /** A store at a size, in a process of its own. */
 function runChild(request: Request): StoreResult {

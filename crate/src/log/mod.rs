@@ -412,6 +412,18 @@ impl Log {
         (self.pool.memory() + self.copies.bytes() + self.value_bytes + held) as u64
     }
 
+    /// Bytes that buffers may hold between turns.
+    #[must_use]
+    pub fn budget(&self) -> usize {
+        self.pool.budget()
+    }
+
+    /// How many buffers were given up for something else since opening.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.pool.evictions()
+    }
+
     /// Opening is over: from here on there may be views.
     pub(crate) fn lend_views(&mut self) {
         self.pool.lends_views = true;

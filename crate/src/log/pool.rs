@@ -41,6 +41,8 @@ pub struct Pool {
     budget: usize,
     size: usize,
     turn: u32,
+    /// How many buffers were given up for something else since the database is open.
+    evictions: u64,
     /// Whether a callback runs on a view, which must not die.
     pub callback_open: bool,
     /// Whether there may be views at all: not while the database is being opened.
@@ -60,6 +62,7 @@ impl Pool {
             budget,
             size,
             turn: 1,
+            evictions: 0,
             callback_open: false,
             lends_views: false,
             detach,
@@ -104,6 +107,12 @@ impl Pool {
     #[must_use]
     pub fn budget(&self) -> usize {
         self.budget * self.size
+    }
+
+    /// How many buffers with something that counts were given up for something else since opening.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// Bytes of all buffers.
@@ -218,6 +227,7 @@ impl Pool {
             let buffer = &mut self.buffers[id as usize];
             if evict(id, buffer.holds, &buffer.bytes) {
                 buffer.holds = Holds::Nothing;
+                self.evictions += u64::from(self.lends_views);
                 last = Some(id);
                 left -= 1;
             }

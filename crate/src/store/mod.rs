@@ -89,6 +89,10 @@ pub struct Stats {
     pub pending_bytes: u64,
     /// Bytes of the hash index.
     pub index_bytes: u64,
+    /// Segment-sized buffers that were given up for something else since opening.
+    pub evictions: u64,
+    /// Bytes that segments and copies of cold records may take between turns.
+    pub budget_bytes: u64,
 }
 
 /// A key-value store in one file.
@@ -293,6 +297,8 @@ impl<F: File> Store<F> {
             poisoned: self.poisoned,
             pending_bytes: self.log.group_bytes() as u64,
             index_bytes: self.index.bytes() as u64,
+            evictions: self.log.evictions(),
+            budget_bytes: self.log.budget() as u64,
         }
     }
 

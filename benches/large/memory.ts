@@ -1,0 +1,66 @@
+import { type Database, open } from "varve";
+import { keysOf } from "../sizes/workload.js";
+import type { Amounts, Ground, LargeResult, Line } from "./ground.js";
+
+const VALUE = 100;
+const GROUP = 1_000;
+const NAME = "memory";
+/** So little that it is full, and what the index takes is taken beside it. */
+const MEMORY = 8 * 1_048_576;
+
+/**
+ * What a key costs in memory: that of the index's table as the database tells it, and all that its
+ * wasm has taken beyond the option `memory`, with the room that it keeps ready for growing.
+ */
+export async function memoryPerKey(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+  const count = amounts.memoryKeys;
+  const lines: Line[] = [];
+  const group = `Memory per key, ${count.toLocaleString("en")} keys`;
+  const [firstKey] = keysOf(Uint32Array.of(0));
+
+  const look = (db: Database, when: string) => {
+    const { indexBytes, wasmBytes } = db.stats();
+    const values: [string, string, number][] = [
+      ["index", "index table", indexBytes],
+      ["wasm", `wasm memory beyond "memory"`, wasmBytes - MEMORY],
+    ];
+    for (const [id, what, bytes] of values) {
+      lines.push({
+        id: `memory, ${id}, ${when}`,
+        group,
+        work: when,
+        store: what,
+        durability: "",
+        unit: "bytes",
+        samples: [bytes / count],
+      });
+    }
+  };
+
+  ground.progress(`memory per key: ${count} keys`);
+  const value = new Uint8Array(VALUE).fill(7);
+  let db = await open(NAME, { storage: ground.storage, memory: MEMORY });
+  for (let start = 0; start < count; start += GROUP) {
+    for (const key of keysOf(Uint32Array.from({ length: GROUP }, (_, i) => start + i))) {
+      db.set(key, value);
+    }
+    await ground.turn();
+  }
+  look(db, "loaded");
+  const range = db.count({ gte: firstKey! });
+  if (range !== count) throw new Error(`there are ${range} keys instead of ${count}`);
+  await ground.turn();
+  look(db, "after the first range, which sorts the keys");
+  await db.close();
+  db = await open(NAME, { storage: ground.storage, memory: MEMORY });
+  await ground.turn();
+  look(db, "opened again");
+  await db.close();
+  await ground.remove(NAME);
+  return {
+    lines,
+    notes: [
+      `Memory per key: pairs of 16 and ${VALUE} bytes, option memory ${MEMORY / 1_048_576} MiB, which they fill. Beyond it are the index table, the sorted keys, and the room that is kept ready for both to grow within a turn.`,
+    ],
+  };
+}

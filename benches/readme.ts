@@ -1,0 +1,199 @@
+/** What the README says of a run, as Markdown. */
+
+import { figure, type Results, type Row, type Section, sideBySide } from "./report.js";
+
+type Cells = readonly string[];
+
+function table(head: Cells, alignment: Cells, lines: readonly Cells[]): string {
+  return [head, alignment, ...lines].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
+
+function shown(row: Row | undefined): string {
+  return row === undefined ? "" : figure(row.figures.median);
+}
+
+function find(section: Section, work: string, store: string): Row | undefined {
+  return section.rows.find((row) => row.work.startsWith(work) && row.store === store);
+}
+
+/** The product drop: a name for each line of the README, and where its figure is. */
+const DROPS: readonly {
+  title: string;
+  section: string;
+  work: RegExp;
+  lines: readonly [name: string, store: string][];
+}[] = [
+  {
+    title: "Node, a file; one write per turn",
+    section: "node",
+    work: /^drop .*one write per turn/,
+    lines: [["varve", "varve"]],
+  },
+  {
+    title: "Node, a file; each update its own write",
+    section: "node",
+    work: /^drop .*a write per update/,
+    lines: [
+      ["varve", "varve"],
+      ["GrausDB, native (it has no grouping)", "GrausDB"],
+    ],
+  },
+  {
+    title: "Chromium, OPFS; one commit for all",
+    section: "browser",
+    work: /^drop .*one commit for all/,
+    lines: [
+      ["varve", "varve"],
+      ["sqlite-wasm, prepared statements", "SQLite, prepared statements"],
+      ["sqlite-wasm, its C calls on a key bound once", "SQLite, raw calls"],
+      ["IndexedDB, one transaction", "IndexedDB"],
+    ],
+  },
+  {
+    title: "Chromium, OPFS; a commit for each",
+    section: "browser",
+    work: /^drop .*a commit for each/,
+    lines: [
+      ["varve", "varve"],
+      ["sqlite-wasm, prepared statements", "SQLite, prepared statements"],
+      ["IndexedDB, a transaction each", "IndexedDB"],
+    ],
+  },
+];
+
+function drops(sections: ReadonlyMap<string, Section>): string[] {
+  const lines: Cells[] = [];
+  for (const { title, section, work, lines: wanted } of DROPS) {
+    const rows = sections.get(section)?.rows.filter((row) => work.test(row.work)) ?? [];
+    const ours = rows.find(({ store }) => store === "varve");
+    if (ours === undefined) continue;
+    lines.push([`**${title}**`, "", ""]);
+    for (const [name, store] of wanted) {
+      const row = rows.find((one) => one.store === store);
+      if (row === undefined) continue;
+      const times = row === ours ? "" : `${figure(row.figures.median / ours.figures.median)} times`;
+      lines.push([name, `${shown(row)} ms`, times]);
+    }
+  }
+  if (lines.length === 0) return [];
+  const head = "20,000 times: read a record, look at its fields, decrement it if there is stock";
+  return [table([head, "", "against varve"], ["---", "--:", "--:"], lines)];
+}
+
+function calls(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const line = (name: string, work: string, store: string): Cells => {
+    const [one, many] = [
+      find(section, `${work}, one key`, store),
+      find(section, `${work}, 64`, store),
+    ];
+    return [name, shown(one) && `${shown(one)} ns`, shown(many) && `${shown(many)} ns`];
+  };
+  const get = "get of 64 bytes by string";
+  return [
+    table(
+      [
+        "a single call in Chromium, 64-byte value, 16-character key",
+        "the same key again",
+        "64 keys in turn",
+      ],
+      ["---", "--:", "--:"],
+      [
+        line("`Map.get` and `new Uint8Array`", get, "Map and new Uint8Array"),
+        line("`get`, view included (goal: 70)", get, "varve"),
+        line("`updateIf` (goal: 90)", "updateIf", "varve"),
+        line(
+          "`set` over an existing key, write included",
+          "set of 64 bytes over an existing key",
+          "varve",
+        ),
+      ],
+    ),
+  ];
+}
+
+/** Of all kinds of work those that stand for the others; the rest is in the record. */
+const WORKS = [
+  "get, sequential",
+  "get, random",
+  "get, zipfian",
+  "set existing, random",
+  "set existing, zipfian",
+  "set existing, each by itself, random",
+  "update, random",
+  "set new, sequential",
+  "set new, random",
+  "delete, random",
+  "scan, sequential",
+  "close and reopen",
+];
+
+function sizes(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const groups = sideBySide(section.rows);
+  const stores = [...new Set(groups.flatMap((group) => group.stores))];
+  const lines: Cells[] = [];
+  for (const { group, stores: present, works } of groups) {
+    lines.push([`**${group}**`, ...stores.map(() => "")]);
+    for (const { work, cells } of works) {
+      if (!WORKS.includes(work)) continue;
+      const unit = work === "close and reopen" ? " ms" : "";
+      lines.push([
+        work,
+        ...stores.map((store) => {
+          const row = cells[present.indexOf(store)];
+          return row === undefined ? "" : `${shown(row)}${unit}`;
+        }),
+      ]);
+    }
+  }
+  const head = `${section.title}; ns an operation`;
+  return [table([head, ...stores], ["---", ...stores.map(() => "--:")], lines)];
+}
+
+function large(sections: readonly (Section | undefined)[]): string[] {
+  const [node, browser] = sections;
+  const rows = node?.rows ?? browser?.rows;
+  if (rows === undefined) return [];
+  const lines = rows.map(({ work, store, unit }): Cells => {
+    const cells = sections.map((section) => {
+      const row = section?.rows.find((one) => one.work === work && one.store === store);
+      return row === undefined ? "" : `${shown(row)} ${unit}`;
+    });
+    return [work, store, ...cells];
+  });
+  const head = ["more than memory, and large values", "", "Node", "Chromium"];
+  return [table(head, ["---", "---", "--:", "--:"], lines)];
+}
+
+function goals(sections: readonly Section[]): string[] {
+  const lines = sections.flatMap(({ id, goals: all }) =>
+    all.map(({ what, wanted, measured, reached }): Cells => {
+      const where = id?.endsWith("browser") ? "Chromium" : "Node";
+      return [where, what, wanted, measured, reached ? "yes" : "**no**"];
+    }),
+  );
+  if (lines.length === 0) return [];
+  return [
+    table(["", "goal", "", "measured", "reached"], ["---", "---", "---", "---", "---"], lines),
+  ];
+}
+
+export function readme(results: Results): string {
+  const { machine, date, commit } = results;
+  const sections = new Map(results.sections.map((section) => [section.id ?? "", section]));
+  const day = new Date(date).toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "long",
+    year: "numeric",
+  });
+  return [
+    `Of one run on ${machine.cpu}, ${machine.cores} cores, ${machine.platform}, Node ${machine.node.slice(1)}, ${day}, commit ${commit}; load ${machine.load?.toFixed(1)} when it began. Medians.`,
+    ...drops(sections),
+    ...calls(sections.get("browser")),
+    ...sizes(sections.get("sizes")),
+    ...sizes(sections.get("sizes-browser")),
+    ...large([sections.get("large"), sections.get("large-browser")]),
+    ...goals(results.sections),
+  ].join("\n\n");
+}

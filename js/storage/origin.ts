@@ -1,0 +1,67 @@
+/** What a browser tells and promises about all that one origin has stored. */
+
+import { StorageUnavailableError } from "../errors.js";
+import type { Persistence, StorageRoom } from "./contract.js";
+
+/** How much room there is, which a browser says only in time. */
+export class OriginRoom {
+  #told: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+  #asking = false;
+
+  /** What was told last. Asks anew. */
+  look(): StorageRoom {
+    if (!this.#asking) {
+      this.#asking = true;
+      this.#ask()
+        // That it is not to be had is no reason for anything to fail.
+        .catch(() => undefined)
+        .then(() => {
+          this.#asking = false;
+        });
+    }
+    return this.#told;
+  }
+
+  async #ask(): Promise<void> {
+    const { storage } = navigator;
+    const [{ usage, quota }, persisted] = await Promise.all([
+      storage.estimate(),
+      storage.persisted(),
+    ]);
+    this.#told = { usage, quota, persisted };
+  }
+}
+
+/**
+ * Asks the browser to keep what the origin has stored.
+ *
+ * @throws StorageUnavailableError when it cannot be asked, here or at all
+ */
+export async function persistOrigin(): Promise<Persistence> {
+  const storage: Partial<StorageManager> = navigator.storage;
+  // Firefox would end whoever asks.
+  if (globalThis.origin === "null") throw refused("this frame or worker has no origin");
+  try {
+    if ((await storage.persisted?.()) === true) return "granted";
+    if (storage.persist !== undefined) return (await storage.persist()) ? "granted" : "refused";
+  } catch (cause) {
+    throw refused(reasonOf(cause), { cause });
+  }
+  if (typeof document !== "undefined") return "refused";
+  throw new StorageUnavailableError(
+    "A worker cannot ask the browser to keep data. Call persist() on a page's main thread.",
+  );
+}
+
+function refused(reason: string, options?: { cause: unknown }): StorageUnavailableError {
+  return new StorageUnavailableError(
+    `The browser refuses to be asked to keep data (${reason}). Sandboxed and third-party frames have ` +
+      "no storage of their own. Use memory() for data that may vanish.",
+    options,
+  );
+}
+
+/** What was thrown, for a message. */
+export function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,123 @@
+import { persist } from "varve";
+import { cleanup, context, equal, ok, suite, test } from "../harness.js";
+
+suite("persist on a page", () => {
+  test("asks the browser and tells what it said", async () => {
+    if (/Firefox/.test(navigator.userAgent)) {
+      // It would ask the user, who is not there.
+      const { storage } = navigator;
+      Object.defineProperty(storage, "persist", { value: async () => false, configurable: true });
+      cleanup(() => Reflect.deleteProperty(storage, "persist"));
+    }
+    const answer = await persist();
+    ok(answer === "granted" || answer === "refused", answer);
+    equal(answer === "granted", await navigator.storage.persisted());
+  });
+});
+
+/** The package's modules by their names, dependencies first. */
+async function modules(
+  name = "index.js",
+  found = new Map<string, string>(),
+): Promise<Map<string, string>> {
+  if (found.has(name)) return found;
+  const source = await (await fetch(`${context().root}/dist/${name}`)).text();
+  for (const [, specifier] of source.matchAll(IMPORTS)) {
+    const { pathname } = new URL(specifier ?? "", `file:///${name}`);
+    await modules(pathname.slice(1), found);
+  }
+  return found.set(name, source);
+}
+
+const IMPORTS = /\b(?:from |import\()"(\.[^"]+)"/g;
+
+/** What a frame is sent. */
+interface Parcel {
+  sources: Map<string, string>;
+  wasm: ArrayBuffer;
+  program: string;
+}
+
+/**
+ * What runs in a frame of no origin: it makes modules of its own of those that it is sent, since it may
+ * load none, and a worker that imports them. What that worker says goes to the page.
+ */
+function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
+  const urls = new Map<string, string>();
+  const urlOf = (text: string) =>
+    URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  for (const [name, source] of sources) {
+    const own = source.replace(
+      /\b(from |import\()"(\.[^"]+)"/g,
+      (_, start: string, specifier: string) =>
+        `${start}"${urls.get(new URL(specifier, `file:///${name}`).pathname.slice(1))}"`,
+    );
+    urls.set(name, urlOf(own));
+  }
+  const start = `import * as varve from "${urls.get("index.js")}";
+    const wasm = await new Promise((resolve) => { onmessage = ({ data }) => resolve(data); });
+    ${program}`;
+  // Chromium starts module workers of such a frame from an URL that has the program in it, and
+  // Firefox from a blob.
+  const ways = [urlOf(start), `data:text/javascript,${encodeURIComponent(start)}`];
+  const begin = (way: string | undefined, reason: string): void => {
+    if (way === undefined) {
+      port.postMessage(`the worker did not start: ${reason}`);
+      return;
+    }
+    const worker = new Worker(way, { type: "module" });
+    worker.postMessage(wasm);
+    worker.onmessage = ({ data }) => port.postMessage(data);
+    worker.onerror = (event) => begin(ways.shift(), event.message);
+  };
+  begin(ways.shift(), "");
+}
+
+/** Runs a program in a worker of a sandboxed frame, which has no origin, and gives what it says. */
+async function sandboxed(program: string): Promise<unknown> {
+  const inside = document.createElement("iframe");
+  inside.sandbox.add("allow-scripts");
+  inside.srcdoc = `<script>
+    const frame = ${frame};
+    onmessage = ({ data, ports }) => frame(ports[0], data);
+  </script>`;
+  const loaded = new Promise((resolve) => {
+    inside.onload = resolve;
+  });
+  document.body.append(inside);
+  cleanup(() => inside.remove());
+  await loaded;
+  const { port1, port2 } = new MessageChannel();
+  const said = new Promise((resolve) => {
+    port1.onmessage = ({ data }) => resolve(data);
+  });
+  const wasm = await (await fetch(`${context().root}/dist/varve.wasm`)).arrayBuffer();
+  const parcel: Parcel = { sources: await modules(), wasm, program };
+  inside.contentWindow?.postMessage(parcel, "*", [port2]);
+  return said;
+}
+
+suite("a sandboxed frame, to which the browser gives no storage", () => {
+  test("is refused by a clear error that names memory()", async () => {
+    const said = await sandboxed(`
+      const error = await varve.open("shop", { wasm }).catch((error) => error);
+      postMessage([error.code, error.message, error.cause?.name].join("|"));`);
+    ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\).*\|/.test(String(said)), String(said));
+    ok(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
+  });
+
+  test("cannot have anything persisted, which is an error and no answer", async () => {
+    const said = await sandboxed(`
+      const error = await varve.persist().catch((error) => error);
+      postMessage([error.code, error.message].join("|"));`);
+    ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
+  });
+
+  test("has memory() when it asks for it", async () => {
+    const said = await sandboxed(`
+      const db = await varve.open("shop", { storage: varve.memory(), wasm });
+      db.set("key", "value");
+      postMessage(db.getText("key"));`);
+    equal(said, "value");
+  });
+});

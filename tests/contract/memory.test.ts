@@ -1,0 +1,96 @@
+import type { Database } from "varve";
+import { memory } from "varve";
+import { context, equal, ok, random, suite, test, throws, turn } from "../harness.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const MIB = 1_048_576;
+const KEYS = 16_000;
+const LENGTH = 1_000;
+
+const keyOf = (i: number): string => `key ${i}`;
+
+/** 16 MB of values, some turns at a time. */
+async function fill(db: Database): Promise<void> {
+  for (let i = 0; i < KEYS; i += 1) {
+    db.set(keyOf(i), filled(LENGTH, i & 0xff));
+    if (i % 1_000 === 999) await turn();
+  }
+}
+
+everywhere("memory of a database four times its memory", ({ storage }) => {
+  test("stays within its budget over a long run of random reads, and is told", async () => {
+    const name = freshName();
+    const options = { memory: 4 * MIB };
+    const db = await opened(storage, options, name);
+    await fill(db);
+    const again = await reopened(db, storage, name, options);
+    const start = again.stats();
+    equal(start.budgetBytes, 4 * MIB);
+    equal(start.coldReads, 0, "what opening reads is not counted");
+    equal(start.coldBytes, 0);
+    equal(start.evictions, 0);
+
+    const next = random(11);
+    const turns = context().build === "debug" ? 300 : 1_200;
+    let settled = 0;
+    for (let round = 0; round < turns; round += 1) {
+      for (let i = 0; i < 50; i += 1) {
+        const key = next(KEYS);
+        const view = again.get(keyOf(key));
+        ok(view?.length === LENGTH && view[LENGTH - 1] === (key & 0xff), `key ${key}`);
+      }
+      await Promise.resolve();
+      const { memoryBytes, budgetBytes, wasmBytes } = again.stats();
+      ok(memoryBytes <= budgetBytes * 1.25, `${memoryBytes} bytes in turn ${round}`);
+      ok(memoryBytes < wasmBytes, "all memory holds that of records");
+      if (round === turns / 4) settled = wasmBytes;
+    }
+    const end = again.stats();
+    equal(end.wasmBytes, settled, "all memory, which has stopped growing early in the run");
+    ok(end.coldReads > turns * 20, `${end.coldReads} cold reads`);
+    ok(end.coldBytes >= end.coldReads * LENGTH, `${end.coldBytes} bytes of them`);
+    ok(end.evictions > 0, "buffers were given up for others");
+    equal(end.count, KEYS);
+
+    await again.close();
+    throws(() => again.stats(), { code: "VARVE_DATABASE_CLOSED" });
+    const third = await opened(storage, options, name);
+    ok(third.stats().wasmBytes < settled, "a new opening begins with little again");
+  });
+});
+
+suite("stats", () => {
+  test("of a small database tell no cold read: all of it is in memory", async () => {
+    const storage = memory();
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    for (let i = 0; i < 100; i += 1) db.set(keyOf(i), filled(LENGTH, i));
+    const again = await reopened(db, storage, name);
+    for (let i = 0; i < 100; i += 1) equal(again.get(keyOf(i))?.[0], i);
+    const stats = again.stats();
+    equal(stats.coldReads, 0);
+    equal(stats.evictions, 0);
+    equal(stats.count, 100);
+  });
+
+  test("tell the budget that the option memory comes to", async () => {
+    const budget = async (options: { memory?: number }) =>
+      (await opened(memory(), options)).stats().budgetBytes;
+    equal(await budget({}), 64 * MIB);
+    equal(await budget({ memory: MIB }), 4 * MIB);
+    equal(await budget({ memory: 10 * MIB + 5 }), 10 * MIB);
+  });
+
+  test("count a key and its bytes when it is written, and no more when it is deleted", async () => {
+    const db = await opened(memory());
+    equal(db.stats().liveBytes, 0);
+    db.set("key", filled(LENGTH, 1));
+    const one = db.stats();
+    equal(one.count, 1);
+    ok(one.liveBytes > LENGTH && one.liveBytes < LENGTH + 200, `${one.liveBytes}`);
+    ok(one.pendingBytes >= LENGTH);
+    db.delete("key");
+    equal(db.stats().count, 0);
+    equal(db.stats().liveBytes, 0);
+  });
+});

@@ -1,0 +1,241 @@
+import { file, memory, open, opfs, type Persistence, persist } from "varve";
+import { cleanup, context, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { freshName, opened } from "./places.js";
+
+/** Puts something in the place of a global until the test ends. */
+function pretend(name: string, value: unknown): void {
+  const before = Object.getOwnPropertyDescriptor(globalThis, name);
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  cleanup(() => {
+    if (before !== undefined) Object.defineProperty(globalThis, name, before);
+    else Reflect.deleteProperty(globalThis, name);
+  });
+}
+
+/** Has this realm look like a dedicated worker whose browser has this `navigator.storage`. */
+function pretendBrowser(storage: object): void {
+  class WithSyncAccess {
+    createSyncAccessHandle(): void {}
+  }
+  pretend("FileSystemFileHandle", WithSyncAccess);
+  pretend("isSecureContext", true);
+  pretend("navigator", { storage });
+}
+
+function fails(name: string, message = "on purpose"): () => Promise<never> {
+  return () => Promise.reject(new DOMException(message, name));
+}
+
+const UNAVAILABLE = { name: "StorageUnavailableError", code: "VARVE_STORAGE_UNAVAILABLE" };
+
+suite("a browser that refuses storage", () => {
+  const kinds: Record<string, RegExp> = {
+    SecurityError: /private windows.*sandboxed/,
+    NotAllowedError: /private windows.*sandboxed/,
+    UnknownError: /private windows/,
+    InvalidStateError: /in need of repair/,
+  };
+  for (const [kind, advice] of Object.entries(kinds)) {
+    test(`${kind}: it is told why, memory() is named as a choice, and never taken unasked`, async () => {
+      pretendBrowser({ getDirectory: fails(kind) });
+      for (const opening of [open("shop"), open("shop", { storage: opfs("folder") })]) {
+        const error = await rejects(opening, { ...UNAVAILABLE, message: advice, cause: true });
+        ok(error.message.includes("on purpose"), error.message);
+        ok(error.message.includes("memory()"), error.message);
+      }
+    });
+  }
+
+  test("refuses listing and removing in the same way, and says what was refused", async () => {
+    pretendBrowser({ getDirectory: fails("SecurityError") });
+    const storage = opfs();
+    await rejects(async () => storage.databases?.(), {
+      ...UNAVAILABLE,
+      message: /be listed.*memory/,
+    });
+    await rejects(async () => storage.destroy?.("shop"), {
+      ...UNAVAILABLE,
+      message: /"shop" cannot be removed.*memory/,
+    });
+  });
+
+  test("for want of room has an error of its own", async () => {
+    pretendBrowser({ getDirectory: fails("QuotaExceededError") });
+    await rejects(open("shop"), {
+      name: "QuotaExceededError",
+      message: /no room left/,
+      cause: true,
+    });
+  });
+});
+
+suite("a realm without synchronous files", () => {
+  /** Has this realm look like one with these globals, and neither OPFS nor Node's files. */
+  async function refusal(globals: Record<string, unknown>): Promise<string> {
+    for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
+    pretend("isSecureContext", true);
+    for (const [name, value] of Object.entries(globals)) pretend(name, value);
+    const opening = open("shop", { storage: opfs() });
+    const { message } = await rejects(opening, UNAVAILABLE);
+    equal((await rejects(open("shop"), UNAVAILABLE)).message, message, "by default, the same");
+    return message;
+  }
+
+  test("on a page names connect() and workers, and the choice of memory()", async () => {
+    const message = await refusal({ document: {} });
+    ok(/main thread.*connect\(\).*dedicated worker.*memory\(\)/.test(message), message);
+  });
+
+  test("in a service or shared worker names connect(), and the choice of memory()", async () => {
+    for (const scope of ["ServiceWorkerGlobalScope", "SharedWorkerGlobalScope"]) {
+      const message = await refusal({ document: undefined, [scope]: class {} });
+      ok(/Shared and service workers.*connect\(\).*memory\(\)/.test(message), message);
+    }
+  });
+
+  test("of an insecure origin names that, and the choice of memory()", async () => {
+    for (const document of [undefined, {}]) {
+      const message = await refusal({ document, isSecureContext: false });
+      ok(/secure origins.*https.*memory\(\)/.test(message), message);
+    }
+  });
+
+  test("of an old browser says since when there are some, and names the choice of memory()", async () => {
+    const message = await refusal({ document: undefined });
+    ok(/Chrome 102.*file\(\).*memory\(\)/.test(message), message);
+  });
+
+  test("has memory() when it is asked for", async () => {
+    for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
+    const db = await opened(memory());
+    db.set("key", "value");
+    equal(db.getText("key"), "value");
+  });
+});
+
+suite("persist", () => {
+  interface Manager {
+    persisted?: () => Promise<boolean>;
+    persist?: () => Promise<boolean>;
+  }
+
+  function asked(manager: Manager): Promise<Persistence> {
+    pretendBrowser({ getDirectory: fails("SecurityError"), ...manager });
+    return persist();
+  }
+
+  const yes = async () => true;
+  const no = async () => false;
+
+  test("says that it is granted when the browser grants it, or has before", async () => {
+    equal(await asked({ persisted: no, persist: yes }), "granted");
+    equal(await asked({ persisted: yes, persist: fails("NotAllowedError") }), "granted");
+  });
+
+  test("says that it is refused when the browser refuses, or has no way of granting it", async () => {
+    equal(await asked({ persisted: no, persist: no }), "refused");
+    pretend("document", {});
+    equal(await asked({ persisted: no }), "refused");
+    equal(await asked({}), "refused");
+  });
+
+  test("is for pages: in a worker it says so, unless it was granted before", async () => {
+    pretend("document", undefined);
+    equal(await asked({ persisted: yes }), "granted");
+    await rejects(asked({ persisted: no }), { ...UNAVAILABLE, message: /page's main thread/ });
+  });
+
+  test("is an error where the browser does not let itself be asked", async () => {
+    await rejects(asked({ persisted: fails("TypeError") }), {
+      ...UNAVAILABLE,
+      message: /on purpose.*memory\(\)/,
+      cause: true,
+    });
+  });
+
+  test("does not apply to memory and files, which no browser removes", async () => {
+    equal(await persist({ storage: memory() }), "not-applicable");
+    equal(await persist({ storage: file("somewhere") }), "not-applicable");
+    if (context().directory !== undefined) equal(await persist(), "not-applicable");
+  });
+
+  test("refuses options that are none", async () => {
+    await rejects(persist({ storage: "opfs" } as unknown as Parameters<typeof persist>[0]), {
+      name: "TypeError",
+      message: /storage/,
+    });
+    await rejects(persist({ force: true } as Parameters<typeof persist>[0]), {
+      name: "TypeError",
+      message: /no option "force"/,
+    });
+  });
+});
+
+suite("room", () => {
+  test("is not told of memory", async () => {
+    const { usage, quota, persisted } = (await opened(memory())).stats();
+    equal(usage, undefined);
+    equal(quota, undefined);
+    equal(persisted, undefined);
+  });
+
+  const { directory } = context();
+  if (directory !== undefined) {
+    test("on a disk is the file and what is free beside it, as of now", async () => {
+      const db = await opened(file(directory), {}, freshName());
+      db.set("key", new Uint8Array(200_000));
+      db.commit();
+      const { usage, quota, persisted, fileBytes } = db.stats();
+      equal(usage, fileBytes);
+      ok(quota !== undefined && quota > fileBytes, `${quota} bytes`);
+      equal(persisted, undefined);
+    });
+  }
+
+  /** A browser whose files are in memory, and which has this to say of its room. */
+  function pretendRoom(room: {
+    estimate?: () => Promise<{ usage: number; quota: number }>;
+    persisted?: () => Promise<boolean>;
+  }): void {
+    const files = memory();
+    const handle = { createSyncAccessHandle: async () => (await files.open("file")).file };
+    pretendBrowser({
+      getDirectory: async () => ({ getFileHandle: async () => handle }),
+      ...room,
+    });
+  }
+
+  test("in a browser is what that said last; each call asks anew", async () => {
+    let told = 0;
+    pretendRoom({
+      estimate: async () => {
+        told += 1_000;
+        return { usage: told, quota: 5_000 };
+      },
+      persisted: async () => told > 1_000,
+    });
+    const db = await opened(opfs());
+    await turn();
+    equal(told, 1_000, "asked once, at opening");
+    const { usage, quota, persisted } = db.stats();
+    equal(`${usage} ${quota} ${persisted}`, "1000 5000 false");
+    await turn();
+    equal(db.stats().usage, 2_000);
+    equal(db.stats().persisted, true);
+    await turn();
+    equal(told, 3_000, "once, however often it is looked at until then");
+  });
+
+  test("is unknown where the browser does not tell, and nothing fails by that", async () => {
+    pretendRoom({ estimate: fails("TypeError"), persisted: async () => true });
+    const db = await opened(opfs());
+    await turn();
+    equal(db.stats().quota, undefined);
+    pretendRoom({});
+    const other = await opened(opfs());
+    await turn();
+    equal(other.stats().usage, undefined);
+    other.set("key", "value");
+    equal(other.getText("key"), "value");
+  });
+});
