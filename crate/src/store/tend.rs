@@ -90,6 +90,7 @@ impl<F: File> Store<F> {
     pub fn wants_tending(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.job, Job::Nothing)
+            || self.wants_all
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.log.tail_bytes() > self.tail_limit())
@@ -101,8 +102,8 @@ impl<F: File> Store<F> {
         segments.max(self.log.live_total() / 2)
     }
 
-    /// Does one slice of housekeeping; `all` also compacts what is not worth it by itself. Answers
-    /// whether there is more to do. The open group is committed first.
+    /// Does one slice of housekeeping. Answers whether there is more to do. With `all`, given once,
+    /// everything is compacted that is not worth it by itself. The open group is committed first.
     ///
     /// # Errors
     /// As for [`commit`](Store::commit) and [`flush`](Store::flush). Nothing of the content changes
@@ -119,8 +120,9 @@ impl<F: File> Store<F> {
         }
         self.commit_group()?;
         self.is_tending = true;
+        self.wants_all |= all;
         let job = std::mem::take(&mut self.job);
-        let done = self.slice(job, all);
+        let done = self.slice(job);
         self.is_tending = false;
         match done {
             Ok(job) => {
@@ -154,7 +156,7 @@ impl<F: File> Store<F> {
         failure.into_error()
     }
 
-    fn slice(&mut self, job: Job, all: bool) -> Result<Job, WriteError> {
+    fn slice(&mut self, job: Job) -> Result<Job, WriteError> {
         match job {
             Job::Compacting(compacting) => self.compact_slice(compacting),
             Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
@@ -172,7 +174,10 @@ impl<F: File> Store<F> {
                 self.unflushed = false;
                 Ok(Job::Nothing)
             }
-            Job::Nothing if all || self.wants_compaction() => self.begin_compaction(all),
+            Job::Nothing if self.wants_all || self.wants_compaction() => {
+                let all = std::mem::take(&mut self.wants_all);
+                self.begin_compaction(all)
+            }
             Job::Nothing if self.log.tail_bytes() > self.tail_limit() => self.begin_checkpoint(),
             Job::Nothing => Ok(Job::Nothing),
         }
