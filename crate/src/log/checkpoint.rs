@@ -11,6 +11,7 @@ use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START};
 use crate::index::hash::{HashIndex, Position};
+use crate::index::small::SmallMap;
 use crate::memory::AlignedBytes;
 
 use super::append::WriteError;
@@ -23,7 +24,7 @@ pub struct Loaded {
     /// Its head.
     pub head: CheckpointHead,
     /// Keyspaces and how many keys they hold.
-    pub counts: Vec<(u32, u64)>,
+    pub counts: SmallMap<u64>,
     /// The index.
     pub index: HashIndex,
 }
@@ -120,7 +121,7 @@ impl Log {
     }
 
     /// Enters what the tables say about segments and extents; none if one of them is not there.
-    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Vec<(u32, u64)>> {
+    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<SmallMap<u64>> {
         let mut tables = tables;
         let room_end = self.geometry.room_end();
         let keyspaces = checkpoint::take_rows::<KeyspaceRow>(&mut tables, head.keyspaces)?;
@@ -144,7 +145,8 @@ impl Log {
             let name = ExtentName { slot: row.slot, sequence: row.sequence };
             self.name_extent(row.record, name);
         }
-        let counts = keyspaces.map(|row| (row.keyspace, row.count)).collect();
+        let mut counts = SmallMap::default();
+        keyspaces.for_each(|row| counts.insert(row.keyspace, row.count));
         let offset = head.end_offset as usize;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
         sane.then_some(counts)
@@ -173,7 +175,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         entries: usize,
-        counts: &[(u32, u64)],
+        counts: &SmallMap<u64>,
         next_version: u64,
     ) -> Result<Writing, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
@@ -209,7 +211,7 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for &(keyspace, count) in counts {
+        for &(keyspace, count) in counts.iter() {
             put(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
         }
         for (slot, s) in (0..).zip(&self.slots).filter(|(_, s)| kept(s)) {
@@ -226,8 +228,7 @@ impl Log {
             };
             put(row.to_bytes());
         }
-        for (&record, name) in &self.extent_of {
-            let ExtentName { slot, sequence } = *name;
+        for &(record, ExtentName { slot, sequence }) in self.extent_of.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let start = self.geometry.slot_start(first) + segment::SIZE as u64;

@@ -2,6 +2,7 @@
 
 use crate::format::payload::ExtentRef;
 use crate::index::hash::Position;
+use crate::index::small::sort;
 
 use super::{Log, Slot, Use};
 
@@ -67,7 +68,7 @@ impl Log {
 
     /// Whether the record at `position` counts and its value lies in an extent.
     pub(crate) fn names_extent(&self, position: Position) -> bool {
-        self.extent_of.contains_key(&position)
+        self.extent_of.get(position).is_some()
     }
 
     /// A deletion of `size` bytes was appended, covering segments from `oldest` on.
@@ -96,7 +97,7 @@ impl Log {
 
     /// The extent that the record at `position` names.
     pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
-        self.extent_of.get(&position).copied()
+        self.extent_of.get(position).copied()
     }
 
     /// The record at `position` no longer counts; its extent may be used again once the frame that
@@ -106,7 +107,7 @@ impl Log {
         if self.extent_of.is_empty() {
             return;
         }
-        if let Some(extent) = self.extent_of.remove(&position) {
+        if let Some(extent) = self.extent_of.remove(position) {
             self.live_total -= self.span_bytes(extent);
             self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
         }
@@ -121,14 +122,14 @@ impl Log {
 
     /// The record that names an extent has moved.
     pub(crate) fn move_name(&mut self, from: Position, to: Position) {
-        if let Some(extent) = self.extent_of.remove(&from) {
+        if let Some(extent) = self.extent_of.remove(from) {
             self.extent_of.insert(to, extent);
         }
     }
 
     /// Takes back that the record at `position` names an extent, which is going.
     pub(crate) fn forget_name(&mut self, position: Position) {
-        if let Some(extent) = self.extent_of.remove(&position) {
+        if let Some(extent) = self.extent_of.remove(position) {
             self.live_total -= self.span_bytes(extent);
         }
     }
@@ -138,7 +139,8 @@ impl Log {
     pub fn live_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.used == Use::Log);
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
-        let named = self.extent_of.values().filter_map(|name| self.slots.get(name.slot as usize));
+        let named =
+            self.extent_of.iter().filter_map(|(_, name)| self.slots.get(name.slot as usize));
         records + named.map(|slot| slot.length).sum::<u64>()
     }
 }
@@ -225,10 +227,18 @@ impl Log {
 
     /// Sequences of all segments that stand in the file, in order.
     pub(crate) fn sequences(&self) -> Vec<u32> {
-        let logs = self.slots.iter().filter(|slot| slot.used == Use::Log && slot.written);
-        let mut sequences: Vec<u32> = logs.map(|slot| slot.sequence).collect();
-        sequences.sort_unstable();
-        sequences
+        self.in_order().into_iter().map(|(sequence, _)| sequence).collect()
+    }
+
+    /// Sequences and slots of those segments, in order.
+    fn in_order(&self) -> Vec<(u32, u32)> {
+        let mut order: Vec<(u32, u32)> = (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.used == Use::Log && slot.written)
+            .map(|(index, slot)| (slot.sequence, index))
+            .collect();
+        sort(&mut order);
+        order
     }
 
     /// The sequence that the next segment gets.
@@ -262,14 +272,8 @@ impl Log {
 
     /// The gaps that doomed segments leave in the numbers of frames.
     pub(crate) fn gaps(&self) -> Vec<Gap> {
-        let mut order: Vec<(u32, u32)> = (0..)
-            .zip(&self.slots)
-            .filter(|(_, slot)| slot.used == Use::Log && slot.written)
-            .map(|(index, slot)| (slot.sequence, index))
-            .collect();
-        order.sort_unstable();
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
-        for (_, index) in order {
+        for (_, index) in self.in_order() {
             let slot = &self.slots[index as usize];
             if slot.doomed {
                 inside.push(slot.first_frame);

@@ -15,8 +15,6 @@ pub mod recover;
 mod slots;
 mod superblocks;
 
-use std::collections::BTreeMap;
-
 use crate::error::Error;
 use crate::file::{File, write_all};
 use crate::format::frame;
@@ -25,6 +23,7 @@ use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
 use crate::format::{DATA_START, payload::ExtentRef};
 use crate::index::hash::Position;
+use crate::index::small::SmallMap;
 use crate::memory::AlignedBytes;
 
 use append::WriteError;
@@ -218,7 +217,7 @@ pub struct Log {
     /// First slots of extents that the open group brought.
     extents: Vec<u32>,
     /// Which records name extents, and which.
-    extent_of: BTreeMap<Position, ExtentName>,
+    extent_of: SmallMap<ExtentName>,
     /// Extents that no record names any more, and that still stand in the file.
     dead_extents: Vec<DeadExtent>,
     /// Records at or above this offset of the cursor's slot may be changed in place.

@@ -6,6 +6,7 @@
 //! the budget by itself; else more memory is taken, and given back when the turn ends.
 
 use crate::error::Error;
+use crate::index::small::sort;
 use crate::memory::AlignedBytes;
 
 /// Which buffer of the pool.
@@ -217,7 +218,7 @@ impl Pool {
         let age = |touched, id| if id as usize >= self.budget { 0 } else { touched };
         let mut order: Vec<(u32, u32)> =
             used.map(|(buffer, id)| (age(buffer.touched, id), id)).collect();
-        order.sort_unstable();
+        sort(&mut order);
         let mut last = None;
         let mut left = count;
         for (_, id) in order {

@@ -9,6 +9,7 @@ use crate::format::payload::ExtentRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::{align_up, segment};
 use crate::index::hash::{HashIndex, Position};
+use crate::index::small::sort;
 use crate::memory::AlignedBytes;
 
 use super::pool::{BufferId, Holds};
@@ -443,7 +444,7 @@ impl Log {
             .zip(0..)
             .filter(|(s, _)| s.written && s.pins == 0 && s.value.is_some());
         let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
-        order.sort_unstable();
+        sort(&mut order);
         let mut any = false;
         for (_, index) in order {
             if self.value_bytes <= allowed {

@@ -6,6 +6,7 @@
 
 use crate::file::{File, IoError, write_all};
 use crate::format::segment;
+use crate::index::small::sort;
 
 use super::append::WriteError;
 use super::{Log, Slot, Use};
@@ -110,8 +111,8 @@ impl Log {
     pub(crate) fn settle_extents(&mut self) -> Option<u64> {
         self.dead_extents.clear();
         let mut named: Vec<(u32, u32)> =
-            self.extent_of.values().map(|name| (name.slot, name.sequence)).collect();
-        named.sort_unstable();
+            self.extent_of.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
+        sort(&mut named);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
             let name = (index, slot.sequence);
             if slot.used == Use::Extent && named.binary_search(&name).is_err() {

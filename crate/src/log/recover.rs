@@ -2,8 +2,6 @@
 //!
 //! Reading never repairs: nothing here writes, but for the creation of an empty file.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
@@ -14,6 +12,7 @@ use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 use crate::index::hash::Position;
+use crate::index::small::{SmallMap, sort};
 
 use super::checkpoint::Loaded;
 use super::group::Cursor;
@@ -112,7 +111,7 @@ impl Log {
             group: Cursor::default(),
             pending: Vec::new(),
             extents: Vec::new(),
-            extent_of: BTreeMap::new(),
+            extent_of: SmallMap::default(),
             dead_extents: Vec::new(),
             floor: 0,
             next_frame: superblock.first_frame,
@@ -209,7 +208,7 @@ impl Log {
                 _ => {}
             }
         }
-        order.sort_unstable();
+        sort(&mut order);
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
         for &(sequence, index) in order.iter().rev() {

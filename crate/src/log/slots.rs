@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::DATA_START;
 use crate::format::segment::{self, SegmentHeader};
+use crate::index::small::sort;
 use crate::memory::AlignedBytes;
 
 use super::{Log, Slot, Use};
@@ -24,7 +25,7 @@ impl Log {
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
         let mut order: Vec<(u32, u32)> =
             headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
-        order.sort_unstable();
+        sort(&mut order);
         for (_, i) in order.into_iter().rev() {
             self.occupy(&headers[i as usize], count);
         }

@@ -7,7 +7,6 @@ mod replay;
 mod tend;
 mod update;
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::error::Error;
@@ -16,6 +15,7 @@ use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::OrderedKeys;
+use crate::index::small::SmallMap;
 use crate::log::{
     Log,
     live::ExtentName,
@@ -107,9 +107,9 @@ pub struct Store<F> {
     /// The position that the index gave, or was given, last. Invariant: the index names it.
     last: Option<Position>,
     /// Built when first asked for, kept up from then on.
-    order: Option<BTreeMap<u32, OrderedKeys>>,
+    order: Option<SmallMap<OrderedKeys>>,
     ordered: bool,
-    counts: BTreeMap<u32, u64>,
+    counts: SmallMap<u64>,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -165,7 +165,7 @@ impl<F: File> Store<F> {
     /// How many keys a keyspace holds.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
-        self.counts.get(&keyspace).copied().unwrap_or(0)
+        self.counts.get(keyspace).copied().unwrap_or(0)
     }
 
     /// The keys of a keyspace in byte order. The first call sorts them all.
@@ -174,7 +174,7 @@ impl<F: File> Store<F> {
     /// As for [`get`](Store::get).
     pub fn keys(&mut self, keyspace: u32) -> Result<impl DoubleEndedIterator<Item = &[u8]>, Error> {
         self.build_order()?;
-        let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
+        let keys = self.order.as_ref().and_then(|order| order.get(keyspace));
         let all = keys.into_iter().flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded));
         Ok(all.map(|key| &**key))
     }
@@ -195,7 +195,7 @@ impl<F: File> Store<F> {
             return Err(Error::PointsOnly);
         }
         self.build_order()?;
-        let keys = self.order.as_ref().and_then(|order| order.get(&keyspace));
+        let keys = self.order.as_ref().and_then(|order| order.get(keyspace));
         let mut range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
         while let Some(key) = if reverse { range.next_back() } else { range.next() } {
             if !visit(key) {
@@ -439,19 +439,19 @@ impl<F: File> Store<F> {
         }
         let record = self.log.record_at(record);
         let (keyspace, key) = (record.header.keyspace, record.key);
-        let count = self.counts.entry(keyspace).or_default();
+        let count = self.counts.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
                 self.index.insert(hash, new);
                 *count += 1;
                 if let Some(order) = &mut self.order {
-                    order.entry(keyspace).or_default().insert(key);
+                    order.entry(keyspace).insert(key);
                 }
             }
             (Some(old), None) => {
                 self.index.remove(hash, old);
                 *count -= 1;
-                if let Some(keys) = self.order.as_mut().and_then(|o| o.get_mut(&keyspace)) {
+                if let Some(keys) = self.order.as_mut().and_then(|o| o.get_mut(keyspace)) {
                     keys.remove(key);
                 }
             }

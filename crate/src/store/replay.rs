@@ -1,7 +1,5 @@
 //! Opening: from the frames that count to the index.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::payload::ExtentRef;
@@ -9,6 +7,7 @@ use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
+use crate::index::small::SmallMap;
 use crate::log::Log;
 use crate::log::live::ExtentName;
 use crate::log::read::damaged;
@@ -48,9 +47,8 @@ impl<F: File> Store<F> {
             Err(error) => return Err((file, error)),
         };
         let Opened { log, checkpoint, frames, extents, recovery, next_version } = opened;
-        let (index, counts) = checkpoint.map_or_else(Default::default, |loaded| {
-            (loaded.index, loaded.counts.into_iter().collect())
-        });
+        let (index, counts) =
+            checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.counts));
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
@@ -191,20 +189,41 @@ impl<F: File> Store<F> {
         if self.order.is_some() {
             return Ok(());
         }
-        let mut positions: Vec<Position> = self.index.positions().collect();
-        positions.sort_unstable();
-        let mut keys: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
-        for position in positions {
+        let mut keys: SmallMap<Vec<Key>> = SmallMap::default();
+        for position in self.by_segment() {
             let slot = self.log.geometry().locate(position).0;
             self.log.load_whole(&mut self.file, slot)?;
             let place = self.log.place(&mut self.file, position)?;
             let Some(record) = self.log.look(place) else { return Err(damaged(0)) };
-            keys.entry(record.header.keyspace).or_default().push(Key::new(record.key));
+            keys.entry(record.header.keyspace).push(Key::new(record.key));
         }
-        let order = self.order.insert(BTreeMap::new());
+        let order = self.order.insert(SmallMap::default());
         for (keyspace, keys) in keys {
             order.insert(keyspace, keys.into_iter().collect());
         }
         Ok(())
+    }
+
+    /// All positions in the index, those of each segment together (a counting sort).
+    fn by_segment(&self) -> Vec<Position> {
+        let slot_of = |position| self.log.geometry().locate(position).0 as usize;
+        let mut starts: Vec<u32> = Vec::new();
+        for position in self.index.positions() {
+            let slot = slot_of(position);
+            if starts.len() < slot + 2 {
+                starts.resize(slot + 2, 0);
+            }
+            starts[slot + 1] += 1;
+        }
+        for slot in 1..starts.len() {
+            starts[slot] += starts[slot - 1];
+        }
+        let mut sorted = vec![0; self.index.len()];
+        for position in self.index.positions() {
+            let next = &mut starts[slot_of(position)];
+            sorted[*next as usize] = position;
+            *next += 1;
+        }
+        sorted
     }
 }

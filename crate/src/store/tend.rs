@@ -9,6 +9,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::index::hash::Position;
+use crate::index::small::sort;
 use crate::log::append::WriteError;
 use crate::log::checkpoint::Writing;
 
@@ -72,7 +73,7 @@ fn rewind(entries: &mut Vec<(u32, Position)>, changed: Vec<Change>) {
     if changed.is_empty() {
         return;
     }
-    entries.sort_unstable();
+    sort(entries);
     for Change { hash, old, new } in changed.into_iter().rev() {
         if let Some(at) = new.and_then(|new| entries.binary_search(&(hash, new)).ok()) {
             entries.remove(at);
@@ -186,9 +187,9 @@ impl<F: File> Store<F> {
     /// Starts a checkpoint of the index as it is.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
         self.anchor()?;
-        let counts: Vec<(u32, u64)> = self.counts.iter().map(|(&k, &n)| (k, n)).collect();
         let entries = self.index.len();
-        let begun = self.log.begin_checkpoint(&mut self.file, entries, &counts, self.next_version);
+        let Store { file, log, counts, next_version, .. } = self;
+        let begun = log.begin_checkpoint(file, entries, counts, *next_version);
         let writing = begun.map_err(WriteError::RolledBack)?;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
