@@ -26,7 +26,8 @@ export interface OpenOptions {
   /**
    * Bytes of memory for values between turns, 64 MiB when left out; the database itself may be many
    * times larger. Cold values are read from the file and kept among those looked at lately. A turn
-   * whose views hold more may use twice as much until it ends. Below 4 MiB it counts as 4 MiB.
+   * whose views hold more may use twice as much until it ends, and as much again for values above
+   * 256 KiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
    */
   memory?: number | undefined;
   /**

@@ -12,7 +12,7 @@ export function sizesOf({ quick, sizes }: BenchOptions): readonly number[] {
 /** How much is done at a size, and how much memory a store may keep: enough for all that is live. */
 export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; memory: number } {
   const many = size >= 1_000_000;
-  const ops = quick || many ? 20_000 : 50_000;
+  const ops = quick ? 10_000 : many ? 20_000 : 50_000;
   return {
     plan: {
       size,

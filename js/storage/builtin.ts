@@ -53,3 +53,20 @@ export function hasBuiltins(): boolean {
   const { process } = globalThis as { process?: NodeJS.Process };
   return typeof process?.getBuiltinModule === "function";
 }
+
+/** What Deno asks its user about, beside files. */
+export type DenoPermission =
+  | { name: "sys"; kind: "hostname" | "statfs" }
+  /** Also for whether another process is there. */
+  | { name: "run" };
+
+/**
+ * Whether this may be done without Deno asking its user, who was to allow nothing but files. Other
+ * runtimes do not ask.
+ */
+export function permitted(permission: DenoPermission): boolean {
+  const { Deno } = globalThis as {
+    Deno?: { permissions: { querySync(asked: DenoPermission): { state: string } } };
+  };
+  return Deno === undefined || Deno.permissions.querySync(permission).state === "granted";
+}

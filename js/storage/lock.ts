@@ -8,9 +8,10 @@
  * 2. Only a lock whose holder is dead is broken: there is no such process or thread, or another one
  *    under the same number (started at another time), or the machine has been started again since.
  *    Of threads this is known on Linux; elsewhere rule 3 holds between the threads of one process.
- * 3. A holder in another container or machine cannot be seen. It shows that it lives by touching its
- *    lock every two seconds; one that has not for eight is taken for dead. A holder that was stopped
- *    for so long and wakes up looks whether the lock is still its own before it writes again.
+ * 3. A holder in another container or machine cannot be seen, and a Deno program that may use files
+ *    only sees none. A holder shows that it lives by touching its lock every two seconds; one that has
+ *    not for eight is taken for dead. A holder that was stopped for so long and wakes up looks whether
+ *    the lock is still its own before it writes again.
  * 4. Who breaks a lock holds a second lock while doing so, and looks again under it. Two starters
  *    that see the same dead holder can therefore not remove each other's fresh lock.
  * 5. It is released only by the one whose token it carries.

@@ -7,7 +7,7 @@ import {
   StorageUnavailableError,
   VarveError,
 } from "../errors.js";
-import { type Builtins, builtins } from "./builtin.js";
+import { type Builtins, builtins, permitted } from "./builtin.js";
 import {
   ioCode,
   type OpenedStorage,
@@ -33,7 +33,10 @@ import { fileName, namesOf } from "./names.js";
  * the program listens to it and calls `process.exit`.
  *
  * Threads count like processes: a database is open in one of them at a time. When a thread was
- * terminated, the next one can open it at once.
+ * terminated, the next one can open it at once (on Linux; elsewhere after eight seconds).
+ *
+ * In Deno, `--allow-read` and `--allow-write` for the folder are enough, and nobody is asked for more.
+ * What other programs do cannot be seen then, so that a lock left behind holds for eight seconds.
  *
  * ```ts
  * const db = await open("shop", { storage: file("./data") }); // ./data/shop.varve
@@ -102,6 +105,9 @@ async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> 
 /** The file and what is free beside it, for those who are not the system's administrator. */
 function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile): StorageRoom {
   const usage = opened.getSize();
+  if (!permitted({ name: "sys", kind: "statfs" })) {
+    return { usage, quota: undefined, persisted: undefined };
+  }
   try {
     const { bavail, bsize } = fs.statfsSync(paths.dirname(path));
     return { usage, quota: usage + bavail * bsize, persisted: undefined };

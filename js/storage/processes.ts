@@ -3,7 +3,7 @@
  * the same one.
  */
 
-import type { Builtins } from "./builtin.js";
+import { type Builtins, permitted } from "./builtin.js";
 
 /** What tells a process from every other, now and later. What the platform does not tell is `null`. */
 export interface ProcessIdentity {
@@ -31,7 +31,7 @@ export function self(node: Builtins): ProcessIdentity {
 }
 
 function identify(node: Builtins): ProcessIdentity {
-  const { fs, os, process } = node;
+  const { fs, process } = node;
   const read = (path: string) => attempt(() => fs.readFileSync(path, "utf8").trim());
   if (process.platform !== "linux") {
     const started = startedByPs(node, process.pid);
@@ -41,7 +41,7 @@ function identify(node: Builtins): ProcessIdentity {
       thread: null,
       boot: null,
       space: null,
-      host: os.hostname(),
+      host: hostOf(node),
     };
   }
   return {
@@ -50,8 +50,12 @@ function identify(node: Builtins): ProcessIdentity {
     thread: ownThread(node),
     boot: read("/proc/sys/kernel/random/boot_id"),
     space: attempt(() => fs.readlinkSync("/proc/self/ns/pid")),
-    host: os.hostname(),
+    host: hostOf(node),
   };
+}
+
+function hostOf({ os }: Builtins): string {
+  return permitted({ name: "sys", kind: "hostname" }) ? os.hostname() : "";
 }
 
 /** The thread that runs this: a synchronous read of /proc happens in it. */
@@ -69,8 +73,12 @@ export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
   if (other.boot !== null && here.boot !== null) {
     if (other.boot !== here.boot) return other.host === here.host ? "dead" : "unseen";
     if (other.space !== here.space) return "unseen";
+  } else if (other.boot !== here.boot) {
+    // One of the two may not see what the other sees, and so not where it is.
+    return "unseen";
   }
   const found = find(node, other.pid);
+  if (found === "unseen") return "unseen";
   if (found === undefined) return "dead";
   if (other.started !== null && found.started !== null && other.started !== found.started) {
     return "dead";
@@ -96,13 +104,14 @@ export function isNeighbour(node: Builtins, other: ProcessIdentity): boolean {
   return sameProcess && other.thread !== null && other.thread !== thread;
 }
 
-/** The process of that number, or `undefined` when there is certainly none. */
-function find(node: Builtins, pid: number): { started: string | null } | undefined {
+/** The process of that number, `undefined` when there is certainly none, or that it cannot be seen. */
+function find(node: Builtins, pid: number): { started: string | null } | undefined | "unseen" {
   if (node.process.platform === "linux") {
     const stat = statOf(node, String(pid));
     if (stat !== undefined) return stat.ended ? undefined : { started: stat.started };
     // Not seen is not dead: /proc may hide the processes of others. The signal below knows.
   }
+  if (pid !== node.process.pid && !permitted({ name: "run" })) return "unseen";
   try {
     node.process.kill(pid, 0);
   } catch (error) {

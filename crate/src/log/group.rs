@@ -166,6 +166,7 @@ impl Log {
 
     /// Reserves an extent for a value of `length` bytes and gives its first slot.
     pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
+        self.room_for_value(length)?;
         let first = self.take_span(file, Use::Extent, self.geometry.extent_span(length))?;
         let value = AlignedBytes::zeroed(length);
         self.value_bytes += value.len();

@@ -120,6 +120,11 @@ impl Slot {
             kept: false,
         }
     }
+
+    /// Whether it has a value in memory that can be read again.
+    fn may_lose_value(&self) -> bool {
+        self.written && self.pins == 0 && self.value.is_some()
+    }
 }
 
 /// Where things lie in a file with segments of one size.

@@ -140,13 +140,8 @@ impl Pool {
             // Up to the budget memory is reserved, so a callback's view outlives this.
             None if self.buffers.len() < self.budget => self.grow(),
             None if !self.callback_open && self.turn_has_room() => self.grow(),
-            None if self.callback_open => return Err(Error::ViewsHeld),
             None => {
-                if self.lends_views {
-                    (self.detach)();
-                }
-                self.turn += 1;
-                self.release_remains();
+                self.kill_views()?;
                 match self.evict(1, evict) {
                     Some(id) => id,
                     None => self.grow(),
@@ -157,6 +152,22 @@ impl Pool {
         let buffer = &mut self.buffers[id as usize];
         (buffer.holds, buffer.touched) = (holds, turn);
         Ok(id)
+    }
+
+    /// Has all views die within a turn, so that what they show may be let go.
+    ///
+    /// # Errors
+    /// [`Error::ViewsHeld`] when one of them is a running callback's.
+    pub fn kill_views(&mut self) -> Result<(), Error> {
+        if self.callback_open {
+            return Err(Error::ViewsHeld);
+        }
+        if self.lends_views {
+            (self.detach)();
+        }
+        self.turn += 1;
+        self.release_remains();
+        Ok(())
     }
 
     /// Says that nothing counts any more of what a buffer holds. Views may show it until the turn

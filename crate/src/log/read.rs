@@ -318,14 +318,16 @@ impl Log {
         if slot.value.is_some() {
             return Ok(true);
         }
+        let salt = slot.salt;
         let start = geometry.slot_start(extent.slot) + segment::SIZE as u64;
         let length = extent.length as usize;
+        self.room_for_value(length)?;
         let mut bytes = AlignedBytes::zeroed(align_up(length));
         read_full(file, &mut bytes[..length], start)?;
-        let intact = checksum(&bytes[..length], seed_at(slot.salt, start)) == extent.check;
+        let intact = checksum(&bytes[..length], seed_at(salt, start)) == extent.check;
         if intact {
             self.value_bytes += bytes.len();
-            slot.value = Some(bytes);
+            self.slots[extent.slot as usize].value = Some(bytes);
         }
         Ok(intact)
     }
@@ -432,17 +434,28 @@ impl Log {
         }
     }
 
+    /// Makes room for the value of an extent. Those that one turn looks at or writes may take as much
+    /// as the budget; beyond it what the file has is let go, and all views die.
+    ///
+    /// # Errors
+    /// [`Error::ViewsHeld`] when one of the views is a running callback's.
+    pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
+        let fits = self.value_bytes + length <= self.pool.budget();
+        if fits || !self.pool.lends_views || !self.slots.iter().any(Slot::may_lose_value) {
+            return Ok(());
+        }
+        self.pool.kill_views()?;
+        self.trim_extents(self.pool.budget() / 4);
+        Ok(())
+    }
+
     /// Lets go of the values of extents that were not looked at lately, when they hold more than
     /// `allowed` bytes. Returns whether any went.
     pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
         if self.value_bytes <= allowed {
             return false;
         }
-        let held = self
-            .slots
-            .iter()
-            .zip(0..)
-            .filter(|(s, _)| s.written && s.pins == 0 && s.value.is_some());
+        let held = self.slots.iter().zip(0..).filter(|(slot, _)| slot.may_lose_value());
         let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
         sort(&mut order);
         let mut any = false;

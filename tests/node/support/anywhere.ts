@@ -32,9 +32,12 @@ export function shopIn(directory: string): string {
   return `const shop = (options) => open("shop", { storage: file(${JSON.stringify(directory)}), ...options });\n`;
 }
 
-/** Starts a program in this runtime; it is killed after the test if it still runs. */
-export function starts(source: string): Program {
-  const flags = context().runtime === "deno" ? ["run", "--allow-all", "--no-lock"] : [];
+/**
+ * Starts a program in this runtime; it is killed after the test if it still runs. In Deno it is allowed
+ * everything, or what is said.
+ */
+export function starts(source: string, allowed: readonly string[] = ["--allow-all"]): Program {
+  const flags = context().runtime === "deno" ? ["run", "--no-prompt", "--no-lock", ...allowed] : [];
   const child = spawn(process.execPath, [...flags, moduleOf(source)], {
     cwd: context().root,
     stdio: ["ignore", "pipe", "pipe"],
