@@ -146,9 +146,7 @@ export class Engine extends EngineMemory {
     host.onBytes = onBytes;
     const { memory } = options;
     const factor = Math.round(options.spaceFactor * 100);
-    engine.check(
-      engine.call(() => wasm.open(SEGMENT_LOG2, flags, memory, factor, ...entropy)),
-    );
+    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, memory, factor, ...entropy)));
     host.onBytes = undefined;
     // Counted from here on, for what is read then is what was not in memory.
     host.reads = 0;

@@ -13,6 +13,9 @@ import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import { Watch } from "./strict.js";
 
+/** `compact()` lets other tasks run after so long. */
+const COMPACT_MS = 4;
+
 /** Housekeeping that found no room waits for so long. */
 const FULL_DISK_MS = 1_000;
 
@@ -127,9 +130,13 @@ export class Groups extends Gate implements EngineListener {
   async compact(heed: () => void): Promise<void> {
     this.admitOutside("compact()");
     this.handOn(false);
-    for (let more = true, begins = true; more; begins = false) {
+    for (let more = true, begins = true; more; ) {
       heed();
-      more = this.guarded(() => this.engine.tend(begins), this.lost);
+      const until = Date.now() + COMPACT_MS;
+      do {
+        more = this.guarded(() => this.engine.tend(begins), this.lost);
+        begins = false;
+      } while (more && Date.now() < until);
       this.engine.endTurn(this.watch !== undefined);
       await pause();
       this.admitOutside("compact()");

@@ -321,10 +321,11 @@ impl Log {
         next.checkpoint_frame = writing.head.frame;
         // From here on a failure leaves one superblock with either: nothing may go.
         self.superblock = next;
-        for _ in 0..2 {
-            self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
-            self.flush(file).map_err(WriteError::Unclear)?;
-        }
+        self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
+        self.flush(file).map_err(WriteError::Unclear)?;
+        // The other one is flushed together with the erasing of what only it leads to: by then the
+        // first one counts.
+        self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
         self.marked_open = true;
         self.sure_frames = self.flushed_frames;
         self.discard_dead_extents();

@@ -84,6 +84,15 @@ impl Log {
         Ok(())
     }
 
+    /// Goes on in another segment. There is no open group.
+    pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
+        let slot = self.take_slot(file)?;
+        self.cursor = Cursor::at(slot, segment::SIZE);
+        self.group = self.cursor;
+        self.floor = self.cursor.tail;
+        Ok(())
+    }
+
     fn close_frame(&mut self) {
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if let (Some(slot), true) = (slot, records > 0) {
@@ -147,6 +156,7 @@ impl Log {
         }
         self.slots[from..end].fill_with(|| Slot::new(Use::Body));
         self.slots[from] = slot;
+        self.count_spare();
     }
 
     /// Reserves slots for `span` segments that begin with one header, and gives the first.
@@ -189,6 +199,7 @@ impl Log {
         for slot in &mut self.slots[first as usize..(first + span) as usize] {
             *slot = Slot::new(Use::Spare);
         }
+        self.count_spare();
     }
 
     /// Lets go of the memory of what begins at a slot. Views may still show it.

@@ -172,9 +172,15 @@ impl Log {
         u64::from(self.file_slots - checkpoint) << self.geometry.segment_log2
     }
 
-    /// The same without segments that go with the next checkpoint.
-    pub(crate) fn space_without_doomed(&self) -> u64 {
-        self.space() - self.doomed_bytes()
+    /// The same without what can be used again, or soon can.
+    pub(crate) fn used_space(&self) -> u64 {
+        self.space().saturating_sub(u64::from(self.spare_slots) << self.geometry.segment_log2)
+    }
+
+    /// Counts what can be used again.
+    pub(super) fn count_spare(&mut self) {
+        let is_spare = |slot: &&Slot| matches!(slot.used, Use::Spare | Use::Dirty) || slot.doomed;
+        self.spare_slots = self.slots.iter().filter(is_spare).count() as u32;
     }
 
     /// Bytes that doomed segments take.
@@ -220,6 +226,27 @@ impl Log {
         gains.max_by_key(|victim| victim.gain)
     }
 
+    /// The last segment of the file, if it could move to the front.
+    pub(crate) fn last_in_file(&self, below: u32) -> Option<u32> {
+        let last = self.candidates(below).last()?.0;
+        self.could_move(last).then_some(last)
+    }
+
+    /// Whether the segment in which the log ends is the last of the file and could move.
+    pub(crate) fn ends_at_the_end(&self) -> bool {
+        self.cursor
+            .slot
+            .is_some_and(|slot| self.slots[slot as usize].written && self.could_move(slot))
+    }
+
+    fn could_move(&self, slot: u32) -> bool {
+        let (before, after) = self.slots.split_at(slot as usize);
+        let goes = |slot: &Slot| {
+            matches!(slot.used, Use::Spare | Use::Dirty | Use::Garbage) || slot.doomed
+        };
+        before.iter().any(|slot| slot.used == Use::Spare) && after[1..].iter().all(goes)
+    }
+
     /// The oldest segment, if its sequence is below that.
     pub(crate) fn oldest_below(&self, below: u32) -> Option<u32> {
         self.candidates(below).min_by_key(|(_, slot)| slot.sequence).map(|(index, _)| index)
@@ -263,6 +290,7 @@ impl Log {
         slot.doomed = true;
         self.live_total -= u64::from(slot.live_bytes);
         (slot.live, slot.live_bytes) = (0, 0);
+        self.spare_slots += 1;
     }
 
     /// A segment stays as it is: nobody knows what is needed of it.

@@ -259,6 +259,8 @@ pub struct Log {
     garbage_after: u64,
     /// Bytes of live records, and of slots that live extents cover.
     live_total: u64,
+    /// Slots that can be used again, or can after the next checkpoint.
+    spare_slots: u32,
 }
 
 impl Log {

@@ -66,6 +66,7 @@ impl Log {
             file.truncate(self.geometry.slot_start(kept as u32))?;
             self.slots.truncate(kept);
             self.file_slots = kept as u32;
+            self.count_spare();
             return Ok(true);
         }
         let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
@@ -103,6 +104,7 @@ impl Log {
                 }
             }
         }
+        self.count_spare();
         Ok(())
     }
 

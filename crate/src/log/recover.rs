@@ -132,6 +132,7 @@ impl Log {
             untidy: false,
             garbage_after: 0,
             live_total: 0,
+            spare_slots: 0,
         }
     }
 

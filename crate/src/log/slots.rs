@@ -91,6 +91,7 @@ impl Log {
         let is_blank = bytes.iter().all(|&b| b == 0);
         self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
         self.untidy |= !is_blank;
+        self.count_spare();
         Ok(())
     }
 }

@@ -9,7 +9,6 @@ use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
-use crate::log::live::Victim;
 use crate::memory::AlignedBytes;
 
 use super::group::Undo;
@@ -53,16 +52,24 @@ enum Moved {
 }
 
 impl<F: File> Store<F> {
-    /// Whether the file takes more than it should.
+    /// Whether more is used than should be, or the file is longer than it need be.
     pub(super) fn wants_compaction(&self) -> bool {
         let space = self.log.space();
-        space > self.allowed(80, 3) && space > self.compact_above
+        let is_large = self.log.used_space() > self.allowed(70, 2) || self.could_shrink();
+        is_large && space > self.compact_above
+    }
+
+    fn could_shrink(&self) -> bool {
+        self.log.space() > self.allowed(100, 4)
+    }
+
+    fn wants_shrinking(&self, job: &Compacting) -> bool {
+        job.all || self.could_shrink()
     }
 
     /// Whether the time between turns does not suffice.
     pub(super) fn is_late(&self) -> bool {
-        let space = self.log.space();
-        space > self.allowed(90, 3) && self.wants_tending()
+        self.log.used_space() > self.allowed(80, 2) && self.wants_tending()
     }
 
     /// What lives, that part of the slack, and so many segments.
@@ -72,9 +79,9 @@ impl<F: File> Store<F> {
         live + live / 100 * slack / 100 * part + (segments << self.log.geometry().segment_log2)
     }
 
-    pub(super) fn begin_compaction(&mut self, all: bool) -> Result<Job, WriteError> {
-        let below = self.log.next_sequence();
-        self.compact_slice(Compacting { victim: None, below, all })
+    pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
+        let below = all.unwrap_or(self.log.next_sequence());
+        self.compact_slice(Compacting { victim: None, below, all: all.is_some() })
     }
 
     /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
@@ -85,7 +92,11 @@ impl<F: File> Store<F> {
                     job.victim = self.take_up(victim).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
-                None => self.end_compaction(),
+                None if self.wants_shrinking(&job) && self.log.ends_at_the_end() => {
+                    self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
+                    Ok(Job::Compacting(job))
+                }
+                None => self.end_compaction(job.all, job.below),
             };
         };
         let moved = self.move_some(&mut moving).map_err(WriteError::RolledBack)?;
@@ -99,17 +110,26 @@ impl<F: File> Store<F> {
     }
 
     fn choose(&self, job: &Compacting) -> Option<u32> {
-        let least = self.log.geometry().segment() / if job.all { 64 } else { 8 };
-        let enough = !job.all && self.log.space_without_doomed() <= self.allowed(40, 2);
-        if enough {
+        // What goes, goes together with a checkpoint; but not so much that the file grows by it.
+        let segment = self.log.geometry().segment();
+        let doomed = self.log.doomed_bytes();
+        if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
-        let Victim { slot, gain } = self.log.emptiest(job.below)?;
-        (gain >= least).then_some(slot).or_else(|| {
-            // Deletions go only after the segments that they cover, so the oldest goes first.
-            let graves = !job.all && self.log.grave_bytes() * 8 > self.log.space();
-            if graves { self.log.oldest_below(job.below) } else { None }
-        })
+        let is_large = job.all || self.log.used_space() > self.allowed(40, 1);
+        let least = segment / if job.all { 64 } else { 8 };
+        let emptiest = self.log.emptiest(job.below).filter(|victim| victim.gain >= least);
+        if is_large && let Some(victim) = emptiest {
+            return Some(victim.slot);
+        }
+        // Deletions go only after the segments that they cover, so the oldest goes first.
+        if is_large && !job.all && self.log.grave_bytes() * 8 > self.log.space() {
+            return self.log.oldest_below(job.below);
+        }
+        if self.wants_shrinking(job) {
+            return self.log.last_in_file(u32::MAX);
+        }
+        None
     }
 
     fn take_up(&mut self, slot: u32) -> Result<Option<Moving>, Error> {
@@ -212,14 +232,15 @@ impl<F: File> Store<F> {
     }
 
     /// Notes the gaps that the doomed leave, and takes the checkpoint that does without them.
-    fn end_compaction(&mut self) -> Result<Job, WriteError> {
-        let space = self.log.space();
-        let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
-        self.compact_above = space.saturating_sub(self.log.doomed_bytes()) + step;
+    fn end_compaction(&mut self, all: bool, below: u32) -> Result<Job, WriteError> {
         if self.log.doomed_bytes() == 0 {
-            self.compact_above = space + step;
+            let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
+            self.compact_above = self.log.space() + step;
             return Ok(Job::Nothing);
         }
+        // It goes on when these have gone.
+        self.wants_all = all.then_some(below);
+        self.compact_above = 0;
         // A gap ends where a segment begins, so the last one has to stand in the file.
         self.anchor()?;
         self.note_gaps().map_err(WriteError::RolledBack)?;

@@ -121,8 +121,8 @@ pub struct Store<F> {
     /// The housekeeping that is under way.
     job: Job,
     is_tending: bool,
-    /// A compaction of all that can be gained was asked for.
-    wants_all: bool,
+    /// All that can be gained was asked for, of segments below this sequence.
+    wants_all: Option<u32>,
     factor: u32,
     /// Compaction is not worth trying again below this many bytes.
     compact_above: u64,

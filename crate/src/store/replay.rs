@@ -68,7 +68,7 @@ impl<F: File> Store<F> {
             recovery,
             job: Job::Nothing,
             is_tending: false,
-            wants_all: false,
+            wants_all: None,
             factor: options.factor.clamp(120, 300),
             compact_above: 0,
             read_only: options.read_only,

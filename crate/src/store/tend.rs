@@ -91,7 +91,7 @@ impl<F: File> Store<F> {
     pub fn wants_tending(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.job, Job::Nothing)
-            || self.wants_all
+            || self.wants_all.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.log.tail_bytes() > self.tail_limit())
@@ -121,7 +121,9 @@ impl<F: File> Store<F> {
         }
         self.commit_group()?;
         self.is_tending = true;
-        self.wants_all |= all;
+        if all {
+            self.wants_all = Some(self.log.next_sequence());
+        }
         let job = std::mem::take(&mut self.job);
         let done = self.slice(job);
         self.is_tending = false;
@@ -175,7 +177,7 @@ impl<F: File> Store<F> {
                 self.unflushed = false;
                 Ok(Job::Nothing)
             }
-            Job::Nothing if self.wants_all || self.wants_compaction() => {
+            Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
                 let all = std::mem::take(&mut self.wants_all);
                 self.begin_compaction(all)
             }
