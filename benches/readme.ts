@@ -124,7 +124,9 @@ const WORKS = [
   "set new, sequential",
   "set new, random",
   "delete, random",
+  "get after all writes, random",
   "scan, sequential",
+  "scan after all writes, sequential",
   "close and reopen",
 ];
 

@@ -47,8 +47,11 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
   );
 }
 
-/** Refuses arrays whose memory is not theirs alone or is gone. The cheap tests come first. */
-export function refuseArray(role: Role, bytes: Uint8Array): void {
+/**
+ * Refuses arrays whose memory is not theirs alone or is gone, and gives the memory: asking for it is
+ * a call. The cheap tests come first.
+ */
+export function refuseArray(role: Role, bytes: Uint8Array): ArrayBufferLike {
   const { buffer } = bytes;
   // The first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
   // goes on taking the length that an array had before it was detached.
@@ -56,6 +59,7 @@ export function refuseArray(role: Role, bytes: Uint8Array): void {
   if (!ordinary || (buffer as { resizable?: boolean }).resizable === true) {
     refuseBuffer(role, buffer);
   }
+  return buffer;
 }
 
 function refuseBuffer(role: Role, buffer: ArrayBufferLike): void {

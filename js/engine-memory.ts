@@ -219,9 +219,9 @@ export class EngineMemory {
    * makes room for the new record may use the old one's memory again.
    */
   protected inspect(bytes: Uint8Array): Uint8Array {
-    refuseArray("value", bytes);
+    const buffer = refuseArray("value", bytes);
     if (bytes.length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
-    if (bytes.buffer === this.buffer) return bytes.slice();
+    if (buffer === this.buffer) return bytes.slice();
     if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
     return bytes;
   }

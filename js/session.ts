@@ -253,11 +253,12 @@ export class Session extends Groups {
     return this.update(key, change, undefined, valueIfMissing);
   }
 
-  /** What the predicate says of another key's value. */
-  private judgeOther(key: Key, predicate: Predicate): boolean {
-    const view = this.engine.get(key);
-    if (view === undefined) return false;
-    if (this.watch !== undefined) this.watched(this.watch, view);
+  /** What the predicate says of another key's value, or of a copy of it. */
+  private judgeOther(key: Key, predicate: Predicate, copied = false): boolean {
+    const found = this.engine.get(key);
+    if (found === undefined) return false;
+    if (this.watch !== undefined) this.watched(this.watch, found);
+    const view = copied ? found.slice() : found;
     const { length } = view;
     this.gate |= IN_CALLBACK;
     try {
@@ -285,9 +286,10 @@ export class Session extends Groups {
     try {
       at = engine.updateBegin(key);
     } catch (error) {
-      // Where there is no room, a refused predicate is still an answer and not a failure.
+      // Where there is no room, a refused predicate is still an answer and not a failure. It is shown
+      // a copy, for nothing was staged that would undo what it writes.
       const full = error instanceof QuotaExceededError && predicate !== undefined;
-      if (full && !this.judgeOther(key, predicate)) return false;
+      if (full && !this.judgeOther(key, predicate, true)) return false;
       throw error;
     }
     if (at === 0) {

@@ -74,15 +74,19 @@ export function tool(path) {
   return found;
 }
 
-/** All files below a folder, as paths with "/" relative to the repository, sorted. */
+/**
+ * All files below a folder, as paths with "/" relative to the repository, sorted; without what npm
+ * has installed there.
+ */
 export function filesBelow(folder, matches = () => true) {
-  const start = join(root, folder);
-  if (!existsSync(start)) return [];
-  return readdirSync(start, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath ?? entry.path, entry.name).slice(root.length + 1))
-    .map((path) => path.replaceAll("\\", "/"))
-    .filter(matches)
+  if (!existsSync(join(root, folder))) return [];
+  return readdirSync(join(root, folder), { withFileTypes: true })
+    .filter((entry) => entry.name !== "node_modules")
+    .flatMap((entry) => {
+      const path = `${folder}/${entry.name}`;
+      if (entry.isDirectory()) return filesBelow(path, matches);
+      return entry.isFile() && matches(path) ? [path] : [];
+    })
     .sort();
 }
 

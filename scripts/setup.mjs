@@ -1,20 +1,22 @@
 // Gets what the project needs and is missing, and names the command for what it cannot get itself.
 
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { ask, entry, fresh, hashOf, isMain, must, Problem, root, say, stamp } from "./lib.mjs";
+import { aptInstall, installPackages } from "./install.mjs";
+import { ask, entry, isMain, must, Problem, root, say } from "./lib.mjs";
+import { findProgram, PROGRAM_NAMES } from "./programs.mjs";
 
 const WASM_TARGET = "wasm32-unknown-unknown";
 
-/** Everything that building needs; with `chromium` also what the browser tests need. */
-export async function setup({ chromium = false } = {}) {
+/** Everything that building needs, and the programs that are to be there beside it. */
+export async function setup({ programs = [] } = {}) {
   requireNode();
   addCargoToPath();
   requireRustup();
   await installPackages();
   await installCompiler();
   await installToolchain();
-  return { chromium: chromium ? await findChromium() : undefined };
+  for (const name of programs) await findProgram(name);
 }
 
 function requireNode() {
@@ -46,20 +48,6 @@ function requireRustup() {
 function hasTargetWithoutRustup() {
   const sysroot = ask("rustc", ["--print", "sysroot"]);
   return sysroot !== undefined && existsSync(join(sysroot, "lib", "rustlib", WASM_TARGET));
-}
-
-async function installPackages() {
-  const key = hashOf(readFileSync(join(root, "package-lock.json")), process.version);
-  // npm notes what it installed in this file, so a folder that npm was not done with does not count.
-  const done = join(root, "node_modules", ".package-lock.json");
-  if (existsSync(done)) {
-    if (fresh("npm", key)) return;
-    const lock = statSync(join(root, "package-lock.json"));
-    if (statSync(done).mtimeMs >= lock.mtimeMs) return stamp("npm", key);
-  }
-  say("· npm ci");
-  await must("npm", ["ci", "--no-fund", "--no-audit"]);
-  stamp("npm", key);
 }
 
 /** Rust links its build scripts and macros with the system's C compiler. */
@@ -107,53 +95,9 @@ function isInstalled(wanted) {
   return names.some((name) => name.split(" ")[0].startsWith(wanted));
 }
 
-const CHROMIUM_NAMES = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
-
-/** The path of a Chromium: CHROME_BIN, else an installed one, else one from apt. */
-export async function findChromium() {
-  const wanted = process.env.CHROME_BIN;
-  if (wanted) {
-    if (existsSync(wanted)) return wanted;
-    throw new Problem(`CHROME_BIN names ${wanted}, which is not there.`);
-  }
-  const found = installedChromium();
-  if (found !== undefined) return found;
-  say("· Chromium is missing");
-  await aptInstall(["chromium"], "Chromium (or name one in the environment variable CHROME_BIN)");
-  const installed = installedChromium();
-  if (installed !== undefined) return installed;
-  throw new Problem("Chromium was installed and is not found. Name it in CHROME_BIN.");
-}
-
-function installedChromium() {
-  const places = (process.env.PATH ?? "").split(delimiter);
-  const candidates = places.flatMap((place) => CHROMIUM_NAMES.map((name) => join(place, name)));
-  candidates.push("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome");
-  candidates.push("/Applications/Chromium.app/Contents/MacOS/Chromium");
-  return candidates.find((path) => existsSync(path));
-}
-
-async function aptInstall(packages, what) {
-  const command = `apt-get update && apt-get install -y ${packages.join(" ")}`;
-  if (ask("apt-get", ["--version"]) === undefined) {
-    throw new Problem(`${what} is missing. Install it; on Debian: ${command}`);
-  }
-  const isRoot = process.getuid?.() === 0;
-  if (!isRoot && ask("sudo", ["-n", "true"]) === undefined) {
-    throw new Problem(`${what} is missing. As root: ${command}`);
-  }
-  const apt = (...args) =>
-    isRoot
-      ? must("apt-get", args, { env: { DEBIAN_FRONTEND: "noninteractive" } })
-      : must("sudo", ["-n", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args]);
-  say(`· ${command}`);
-  await apt("update", "-q");
-  await apt("install", "-y", "-q", "--no-install-recommends", ...packages);
-}
-
 if (isMain(import.meta.url)) {
   entry(async () => {
-    await setup({ chromium: true });
+    await setup({ programs: PROGRAM_NAMES });
     say("Everything is there.");
   });
 }

@@ -11,22 +11,38 @@ const USAGE = `npm test [-- part of a suite's name …] [--list]
 
 const MINUTE = 60_000;
 
-/** Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. */
+/** What only reads files and runs code: it is the same in every runtime, and is run in each. */
+const LOCAL = ["contract", "node", "vectors"];
+
+/**
+ * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
+ * are those that it needs beside this Node.
+ */
 const SUITES = [
   ...CHECKS.map(({ name, run }) => ({ name: `check: ${name}`, run: () => counted(run) })),
   { name: "crate", run: cargoTests },
-  { name: "node, release wasm", run: () => script("tests/run-node.mjs", "--build", "release") },
-  {
-    name: "node, debug wasm",
-    run: () => script("tests/run-node.mjs", "--build", "debug", "--rooms", "contract"),
-  },
-  { name: "browser, release wasm", run: () => script("tests/run-browser.mjs") },
-  {
-    name: "browser, debug wasm",
-    run: () => script("tests/run-browser.mjs", "--build", "debug", "--rooms", "contract"),
-  },
-  { name: "packaging", run: () => script("tests/run-node.mjs", "--rooms", "packaging") },
+  ...["node", "node24", "deno", "bun"].flatMap((place) => [
+    suite({ place, build: "release", rooms: LOCAL }),
+    suite({ place, build: "debug", rooms: ["contract"] }),
+  ]),
+  ...["chromium", "firefox"].flatMap((place) => [
+    suite({ place, build: "release", rooms: ["contract", "browser"] }),
+    suite({ place, build: "debug", rooms: ["contract"] }),
+  ]),
+  suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
+  suite({ name: "packaging", rooms: ["packaging"], programs: ["deno", "bun", "chromium"] }),
 ];
+
+/** Rooms of tests/ in one runtime, with one build of the wasm. */
+function suite({ place = "node", build = "release", rooms, name, programs = [] }) {
+  const runner = ["chromium", "firefox"].includes(place) ? "browser" : "node";
+  const args = ["--in", place, "--build", build, "--rooms", rooms.join(",")];
+  return {
+    name: name ?? `${place}, ${build} wasm`,
+    programs: [place, ...programs],
+    run: () => script(`tests/run-${runner}.mjs`, ...args),
+  };
+}
 
 async function counted(check) {
   const passed = await check();
@@ -72,7 +88,7 @@ entry(async () => {
   if (chosen.length === 0) throw new Problem(`no suite is called ${words.join(", ")}.`);
   if (values["--list"]) return process.stdout.write(`${chosen.map((s) => s.name).join("\n")}\n`);
 
-  await setup({ chromium: chosen.some(({ name }) => name.startsWith("browser")) });
+  await setup({ programs: new Set(chosen.flatMap(({ programs = [] }) => programs)) });
   await build({ debug: true });
 
   const total = { passed: 0, failed: 0, skipped: 0 };

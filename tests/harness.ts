@@ -22,9 +22,11 @@
  * each has two minutes, or what its options say. `cleanup(fn)` inside a test runs `fn` after it, also
  * when it failed, last registered first. There is no way to skip a test.
  *
- * Where tests run: `tests/contract/` in Node and in a Chromium worker, on the release wasm and again
- * on the debug wasm; `tests/node/` in Node; `tests/browser/*.test.ts` in a Chromium worker;
- * `tests/browser/*.page.test.ts` on a Chromium page's main thread. `context()` tells which it is.
+ * Where tests run: `tests/contract/` in Node 20 and 24, Deno, Bun and in workers of Chromium and
+ * Firefox, on the release wasm and again on the debug wasm; `tests/node/` and `tests/vectors/` in those
+ * of them that have files; `tests/browser/*.test.ts` in the browsers' workers and
+ * `tests/browser/*.page.test.ts` on a page's main thread; `tests/demo/` and `tests/packaging/` in this
+ * Node. `context()` tells which it is, and scripts/test.mjs has the list.
  */
 
 /** What the runner tells the tests about where they run. */
@@ -46,6 +48,16 @@ export interface Context {
    * the limit away.
    */
   limitStorage: ((bytes: number | undefined) => Promise<void>) | undefined;
+  /** In a browser's worker: starts another worker beside it, with this module as its program. */
+  startWorker: ((program: string) => OtherWorker) | undefined;
+}
+
+/** A worker beside the one that runs the tests. */
+export interface OtherWorker {
+  /** The first message that it posts; rejects when it fails before that. */
+  said: Promise<unknown>;
+  /** Ends it, in the middle of whatever it does. */
+  kill(): Promise<void>;
 }
 
 /** What one run comes to. */

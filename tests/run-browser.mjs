@@ -1,6 +1,6 @@
-// Runs suites in Chromium: tests/contract and tests/browser in a dedicated worker, and those named
-// *.page.test.ts on a page's main thread. The last line is the sum; the exit code says the same.
-//   node tests/run-browser.mjs [--build release|debug] [--rooms contract,browser] [text in the name]
+// Runs suites in Chromium or Firefox: tests/contract and tests/browser in a dedicated worker, and
+// those named *.page.test.ts on a page's main thread.
+//   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--rooms contract,browser] [text in the name]
 //
 // The profile lies on disk: in a private window OPFS is memory, and another thing altogether.
 
@@ -9,67 +9,65 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForBrowser } from "../scripts/bundle.mjs";
-import { entry, filesBelow, Problem, parseArguments, root, say, tool } from "../scripts/lib.mjs";
+import { Problem, root, say } from "../scripts/lib.mjs";
+import { browserDriver, findProgram } from "../scripts/programs.mjs";
 import { serve } from "../scripts/serve.mjs";
-import { findChromium } from "../scripts/setup.mjs";
+import { runner } from "./runner.mjs";
 
-const USAGE =
-  "node tests/run-browser.mjs [--build release|debug] [--rooms contract,browser] [filter]";
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-const PATIENCE_MS = 600_000;
+const PATIENCE_MS = 14 * 60_000;
 
-entry(async () => {
-  const { values, words } = parseArguments(
-    process.argv.slice(2),
-    { "--build": "text", "--rooms": "text" },
-    USAGE,
-  );
-  const build = values["--build"] ?? "release";
-  const rooms = (values["--rooms"] ?? "contract,browser").split(",");
-  const all = rooms.flatMap((room) => filesBelow(`tests/${room}`, (f) => f.endsWith(".test.ts")));
-  const onPage = all.filter((file) => file.endsWith(".page.test.ts"));
-  const inWorker = all.filter((file) => !onPage.includes(file));
-  if (all.length === 0) throw new Problem(`there are no tests in ${rooms.join(", ")}.`);
-
-  const out = `.build/tests/browser-${build}-${process.pid}`;
-  const options = { build, filter: words[0] };
-  await bundleForBrowser(
-    [
-      { in: "virtual:worker", out: "worker" },
-      { in: "virtual:page", out: "page" },
+/** How each browser is started, beside what they have in common. */
+const LAUNCH = {
+  chromium: {
+    browser: "chrome",
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
     ],
-    out,
-    {
-      virtual: {
-        "virtual:worker": workerSource(inWorker, options),
-        "virtual:page": pageSource(onPage, options),
-      },
-    },
-  );
-  const profile = mkdtempSync(join(tmpdir(), "varve-chromium-"));
-  const server = await serve([join(root, out), root], { pages: { "/": PAGE } });
-  try {
-    const report = await runInChromium(server.url, profile);
-    for (const { name, message } of report.failures) say(`FAILED ${name}\n${message}`);
-    say(`  chromium, ${build} wasm: ${report.ms} ms`);
-    process.stdout.write(
-      `${report.passed} passed, ${report.failed} failed, ${report.skipped} skipped\n`,
-    );
-    if (report.failed > 0 || report.passed === 0) process.exitCode = 1;
-  } finally {
-    await server.close();
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
-    rmSync(join(root, out), { recursive: true, force: true });
-  }
-});
+  },
+  firefox: { browser: "firefox" },
+};
+
+runner(
+  {
+    program: "tests/run-browser.mjs",
+    places: ["chromium", "firefox"],
+    rooms: ["contract", "browser"],
+  },
+  async ({ place, build, files, filter }) => {
+    const onPage = files.filter((file) => file.endsWith(".page.test.ts"));
+    const inWorker = files.filter((file) => !onPage.includes(file));
+    const out = `.build/tests/${place}-${build}-${process.pid}`;
+    const options = { place, build, filter };
+    const profile = mkdtempSync(join(tmpdir(), `varve-${place}-`));
+    const server = await serve([join(root, out), root], { pages: { "/": PAGE } });
+    try {
+      await bundleForBrowser(
+        [
+          { in: "virtual:worker", out: "worker" },
+          { in: "virtual:page", out: "page" },
+        ],
+        out,
+        {
+          virtual: {
+            "virtual:worker": workerSource(inWorker, options),
+            "virtual:page": pageSource(onPage, options),
+          },
+        },
+      );
+      return await runInBrowser(place, server.url, profile);
+    } finally {
+      await server.close();
+      rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+      rmSync(join(root, out), { recursive: true, force: true });
+    }
+  },
+);
 
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tests</title><link rel="icon" href="data:,">
 <script type="module" src="/page.js"></script>`;
@@ -88,42 +86,86 @@ const context = {
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
   directory: undefined,
   root: self.location.origin,
-  limitStorage: undefined as ((bytes: number | undefined) => Promise<void>) | undefined,
+  limitStorage: undefined,
+  startWorker: undefined,
 };
-(globalThis as { varveTests?: unknown }).varveTests = context;
-const options = { filter: ${JSON.stringify(filter) ?? "undefined"} };
+globalThis.varveTests = context;
+const filter = ${JSON.stringify(filter) ?? "undefined"};
 `;
 }
 
 function workerSource(files, options) {
   return `${prelude("worker", options)}
-context.limitStorage = (bytes: number | undefined) =>
-  new Promise<void>((resolve) => {
-    self.addEventListener("message", () => resolve(), { once: true });
-    self.postMessage({ limit: { bytes } });
+const answers = new Map();
+const ask = (what) =>
+  new Promise((resolve) => {
+    const id = answers.size;
+    answers.set(id, resolve);
+    self.postMessage({ id, ...what });
   });
+self.addEventListener("message", ({ data }) => answers.get(data.id)(data.answer));
+context.startWorker = (program) => {
+  const worker = answers.size;
+  const said = ask({ start: program }).then(({ said, error }) => {
+    if (error === undefined) return said;
+    throw new Error(error);
+  });
+  return { said, kill: () => ask({ kill: worker }) };
+};
+context.limitStorage = ${options.place === "firefox" ? BALLAST : "(bytes) => ask({ limit: { bytes } })"};
 try {
 ${sources(files)}
-  self.postMessage({ report: await run(context, options) });
+  const log = (line) => self.postMessage({ log: line });
+  self.postMessage({ report: await run(context, { filter, log }) });
 } catch (error) {
-  self.postMessage({ error: String((error as Error)?.stack ?? error) });
+  self.postMessage({ error: String(error?.stack ?? error) });
 }
 export {};`;
 }
 
+/**
+ * In Chromium the page has the browser limit what the origin may store. Firefox has one limit for as
+ * long as it runs: there a file without content takes what is too much of it.
+ */
+const BALLAST = `async (bytes) => {
+  const root = await navigator.storage.getDirectory();
+  const file = await root.getFileHandle("ballast", { create: true });
+  const handle = await file.createSyncAccessHandle();
+  const { quota } = await navigator.storage.estimate();
+  handle.truncate(bytes === undefined ? 0 : quota - bytes);
+  handle.close();
+}`;
+
+/**
+ * The page starts the workers that the tests in the worker want beside theirs: in Firefox a worker
+ * that has workers of its own may stop in the middle of a call to a file and never go on.
+ */
 function pageSource(files, options) {
   return `${prelude("page", options)}
-declare const limitStorage: (bytes: number | undefined) => Promise<void>;
-context.limitStorage = limitStorage;
-(globalThis as { runTests?: unknown }).runTests = async () => {
+context.limitStorage = globalThis.limitStorage;
+const started = new Map();
+const start = (id, program) =>
+  new Promise((resolve) => {
+    const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
+    const worker = new Worker(url, { type: "module" });
+    started.set(id, worker);
+    worker.onmessage = ({ data }) => resolve({ said: data });
+    worker.onerror = (event) => resolve({ error: event.message || "the worker did not start" });
+  });
+const answer = async ({ id, start: program, kill, limit }) => {
+  if (program !== undefined) return start(id, program);
+  if (kill !== undefined) return started.get(kill).terminate();
+  return globalThis.limitStorage(limit.bytes);
+};
+globalThis.runTests = async () => {
 ${sources(files)}
-  const onPage = await run(context, options);
+  const onPage = await run(context, { filter, log: console.log });
   const worker = new Worker("/worker.js", { type: "module" });
-  const message = await new Promise<{ report?: unknown; error?: string }>((resolve) => {
+  const message = await new Promise((resolve) => {
     worker.onmessage = async ({ data }) => {
-      if (data.limit === undefined) return resolve(data);
-      await limitStorage(data.limit.bytes);
-      worker.postMessage("limited");
+      if (data.log !== undefined) return console.log(data.log);
+      if (data.id === undefined) return resolve(data);
+      worker.postMessage({ id: data.id, answer: await answer(data) });
     };
     worker.onerror = (event) => resolve({ error: event.message || "the worker did not start" });
   });
@@ -133,25 +175,28 @@ ${sources(files)}
 export {};`;
 }
 
-async function runInChromium(url, profile) {
-  const { chromium } = await import(pathToFileURL(tool("playwright-core/index.mjs")).href);
-  const browser = await chromium.launchPersistentContext(profile, {
-    executablePath: await findChromium(),
-    headless: true,
-    args: FLAGS,
+async function runInBrowser(place, url, profile) {
+  const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
+  const browser = await puppeteer.launch({
+    ...LAUNCH[place],
+    executablePath: await findProgram(place),
+    userDataDir: profile,
+    protocolTimeout: PATIENCE_MS,
   });
   try {
-    const page = browser.pages()[0] ?? (await browser.newPage());
-    page.on("console", (message) => say(`  [chromium] ${message.text()}`));
-    page.on("pageerror", (error) => say(`  [chromium] ${error.stack ?? error}`));
-    page.on("crash", () => say("  [chromium] the page crashed"));
-    const devtools = await browser.newCDPSession(page);
-    await page.exposeFunction("limitStorage", async (bytes) => {
-      const quotaSize = bytes ?? undefined;
-      await devtools.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize });
-    });
+    const [page] = await browser.pages();
+    page.on("console", (message) => say(message.text()));
+    page.on("pageerror", (error) => say(`  [${place}] ${error.stack ?? error}`));
+    page.on("error", (error) => say(`  [${place}] the page crashed: ${error.message}`));
+    if (place === "chromium") {
+      const devtools = await page.createCDPSession();
+      await page.exposeFunction("limitStorage", async (bytes) => {
+        const quotaSize = bytes ?? undefined;
+        await devtools.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize });
+      });
+    }
     await page.goto(url);
-    await page.waitForFunction(() => "runTests" in globalThis, undefined, { timeout: 30_000 });
+    await page.waitForFunction(() => "runTests" in globalThis, { timeout: 30_000 });
     const { onPage, report, error } = await withPatience(page.evaluate("runTests()"));
     if (report === undefined) throw new Problem(`the tests in the worker broke off: ${error}`);
     return {

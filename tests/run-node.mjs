@@ -1,56 +1,49 @@
-// Runs the suites that belong to Node. The last line is the sum; the exit code says the same.
-//   node tests/run-node.mjs [--build release|debug] [--rooms contract,node,vectors] [text in the test's name]
+// Runs suites in a runtime that has files: this Node, Node 24, Deno or Bun.
+//   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--rooms contract,node,vectors] [text in the name]
 
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
-import { entry, filesBelow, Problem, parseArguments, root, say } from "../scripts/lib.mjs";
+import { execute, Problem, root } from "../scripts/lib.mjs";
+import { findProgram } from "../scripts/programs.mjs";
+import { runner } from "./runner.mjs";
 
-const USAGE =
-  "node tests/run-node.mjs [--build release|debug] [--rooms contract,node,vectors] [filter]";
+const MINUTE = 60_000;
 
-entry(async () => {
-  const { values, words } = parseArguments(
-    process.argv.slice(2),
-    { "--build": "text", "--rooms": "text" },
-    USAGE,
-  );
-  const build = values["--build"] ?? "release";
-  const rooms = (values["--rooms"] ?? "contract,node,vectors").split(",");
-  const files = rooms.flatMap((room) =>
-    filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts")),
-  );
-  if (files.length === 0) throw new Problem(`there are no tests in ${rooms.join(", ")}.`);
-
-  const out = `.build/tests/node-${rooms.join("-")}-${build}-${process.pid}`;
-  const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
-  try {
-    await bundleForNode(["tests/harness.ts", ...files], out);
-    const modules = files.map((file) => join(root, out, file.slice(6).replace(/\.ts$/, ".mjs")));
-    const harness = await import(pathToFileURL(join(root, out, "harness.mjs")).href);
-    globalThis.varveTests = {
-      runtime: "Deno" in globalThis ? "deno" : "Bun" in globalThis ? "bun" : "node",
-      build,
-      wasm: build === "debug" ? await debugWasm() : undefined,
-      directory,
-      root,
-      limitStorage: undefined,
-    };
-    for (const module of modules) await import(pathToFileURL(module).href);
-    const report = await harness.run(globalThis.varveTests, { filter: words[0], log: say });
-    say(`  ${globalThis.varveTests.runtime}, ${build} wasm: ${report.ms} ms`);
-    process.stdout.write(
-      `${report.passed} passed, ${report.failed} failed, ${report.skipped} skipped\n`,
-    );
-    if (report.failed > 0 || report.passed === 0) process.exitCode = 1;
-  } finally {
-    rmSync(join(root, out), { recursive: true, force: true });
-    rmSync(directory, { recursive: true, force: true });
-  }
-});
-
-function debugWasm() {
-  return WebAssembly.compile(readFileSync(join(root, "dist/varve.debug.wasm")));
-}
+runner(
+  {
+    program: "tests/run-node.mjs",
+    places: ["node", "node24", "deno", "bun"],
+    rooms: ["contract", "node", "vectors"],
+  },
+  async ({ place, build, files, filter }) => {
+    const program = await findProgram(place);
+    const runtime = place === "node24" ? "node" : place;
+    const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
+    const out = `.build/tests/${place}-${build}-${process.pid}`;
+    const [task, report] = [join(directory, "task.json"), join(directory, "report.json")];
+    try {
+      await bundleForNode(["tests/harness.ts", ...files], out);
+      const urlOf = (file) =>
+        pathToFileURL(join(root, out, file.slice("tests/".length).replace(/\.ts$/, ".mjs"))).href;
+      const context = { runtime, build, directory: join(directory, "files"), root };
+      const wasm = build === "debug" ? join(root, "dist/varve.debug.wasm") : undefined;
+      const modules = files.map(urlOf);
+      const harness = urlOf("tests/harness.ts");
+      writeFileSync(task, JSON.stringify({ harness, modules, context, wasm, filter, report }));
+      const flags = runtime === "deno" ? ["run", "--allow-all", "--no-lock"] : [];
+      const { code, signal } = await execute(program, [...flags, "tests/run-here.mjs", task], {
+        timeout: 14 * MINUTE,
+      });
+      if (code !== 0 || !existsSync(report)) {
+        throw new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
+      }
+      return JSON.parse(readFileSync(report, "utf8"));
+    } finally {
+      rmSync(join(root, out), { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true });
+    }
+  },
+);

@@ -37,8 +37,15 @@ export function planForGraus(plan: Plan): Plan {
   return { ...plan, writes: 500, fresh: 250, singles: 0, warmup: 0, samples: 2 };
 }
 
-/** What takes nanoseconds elsewhere takes it a tenth of a millisecond and more. */
-export function planForIndexedDb(plan: Plan): Plan {
-  const few = 1_000;
-  return { ...plan, ops: few, writes: few, fresh: few, singles: 50, warmup: 1, samples: 3 };
+/** What takes nanoseconds elsewhere takes these up to tenths of a millisecond. */
+export function planForSlow(plan: Plan, writes: number): Plan {
+  return {
+    ...plan,
+    ops: Math.min(plan.ops, 5 * writes),
+    writes,
+    fresh: Math.min(plan.size, writes),
+    singles: Math.min(plan.singles, writes / 10),
+    warmup: 1,
+    samples: 3,
+  };
 }

@@ -43,12 +43,13 @@ export async function runStore(plan: Plan, around: Surroundings): Promise<StoreR
   const run = new Run(plan, around, await around.open());
   await run.load();
   await run.compare("loading");
-  await run.reads();
+  await run.reads("get", PATTERNS);
   await run.scans("scan");
   await run.overwrites();
   await run.updates();
   await run.freshKeys("sequential");
   await run.freshKeys("random");
+  await run.reads("get after all writes", ["random"]);
   await run.scans("scan after all writes");
   await run.reopen();
   return run.result();
@@ -139,17 +140,17 @@ class Run {
     this.remember("loaded");
   }
 
-  async reads(): Promise<void> {
+  async reads(work: string, patterns: readonly Pattern[]): Promise<void> {
     const { store, model, plan } = this;
-    for (const pattern of PATTERNS) {
-      await this.samples("get", pattern, async () => {
+    for (const pattern of patterns) {
+      await this.samples(work, pattern, async () => {
         const numbers = this.chooser.existing(pattern, plan.ops);
         const keys = this.keys(numbers);
         let sum = 0;
         const ms = await this.time(async () => {
           sum = await store.gets(keys);
         });
-        this.expect(`get, ${pattern},`, sum, model.looked(numbers));
+        this.expect(`${work}, ${pattern},`, sum, model.looked(numbers));
         return (ms * 1e6) / plan.ops;
       });
     }

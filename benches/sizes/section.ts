@@ -126,6 +126,13 @@ export function sizesSection(title: string, contenders: readonly Contender[]): S
   const sizes = [...new Set(contenders.map(({ plan }) => plan.size))];
   const compared = compareContents(contenders);
   const [{ plan }] = contenders as [Contender];
+  const fewer = new Map(
+    contenders.flatMap(({ plan: own, result }) =>
+      result === undefined || own.writes === plan.writes
+        ? []
+        : [[result.name, `${own.ops.toLocaleString("en")} and ${own.writes.toLocaleString("en")}`]],
+    ),
+  );
   const settings = contenders.flatMap(({ result }) =>
     result === undefined ? [] : [`${result.name}: ${result.settings}.`, ...result.remarks],
   );
@@ -138,7 +145,7 @@ export function sizesSection(title: string, contenders: readonly Contender[]): S
     rows: rowsOf(contenders, find),
     goals: targets(find, sizes),
     notes: [
-      `Keys are strings of 16 characters, values 100 bytes. A sample is ${plan.ops.toLocaleString("en")} operations; writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one. Beside each median: by how much of it the middle half of the samples goes up or down.`,
+      `Keys are strings of 16 characters, values 100 bytes. A sample is ${[...new Set(contenders.filter(({ id }) => id === VARVE).map((one) => one.plan.ops.toLocaleString("en")))].join(" or ")} operations (reads and writes of those that take longer: ${[...fewer].map(([name, ops]) => `${name} ${ops}`).join(", ") || "none"}); writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one. Beside each median: by how much of it the middle half of the samples goes up or down.`,
       ...new Set(settings),
       `Every store was compared with a plain model by a checksum of all pairs in order, after each kind of writing and after closing and opening${contenders.some((one) => !one.plan.compareOften) ? " (at the largest size after loading and at the end)" : ""}; every get and scan had to see what the model has. Equal work ended in equal contents ${compared.toLocaleString("en")} times.`,
       ...memoryOf(contenders),

@@ -159,6 +159,15 @@ suite("a full disk", () => {
     );
     throws(() => db.updateIf("big 1", () => {}, { predicate }), QUOTA);
     equal(calls, 2);
+    const writing = (view: Uint8Array) => {
+      view.fill(99);
+      return false;
+    };
+    equal(
+      db.updateIf("big 2", () => {}, { predicate: writing }),
+      false,
+    );
+    deepEqual(db.get("big 2")?.slice(), filled(250_000, 2), "what it wrote is undone there too");
     equal(
       db.updateIf("missing", () => {}),
       false,

@@ -146,6 +146,24 @@ everywhere("a database larger than its memory", ({ storage }) => {
     deepEqual(heard, []);
   });
 
+  test("large values that one turn writes and takes back stay within the memory", async () => {
+    const db = await opened(storage, LITTLE);
+    db.set("kept", filled(SIZE, 1));
+    const large = filled(MIB, 2);
+    for (let round = 0; round < 60; round++) {
+      const undone = () =>
+        db.transaction(() => {
+          db.set("large", large);
+          throw new Error("undone");
+        });
+      throws(undone, { message: "undone" });
+      const { memoryBytes } = db.stats();
+      ok(memoryBytes < 12 * MIB, `${memoryBytes} bytes in round ${round}`);
+    }
+    equal(db.has("large"), false);
+    deepEqual(db.get("kept")?.slice(), filled(SIZE, 1));
+  });
+
   test("undoes a transaction that is larger than the memory", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db, 1_500);

@@ -1,7 +1,7 @@
 import { Chromium } from "../../browser/chromium.js";
 import type { BenchOptions } from "../../main.js";
 import type { Section } from "../../report.js";
-import { planFor, planForIndexedDb, sizesOf } from "../plans.js";
+import { planFor, planForSlow, sizesOf } from "../plans.js";
 import type { StoreResult } from "../run.js";
 import { type Contender, sizesSection } from "../section.js";
 import type { Request } from "./worker.js";
@@ -20,7 +20,8 @@ export async function browserSizes(options: BenchOptions): Promise<Section> {
       const { plan, memory } = planFor(size, options);
       const order = stores.length > 1 && stores[0] === "varve" ? [...stores, stores[0]] : stores;
       for (const store of order) {
-        const own = store === "indexeddb" ? planForIndexedDb(plan) : plan;
+        const few = FEWER_WRITES[store];
+        const own = few === undefined ? plan : planForSlow(plan, few);
         contenders.push(await attempt(browser, { store, plan: own, memory }));
       }
     } finally {
@@ -44,4 +45,6 @@ async function attempt(browser: Chromium, request: Request): Promise<Contender> 
   }
 }
 
+/** Writes of a sample, where it would take minutes else. */
+const FEWER_WRITES: Partial<Record<Request["store"], number>> = { sqlite: 5_000, indexeddb: 1_000 };
 const LARGEST_INDEXEDDB = 100_000;

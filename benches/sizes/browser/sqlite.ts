@@ -29,6 +29,7 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
     PRAGMA locking_mode = exclusive;
     PRAGMA journal_mode = wal;
     PRAGMA synchronous = off;
+    PRAGMA wal_autocheckpoint = 20000;
     PRAGMA temp_store = memory;
     PRAGMA cache_size = -${cache / KIB};
     CREATE TABLE IF NOT EXISTS pairs(key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -56,7 +57,7 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
   };
   return {
     name: "sqlite-wasm",
-    settings: `pool of OPFS files, WAL, exclusive, synchronous=OFF, cache ${cache / KIB / KIB} MiB, statements prepared once`,
+    settings: `pool of OPFS files, WAL, exclusive, synchronous=OFF, a checkpoint every 20,000 pages, cache ${cache / KIB / KIB} MiB, statements prepared once`,
     gets(keys) {
       let sum = 0;
       for (let i = 0; i < keys.length; i++) sum += looked(read(keys[i]!));

@@ -28,6 +28,7 @@ export function openSqlite(root: string): OpenStore {
     db.pragma("journal_mode = wal");
     db.pragma("synchronous = off");
     db.pragma(`cache_size = -${memory / KIB}`);
+    db.pragma("wal_autocheckpoint = 20000");
     db.pragma("temp_store = memory");
     db.exec("CREATE TABLE IF NOT EXISTS pairs(key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID");
     const get = db.prepare("SELECT value FROM pairs WHERE key = ?").pluck();
@@ -47,7 +48,7 @@ export function openSqlite(root: string): OpenStore {
     };
     return {
       name: "better-sqlite3",
-      settings: `WAL, synchronous=OFF, cache ${memory / KIB / KIB} MiB, statements prepared once`,
+      settings: `WAL, synchronous=OFF, a checkpoint every 20,000 pages, cache ${memory / KIB / KIB} MiB, statements prepared once`,
       remarks: [
         "better-sqlite3: with synchronous=OFF a commit is in the files and survives the process; NORMAL would flush at each checkpoint of the log. An update reads, changes the copy and writes it, within the group's transaction.",
       ],

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::file::{File, write_all};
+use crate::format::align_up;
 use crate::format::checksum::checksum;
 use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
@@ -10,6 +11,7 @@ use crate::index::hash::Position;
 use crate::memory::{AlignedBytes, copy_short};
 
 use super::pool::Holds;
+use super::read::Place;
 use super::{Log, NO_BUFFER, Slot, Use};
 
 /// Where the frame under construction stands.
@@ -61,8 +63,12 @@ impl Log {
     /// Bytes of the open group, extents included; 0 when there is nothing to commit.
     #[must_use]
     pub fn group_bytes(&self) -> usize {
-        let closed: usize = self.pending.iter().map(|f| f.end - f.start).sum();
         let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
+        // Most groups lie in one frame; every write asks.
+        if self.pending.is_empty() && self.extents.is_empty() {
+            return open;
+        }
+        let closed: usize = self.pending.iter().map(|f| f.end - f.start).sum();
         let extents = self.extents.iter().map(|&slot| self.slots[slot as usize].span as usize);
         closed + open + extents.sum::<usize>() * self.geometry.segment()
     }
@@ -205,32 +211,54 @@ impl Log {
     /// Lets go of the memory of what begins at a slot. Views may still show it.
     pub(super) fn leave_memory(&mut self, first: u32) {
         let slot = &mut self.slots[first as usize];
+        let shown = slot.shown;
         let (value, buffer) = (slot.value.take(), std::mem::replace(&mut slot.buffer, NO_BUFFER));
         self.value_bytes -= value.as_ref().map_or(0, |value| value.len());
-        self.quarantine.extend(value);
+        self.quarantine.extend(value.filter(|_| shown));
         if buffer != NO_BUFFER {
             self.pool.leave(buffer);
         }
     }
 
-    /// Puts header and key of a record at the tail and gives its position. It becomes part of the
-    /// group by [`advance`](Log::advance). Room must have been made.
-    pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> Position {
-        let slot = self.cursor.slot.expect("room was made");
-        let position = self.geometry.position(slot, self.cursor.tail);
-        let oldest = self.slots[slot as usize].sequence;
-        let bytes = self.record_mut(position);
+    /// Puts header and key of a record at the tail and gives its position, and where it lies. It
+    /// becomes part of the group by [`advance`](Log::advance). Room must have been made.
+    #[inline(always)]
+    pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> (Position, Place) {
+        let index = self.cursor.slot.expect("room was made");
+        let slot = &self.slots[index as usize];
+        let place = Place { buffer: slot.buffer, offset: self.cursor.tail as u32 };
+        let oldest = if header.oldest == 0 { slot.sequence } else { header.oldest };
+        let bytes = self.bytes_at(place);
         // What pads the key to 8 bytes lies within the last 8 of its room.
         if let Some(end) = bytes[..header.value_offset()].last_chunk_mut::<8>() {
             *end = [0; 8];
         }
         copy_short(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
         let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has room");
-        *target = header;
-        if target.oldest == 0 {
-            target.oldest = oldest;
+        *target = RecordHeader { oldest, ..header };
+        (self.geometry.position(index, self.cursor.tail), place)
+    }
+
+    /// Ends an inline value at `length` bytes, zeroing what is left of its room, which is given up
+    /// but for the padding if it is `at_tail`. Gives the size of the record.
+    pub fn end_value(&mut self, place: Place, length: usize, version: u64, at_tail: bool) -> usize {
+        let bytes = self.bytes_at(place);
+        let header = RecordHeader::at_mut(bytes).expect("a staged record has a header");
+        header.version = version;
+        header.value_len = length as u32;
+        if at_tail {
+            header.capacity = align_up(length) as u32;
         }
-        position
+        let (from, size) = (header.value_offset(), header.size());
+        let (padded, rest) = bytes[from..size].split_at_mut(align_up(length));
+        if let Some(last) = padded.last_chunk_mut::<8>() {
+            let used = u64::MAX >> (8 * (align_up(length) - length));
+            *last = (u64::from_le_bytes(*last) & used).to_le_bytes();
+        }
+        if !rest.is_empty() {
+            rest.fill(0);
+        }
+        size
     }
 
     /// Appends a record that stood at `from`, as it is. Room must have been made.

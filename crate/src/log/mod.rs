@@ -29,7 +29,7 @@ use crate::memory::AlignedBytes;
 use append::WriteError;
 use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
-use pool::{BufferId, Pool};
+use pool::{BufferId, Pool, Purpose};
 use read::Copies;
 
 /// What a slot of the file is used for.
@@ -77,8 +77,9 @@ struct Slot {
     buffer: BufferId,
     /// An extent's value; none when cold.
     value: Option<AlignedBytes>,
-    /// The last turn that looked at the value, and how many pins hold it.
+    /// When the value was looked at last, whether a view may show it, and how many pins hold it.
     touched: u32,
+    shown: bool,
     pins: u32,
     /// Log: where its frames end, and the number behind the last of them.
     end: u32,
@@ -109,6 +110,7 @@ impl Slot {
             buffer: NO_BUFFER,
             value: None,
             touched: 0,
+            shown: false,
             pins: 0,
             end: 0,
             end_frame: 0,
@@ -308,14 +310,6 @@ impl Log {
         self.record_at(position).extent()
     }
 
-    /// Whether the record at `position` has become part of the group or the log, and is not just
-    /// staged at the tail.
-    #[must_use]
-    pub(crate) fn is_committed_to_group(&self, position: Position) -> bool {
-        let (slot, offset) = self.geometry.locate(position);
-        self.cursor.slot != Some(slot) || offset < self.cursor.tail
-    }
-
     /// The record's memory from its header to the end of its segment.
     pub(crate) fn record_mut(&mut self, position: Position) -> &mut [u8] {
         let (slot, offset) = self.geometry.locate(position);
@@ -435,9 +429,20 @@ impl Log {
         self.pool.lends_views = true;
     }
 
-    /// Whether a callback runs on a view of this memory, which must not die meanwhile.
-    pub(crate) fn set_callback_open(&mut self, open: bool) {
-        self.pool.callback_open = open;
+    /// A callback runs on a view of the staged record, which is at the tail or has its value in
+    /// this extent, and must not die meanwhile.
+    pub(crate) fn lend_staged(&mut self, extent: Option<u32>) {
+        self.pool.callback_open = true;
+        if let Some(first) = extent {
+            self.slots[first as usize].shown = true;
+        } else if let Some(slot) = self.cursor.slot {
+            self.pool.touch_for(self.slots[slot as usize].buffer, Purpose::View);
+        }
+    }
+
+    /// It has returned.
+    pub(crate) fn end_loan(&mut self) {
+        self.pool.callback_open = false;
     }
 
     /// Segments and extents that the log uses.
@@ -459,6 +464,10 @@ impl Log {
         stale |= self.trim_pool();
         self.quarantine = Vec::new();
         self.views_stale = false;
+        if stale {
+            self.pool.views_died();
+            self.slots.iter_mut().for_each(|slot| slot.shown = false);
+        }
         stale
     }
 }

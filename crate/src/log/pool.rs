@@ -2,11 +2,12 @@
 //!
 //! A buffer that a view may show must not be used again before all views are detached. Detaching
 //! kills the views of the running turn too, and those are promised to live as long as they hold no
-//! more than the budget. So within a turn a buffer is taken again only when the turn has used up
-//! the budget by itself; else more memory is taken, and given back when the turn ends.
+//! more than the budget. So within a turn such a buffer is taken again only when the turn has used
+//! up the budget by itself; else more memory is taken, and given back when the turn ends. Buffers
+//! that no view shows, such as segments that were only written, are taken again at any time:
+//! detaching is not free, V8 collects garbage after each of a memory of 64 MiB and more.
 
 use crate::error::Error;
-use crate::index::small::sort;
 use crate::memory::AlignedBytes;
 
 /// Which buffer of the pool.
@@ -25,15 +26,29 @@ pub enum Holds {
     Copies,
 }
 
+/// What a record is looked up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The engine's own.
+    Own,
+    /// A view may be given out.
+    View,
+}
+
 #[derive(Debug)]
 struct Buffer {
     bytes: AlignedBytes,
     holds: Holds,
-    /// The last turn that looked at it.
+    /// When it was looked at last.
     touched: u32,
+    /// Whether a view may show it.
+    shown: bool,
     /// How many pins hold it.
     pins: u32,
 }
+
+/// Takes the content of a buffer, and says whether it may go.
+pub type Evict<'a> = &'a mut dyn FnMut(BufferId, Holds, &[u8]) -> bool;
 
 /// The buffers.
 #[derive(Debug)]
@@ -41,6 +56,9 @@ pub struct Pool {
     buffers: Vec<Buffer>,
     budget: usize,
     size: usize,
+    /// Counts up with each buffer that is taken and each turn.
+    clock: u32,
+    /// When the running turn began.
     turn: u32,
     /// How many buffers were given up for something else since the database is open.
     evictions: u64,
@@ -62,6 +80,7 @@ impl Pool {
             buffers: Vec::new(),
             budget,
             size,
+            clock: 1,
             turn: 1,
             evictions: 0,
             callback_open: false,
@@ -82,10 +101,25 @@ impl Pool {
         &mut self.buffers[id as usize].bytes
     }
 
-    /// Notes that this turn looked at a buffer.
+    /// Notes that a buffer was looked at.
     #[inline]
     pub fn touch(&mut self, id: BufferId) {
-        self.buffers[id as usize].touched = self.turn;
+        self.buffers[id as usize].touched = self.clock;
+    }
+
+    /// Notes that a buffer was looked at, and for what.
+    #[inline(always)]
+    pub fn touch_for(&mut self, id: BufferId, purpose: Purpose) {
+        let buffer = &mut self.buffers[id as usize];
+        buffer.touched = self.clock;
+        if purpose == Purpose::View {
+            buffer.shown = true;
+        }
+    }
+
+    /// Notes that all views have died.
+    pub fn views_died(&mut self) {
+        self.buffers.iter_mut().for_each(|buffer| buffer.shown = false);
     }
 
     /// Keeps a buffer's content until [`unpin`](Pool::unpin).
@@ -98,10 +132,10 @@ impl Pool {
         self.buffers[id as usize].pins -= 1;
     }
 
-    /// The turn that is running.
+    /// The time, for telling what was looked at least recently.
     #[must_use]
-    pub fn turn(&self) -> u32 {
-        self.turn
+    pub fn now(&self) -> u32 {
+        self.clock
     }
 
     /// Bytes that buffers may hold between turns.
@@ -124,34 +158,40 @@ impl Pool {
 
     /// A buffer for something new, its bytes undefined.
     ///
-    /// `evict` takes a candidate's content and says whether it may go; what may go least recently
-    /// touched goes first.
+    /// What may go and was touched least recently goes first.
     ///
     /// # Errors
     /// [`Error::ViewsHeld`] when views would have to die and one of them is a running callback's.
-    pub fn take(
-        &mut self,
-        holds: Holds,
-        evict: impl FnMut(BufferId, Holds, &[u8]) -> bool,
-    ) -> Result<BufferId, Error> {
-        let free = self.buffers.iter().position(|buffer| buffer.holds == Holds::Nothing);
-        let id = match free {
-            Some(id) => id as BufferId,
+    pub fn take(&mut self, holds: Holds, evict: Evict<'_>) -> Result<BufferId, Error> {
+        self.clock += 1;
+        let id = match self.free() {
+            Some(id) => id,
             // Up to the budget memory is reserved, so a callback's view outlives this.
             None if self.buffers.len() < self.budget => self.grow(),
-            None if !self.callback_open && self.turn_has_room() => self.grow(),
-            None => {
-                self.kill_views()?;
-                match self.evict(1, evict) {
-                    Some(id) => id,
-                    None => self.grow(),
-                }
-            }
+            None => self.take_back(evict)?,
         };
-        let turn = self.turn;
+        let touched = self.clock;
         let buffer = &mut self.buffers[id as usize];
-        (buffer.holds, buffer.touched) = (holds, turn);
+        (buffer.holds, buffer.touched, buffer.shown) = (holds, touched, false);
         Ok(id)
+    }
+
+    fn free(&self) -> Option<BufferId> {
+        let free = self.buffers.iter().position(|buffer| buffer.holds == Holds::Nothing);
+        free.map(|id| id as BufferId)
+    }
+
+    /// A buffer that held something, or one above the budget.
+    fn take_back(&mut self, evict: Evict<'_>) -> Result<BufferId, Error> {
+        if let (Some(id), _) = self.evict(1, false, evict) {
+            return Ok(id);
+        }
+        if !self.callback_open && self.turn_has_room() {
+            return Ok(self.grow());
+        }
+        self.kill_views()?;
+        let free = self.evict(1, true, evict).0.or_else(|| self.free());
+        Ok(free.unwrap_or_else(|| self.grow()))
     }
 
     /// Has all views die within a turn, so that what they show may be let go.
@@ -165,7 +205,8 @@ impl Pool {
         if self.lends_views {
             (self.detach)();
         }
-        self.turn += 1;
+        self.views_died();
+        self.turn = self.clock;
         self.release_remains();
         Ok(())
     }
@@ -173,40 +214,48 @@ impl Pool {
     /// Says that nothing counts any more of what a buffer holds. Views may show it until the turn
     /// ends.
     pub fn leave(&mut self, id: BufferId) {
-        self.buffers[id as usize].holds = Holds::Remains;
+        let buffer = &mut self.buffers[id as usize];
+        buffer.holds = if buffer.shown { Holds::Remains } else { Holds::Nothing };
     }
 
     /// Ends a turn: gives back what it took above the budget, and frees some buffers for the next
     /// one. Returns whether views must be detached before the next call.
-    pub fn end_turn(&mut self, evict: impl FnMut(BufferId, Holds, &[u8]) -> bool) -> bool {
-        self.turn += 1;
+    pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
+        self.clock += 1;
+        self.turn = self.clock;
         let remains = self.buffers.iter().any(|buffer| buffer.holds == Holds::Remains);
         self.release_remains();
         let in_use = self.buffers.iter().filter(|buffer| buffer.holds != Holds::Nothing).count();
         // An eighth is freed at once, so that views are detached once in many turns.
         let spare = (self.budget / 8).max(1);
-        let evicted = in_use > self.budget - 1 && {
-            self.evict(in_use - (self.budget - spare), evict);
-            true
-        };
+        let mut shown = false;
+        if in_use > self.budget - 1 {
+            shown = self.evict(in_use - (self.budget - spare), true, evict).1;
+        }
         while self.buffers.len() > self.budget
             && self.buffers.last().is_some_and(|buffer| buffer.holds == Holds::Nothing)
         {
             self.buffers.pop();
         }
-        remains || evicted
+        remains || shown
     }
 
     /// Whether this turn itself has not used the budget up. What is above the budget is bounded by
     /// as much again, however many times views die within a turn.
     fn turn_has_room(&self) -> bool {
-        let touched = self.buffers.iter().filter(|buffer| buffer.touched == self.turn).count();
+        let touched = self.buffers.iter().filter(|buffer| buffer.touched >= self.turn).count();
         self.lends_views && touched < self.budget && self.buffers.len() < 2 * self.budget
     }
 
     fn grow(&mut self) -> BufferId {
         let bytes = AlignedBytes::zeroed(self.size);
-        self.buffers.push(Buffer { bytes, holds: Holds::Nothing, touched: 0, pins: 0 });
+        self.buffers.push(Buffer {
+            bytes,
+            holds: Holds::Nothing,
+            touched: 0,
+            shown: false,
+            pins: 0,
+        });
         (self.buffers.len() - 1) as BufferId
     }
 
@@ -217,36 +266,106 @@ impl Pool {
         }
     }
 
-    /// Frees up to `count` buffers, the least recently touched first; gives one of them.
+    /// Frees up to `count` buffers, the least recently touched first, those that views may show
+    /// only if they `may_be_shown`. Gives one of them, and whether a view may show any.
     fn evict(
         &mut self,
         count: usize,
-        mut evict: impl FnMut(BufferId, Holds, &[u8]) -> bool,
-    ) -> Option<BufferId> {
-        let may_go = |buffer: &Buffer| buffer.holds != Holds::Nothing && buffer.pins == 0;
-        let used = self.buffers.iter().zip(0..).filter(|(buffer, _)| may_go(buffer));
+        may_be_shown: bool,
+        evict: Evict<'_>,
+    ) -> (Option<BufferId>, bool) {
+        let budget = self.budget;
         // What is above the budget goes first, so that its memory can be given back.
-        let age = |touched, id| if id as usize >= self.budget { 0 } else { touched };
-        let mut order: Vec<(u32, u32)> =
-            used.map(|(buffer, id)| (age(buffer.touched, id), id)).collect();
-        sort(&mut order);
-        let mut last = None;
-        let mut left = count;
-        for (_, id) in order {
-            if left == 0 {
+        let age = |touched, id| if id as usize >= budget { 0 } else { touched };
+        let may_go = |buffer: &Buffer| {
+            buffer.holds != Holds::Nothing && buffer.pins == 0 && (may_be_shown || !buffer.shown)
+        };
+        let (mut last, mut shown, mut left) = (None, false, count);
+        let mut tried = None;
+        while left > 0 {
+            let candidates = self.buffers.iter().zip(0..).filter(|(buffer, _)| may_go(buffer));
+            let ages = candidates.map(|(buffer, id)| Some((age(buffer.touched, id), id)));
+            let Some((touched, id)) = ages.filter(|&next| next > tried).min().flatten() else {
                 break;
-            }
+            };
+            tried = Some((touched, id));
             let buffer = &mut self.buffers[id as usize];
             if evict(id, buffer.holds, &buffer.bytes) {
+                shown |= buffer.shown;
                 buffer.holds = Holds::Nothing;
                 self.evictions += u64::from(self.lends_views);
                 last = Some(id);
                 left -= 1;
             }
         }
-        last.or_else(|| {
-            let free = self.buffers.iter().position(|buffer| buffer.holds == Holds::Nothing);
-            free.map(|id| id as BufferId)
-        })
+        (last, shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static DETACHED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A pool of four buffers that has been filled.
+    fn full() -> Pool {
+        DETACHED.set(0);
+        let mut pool = Pool::new(64, 0, || DETACHED.set(DETACHED.get() + 1));
+        pool.lends_views = true;
+        (0..4).for_each(|slot| assert_eq!(take(&mut pool, slot), Ok(slot)));
+        pool
+    }
+
+    fn take(pool: &mut Pool, slot: u32) -> Result<BufferId, Error> {
+        pool.take(Holds::Segment(slot), &mut |_, _, _| true)
+    }
+
+    #[test]
+    fn what_no_view_shows_is_used_again_at_any_time() {
+        let mut pool = full();
+        pool.callback_open = true;
+        for slot in 4..40 {
+            assert_eq!(take(&mut pool, slot), Ok(slot % 4), "the oldest goes first");
+        }
+        assert!(!pool.end_turn(&mut |_, _, _| true));
+        assert_eq!((pool.memory(), DETACHED.get()), (4 * 64, 0));
+    }
+
+    #[test]
+    fn what_a_view_shows_is_used_again_only_after_its_turn_or_beyond_the_budget() {
+        let mut pool = full();
+        (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
+        pool.callback_open = true;
+        assert_eq!(take(&mut pool, 4), Err(Error::ViewsHeld));
+        pool.callback_open = false;
+        assert!(pool.end_turn(&mut |_, _, _| true), "one was freed that a view shows");
+        pool.views_died();
+        assert_eq!((take(&mut pool, 4), DETACHED.get()), (Ok(0), 0));
+        // A turn that shows four buffers by itself has used up the budget.
+        (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
+        assert_eq!((take(&mut pool, 5), DETACHED.get()), (Ok(0), 1));
+    }
+
+    #[test]
+    fn what_is_pinned_or_must_stay_is_passed_over() {
+        let mut pool = full();
+        pool.pin(0);
+        let taken = pool.take(Holds::Segment(4), &mut |id, _, _| id != 1);
+        assert_eq!(taken, Ok(2));
+    }
+
+    #[test]
+    fn remains_that_a_view_shows_wait_for_the_end_of_the_turn() {
+        let mut pool = full();
+        pool.touch_for(3, Purpose::View);
+        pool.leave(2);
+        pool.leave(3);
+        assert_eq!(take(&mut pool, 4), Ok(2));
+        assert!(pool.end_turn(&mut |_, _, _| true));
+        assert_eq!(take(&mut pool, 5), Ok(3));
     }
 }

@@ -12,7 +12,7 @@ use crate::index::hash::{HashIndex, Position};
 use crate::index::small::sort;
 use crate::memory::AlignedBytes;
 
-use super::pool::{BufferId, Holds};
+use super::pool::{BufferId, Holds, Purpose};
 use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
 
 /// A cold record is read with what follows it, up to this many bytes: one call for most records.
@@ -22,10 +22,10 @@ const SPECULATIVE: usize = 4096;
 const COPY_HEADER: usize = 8;
 
 /// Where a record lies in memory, until the pool takes a buffer again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
-    buffer: BufferId,
-    offset: u32,
+    pub(super) buffer: BufferId,
+    pub(super) offset: u32,
 }
 
 /// A value that stays where it is.
@@ -133,7 +133,7 @@ impl Log {
         let group = [self.cursor.slot, self.group.slot];
         let Log { pool, slots, copies, .. } = self;
         let mut busy = Busy { slots, copies, group, shift };
-        pool.take(holds, |id, holds, bytes| busy.let_go(id, holds, bytes))
+        pool.take(holds, &mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 
     /// Frees what is above the budget, at the end of a turn.
@@ -142,7 +142,7 @@ impl Log {
         let group = [self.cursor.slot, self.group.slot];
         let Log { pool, slots, copies, .. } = self;
         let mut busy = Busy { slots, copies, group, shift };
-        pool.end_turn(|id, holds, bytes| busy.let_go(id, holds, bytes))
+        pool.end_turn(&mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 
     /// Where the record at `position` lies in memory, after reading it from the file if need be.
@@ -152,9 +152,20 @@ impl Log {
     /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
     #[inline(always)]
     pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
-        match self.resident(position) {
+        self.look(file, position, Purpose::Own)
+    }
+
+    /// As [`place`](Log::place), for a purpose.
+    #[inline(always)]
+    pub fn look(
+        &mut self,
+        file: &mut impl File,
+        position: Position,
+        purpose: Purpose,
+    ) -> Result<Place, Error> {
+        match self.resident_for(position, purpose) {
             Some(place) => Ok(place),
-            None => self.cold(file, position),
+            None => self.cold(file, position, purpose),
         }
     }
 
@@ -162,19 +173,26 @@ impl Log {
     #[inline(always)]
     #[must_use]
     pub fn resident(&mut self, position: Position) -> Option<Place> {
+        self.resident_for(position, Purpose::Own)
+    }
+
+    /// As [`resident`](Log::resident), for a purpose.
+    #[inline(always)]
+    #[must_use]
+    pub fn resident_for(&mut self, position: Position, purpose: Purpose) -> Option<Place> {
         let (slot, offset) = self.geometry.locate(position);
         let buffer = self.slots[slot as usize].buffer;
         if buffer == NO_BUFFER {
             return None;
         }
-        self.pool.touch(buffer);
+        self.pool.touch_for(buffer, purpose);
         Some(Place { buffer, offset: offset as u32 })
     }
 
     /// The record at a place that the index led to: none if it lied.
     #[inline]
     #[must_use]
-    pub fn look(&self, place: Place) -> Option<RecordRef<'_>> {
+    pub fn peek(&self, place: Place) -> Option<RecordRef<'_>> {
         let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
@@ -193,11 +211,16 @@ impl Log {
     }
 
     #[cold]
-    fn cold(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
+    fn cold(
+        &mut self,
+        file: &mut impl File,
+        position: Position,
+        purpose: Purpose,
+    ) -> Result<Place, Error> {
         let shift = self.geometry.segment_log2 - 3;
         if let Some(copy) = self.copies.index.find(spread(position), |_| true) {
             let (buffer, offset) = (copy >> shift, (copy & ((1 << shift) - 1)) << 3);
-            self.pool.touch(buffer);
+            self.pool.touch_for(buffer, purpose);
             return Ok(Place { buffer, offset });
         }
         let (slot, offset) = self.geometry.locate(position);
@@ -229,6 +252,7 @@ impl Log {
         }
         self.copies.tail = tail + end;
         let offset = (tail + COPY_HEADER) as u32;
+        self.pool.touch_for(id, purpose);
         self.copies.index.insert(spread(position), id << shift | offset >> 3);
         Ok(Place { buffer: id, offset })
     }
@@ -304,7 +328,7 @@ impl Log {
         extent: &ExtentRef,
     ) -> Result<bool, Error> {
         let geometry = self.geometry;
-        let turn = self.pool.turn();
+        let now = self.pool.now();
         let Some(slot) = self.slots.get_mut(extent.slot as usize) else { return Ok(false) };
         let room = u64::from(slot.span) << geometry.segment_log2;
         let described = slot.used == Use::Extent
@@ -314,7 +338,7 @@ impl Log {
         if !described {
             return Ok(false);
         }
-        slot.touched = turn;
+        slot.touched = now;
         if slot.value.is_some() {
             return Ok(true);
         }
@@ -332,10 +356,16 @@ impl Log {
         Ok(intact)
     }
 
+    /// The memory from a record's header to the end of its segment.
+    #[inline]
+    pub(super) fn bytes_at(&mut self, place: Place) -> &mut [u8] {
+        &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..]
+    }
+
     /// The value of the record at a place that has no extent, to be changed.
     #[inline]
     pub(crate) fn value_mut(&mut self, place: Place) -> &mut [u8] {
-        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let bytes = self.bytes_at(place);
         let header = RecordHeader::at(bytes).expect("a placed record has a header");
         let (from, length) = (header.value_offset(), header.value_len as usize);
         &mut bytes[from..from + length]
@@ -344,7 +374,7 @@ impl Log {
     /// The header of the record at a place, to be changed.
     #[inline]
     pub(crate) fn header_mut(&mut self, place: Place) -> &mut RecordHeader {
-        let bytes = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let bytes = self.bytes_at(place);
         RecordHeader::at_mut(bytes).expect("a placed record has a header")
     }
 
@@ -389,7 +419,7 @@ impl Log {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
         let slot = &mut self.slots[extent.slot as usize];
-        slot.touched = self.pool.turn();
+        (slot.touched, slot.shown) = (self.pool.now(), true);
         let value = slot.value.as_ref().expect("it was loaded");
         Ok(&value[..extent.length as usize])
     }
@@ -411,16 +441,20 @@ impl Log {
         Ok(pin)
     }
 
-    /// The pinned value.
+    /// The pinned value. A view may show it.
     ///
     /// # Panics
     /// If the pin has ended.
     #[must_use]
-    pub fn pinned(&self, pin: &Pin) -> &[u8] {
+    pub fn pinned(&mut self, pin: &Pin) -> &[u8] {
         match *pin {
-            Pin::Record(place) => self.record_in(place).value,
+            Pin::Record(place) => {
+                self.pool.touch_for(place.buffer, Purpose::View);
+                self.record_in(place).value
+            }
             Pin::Extent(slot) => {
-                let slot = &self.slots[slot as usize];
+                let slot = &mut self.slots[slot as usize];
+                slot.shown = true;
                 &slot.value.as_ref().expect("a pinned value is resident")[..slot.length as usize]
             }
         }
@@ -434,23 +468,31 @@ impl Log {
         }
     }
 
-    /// Makes room for the value of an extent. Those that one turn looks at or writes may take as much
-    /// as the budget; beyond it what the file has is let go, and all views die.
+    /// Makes room for the value of an extent. Those that one turn looks at, writes or takes back may
+    /// take as much as the budget; beyond it what nobody needs is let go, and if a view may show any
+    /// of it, all views die.
     ///
     /// # Errors
     /// [`Error::ViewsHeld`] when one of the views is a running callback's.
     pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
-        let fits = self.value_bytes + length <= self.pool.budget();
-        if fits || !self.pool.lends_views || !self.slots.iter().any(Slot::may_lose_value) {
+        let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let fits = self.value_bytes + held + length <= self.pool.budget();
+        let may_go = || held > 0 || self.slots.iter().any(Slot::may_lose_value);
+        if fits || !self.pool.lends_views || !may_go() {
             return Ok(());
         }
-        self.pool.kill_views()?;
+        if held > 0 || self.slots.iter().any(|slot| slot.shown && slot.may_lose_value()) {
+            self.pool.kill_views()?;
+            self.slots.iter_mut().for_each(|slot| slot.shown = false);
+            // Nothing shows any more what was rolled back in this turn.
+            self.quarantine = Vec::new();
+        }
         self.trim_extents(self.pool.budget() / 4);
         Ok(())
     }
 
     /// Lets go of the values of extents that were not looked at lately, when they hold more than
-    /// `allowed` bytes. Returns whether any went.
+    /// `allowed` bytes. Returns whether any went that a view may show.
     pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
         if self.value_bytes <= allowed {
             return false;
@@ -458,16 +500,16 @@ impl Log {
         let held = self.slots.iter().zip(0..).filter(|(slot, _)| slot.may_lose_value());
         let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
         sort(&mut order);
-        let mut any = false;
+        let mut shown = false;
         for (_, index) in order {
             if self.value_bytes <= allowed {
                 break;
             }
-            let value = self.slots[index as usize].value.take();
-            self.value_bytes -= value.map_or(0, |value| value.len());
-            any = true;
+            let slot = &mut self.slots[index as usize];
+            self.value_bytes -= slot.value.take().map_or(0, |value| value.len());
+            shown |= slot.shown;
         }
-        any
+        shown
     }
 }
 

@@ -222,7 +222,7 @@ impl<F: File> Store<F> {
         let size = record::size_of_record(key.len(), 8);
         self.log.make_room(&mut self.file, size)?;
         let moved = RecordHeader { value_len: 8, capacity: 8, previous: 0, ..header };
-        let position = self.log.stage(moved, key);
+        let (position, _) = self.log.stage(moved, key);
         let from = moved.value_offset();
         let value = &mut self.log.record_mut(position)[from..from + 8];
         value.copy_from_slice(&u64::from(written).to_le_bytes());

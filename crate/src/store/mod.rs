@@ -19,6 +19,7 @@ use crate::index::small::SmallMap;
 use crate::log::{
     Log,
     live::ExtentName,
+    pool::Purpose,
     read::{Pin, Place, damaged},
 };
 
@@ -27,7 +28,7 @@ pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
 use tend::{Change, Job};
-use update::Staged;
+use update::{Changing, NewRecord, Staged};
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +115,8 @@ pub struct Store<F> {
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
     staged: Staged,
+    new: NewRecord,
+    changing: Changing,
     /// The value of a record that is being changed in place, as it was.
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
@@ -139,7 +142,7 @@ impl<F: File> Store<F> {
     /// [`Error::ViewsHeld`] inside a callback.
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        match self.find(keyspace, key)? {
+        match self.find_for(keyspace, key, Purpose::View)? {
             Some(found) => self.log.value(&mut self.file, found.place).map(Some),
             None => Ok(None),
         }
@@ -235,7 +238,7 @@ impl<F: File> Store<F> {
             version: self.take_version(),
             ..Default::default()
         };
-        let position = self.log.stage(header, key);
+        let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, None);
         self.hand_on_large_group()?;
@@ -313,23 +316,44 @@ impl<F: File> Store<F> {
     /// no probe.
     #[inline(always)]
     fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        if let Some(place) = self.last.and_then(|last| self.log.resident(last)) {
+        self.find_for(keyspace, key, Purpose::Own)
+    }
+
+    #[inline(always)]
+    fn find_for(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        purpose: Purpose,
+    ) -> Result<Option<At>, Error> {
+        if let Some(place) = self.last.and_then(|last| self.log.resident_for(last, purpose)) {
             let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(self.last.map(|position| At { position, place }));
             }
         }
-        let found = self.find_hashed(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.probe(self.hash(keyspace, key), keyspace, key, purpose)?;
         self.last = found.map(|at| at.position);
         Ok(found)
     }
 
     #[inline(always)]
     fn find_hashed(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+        self.probe(hash, keyspace, key, Purpose::Own)
+    }
+
+    #[inline(always)]
+    fn probe(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        purpose: Purpose,
+    ) -> Result<Option<At>, Error> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
-            let place = self.log.place(&mut self.file, position)?;
-            let Some(record) = self.log.look(place) else { return Err(damaged(0)) };
+            let place = self.log.look(&mut self.file, position, purpose)?;
+            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(Some(At { position, place }));
             }
@@ -338,6 +362,7 @@ impl<F: File> Store<F> {
     }
 
     /// What a successor needs of a record.
+    #[inline]
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
@@ -461,7 +486,7 @@ impl<F: File> Store<F> {
 }
 
 /// A record that was looked up. Its place holds until the pool takes a buffer again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct At {
     position: Position,
     place: Place,

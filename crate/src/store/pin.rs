@@ -31,7 +31,7 @@ impl<F: File> Store<F> {
 
     /// The value under a pin; none when it has ended.
     #[must_use]
-    pub fn pinned(&self, id: PinId) -> Option<&[u8]> {
+    pub fn pinned(&mut self, id: PinId) -> Option<&[u8]> {
         let pin = self.pins.get(id as usize)?.as_ref()?;
         Some(self.log.pinned(pin))
     }

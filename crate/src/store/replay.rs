@@ -13,7 +13,7 @@ use crate::log::live::ExtentName;
 use crate::log::read::damaged;
 use crate::log::recover::{FrameAt, Opened};
 
-use super::{Job, Options, Staged, Store};
+use super::{Changing, Job, NewRecord, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
 /// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
@@ -63,6 +63,8 @@ impl<F: File> Store<F> {
             undo: Vec::new(),
             savepoints: Vec::new(),
             staged: Staged::Nothing,
+            new: NewRecord::default(),
+            changing: Changing::default(),
             saved: Vec::new(),
             pins: Vec::new(),
             recovery,
@@ -194,7 +196,7 @@ impl<F: File> Store<F> {
             let slot = self.log.geometry().locate(position).0;
             self.log.load_whole(&mut self.file, slot)?;
             let place = self.log.place(&mut self.file, position)?;
-            let Some(record) = self.log.look(place) else { return Err(damaged(0)) };
+            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             keys.entry(record.header.keyspace).push(Key::new(record.key));
         }
         let order = self.order.insert(SmallMap::default());

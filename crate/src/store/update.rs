@@ -9,21 +9,26 @@ use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
 
-use super::{At, Predecessor, Store};
+use super::{At, Place, Predecessor, Store};
 
 /// What is open between a beginning and an end.
-#[derive(Clone, Copy, Debug)]
+///
+/// The data stand in the store and not here: a record is begun and ended in two calls, and what is
+/// copied between them, field by field into one place and as a whole out of it, makes the processor
+/// wait for its own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Staged {
     /// Nothing.
     Nothing,
-    /// A record at the tail that is not part of the group yet.
-    New(NewRecord),
-    /// A record of the group that is being changed where it lies; its old value is kept aside.
-    InPlace(Changing),
+    /// `new`: a record at the tail that is not part of the group yet.
+    New,
+    /// `changing`: a record of the group that is being changed where it lies; its old value is kept
+    /// aside.
+    InPlace,
 }
 
 /// A record of the group that is being changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
     at: At,
     /// First slot of the extent that holds its value.
@@ -31,9 +36,11 @@ pub(super) struct Changing {
 }
 
 /// A record at the tail.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NewRecord {
     position: Position,
+    /// Where it lies: the tail's segment stays in memory.
+    place: Place,
     hash: u32,
     /// The record that it takes the place of.
     old: Option<Predecessor>,
@@ -41,8 +48,8 @@ pub(super) struct NewRecord {
     extent: Option<u32>,
     /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
     viewed: bool,
-    /// The record that was being changed in place, and has to get its bytes back.
-    restores: Option<Changing>,
+    /// Whether `changing` was being changed in place, and has to get its bytes back.
+    restores: bool,
 }
 
 impl<F: File> Store<F> {
@@ -55,10 +62,9 @@ impl<F: File> Store<F> {
         self.check_write(key)?;
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
-        let old = self.find_hashed(hash, keyspace, key)?.map(|at| self.predecessor(at));
-        let staged = self.stage(hash, keyspace, key, capacity, old, false)?;
-        self.staged = Staged::New(staged);
-        Ok(())
+        let found = self.find_hashed(hash, keyspace, key)?;
+        self.new.old = found.map(|at| self.predecessor(at));
+        self.stage(hash, keyspace, key, capacity, false)
     }
 
     /// Stages the record of `key` for change in place; false when there is none. A record that was
@@ -72,17 +78,19 @@ impl<F: File> Store<F> {
         // Kept aside: to restore from, and because the old record may have to make room.
         self.saved.clear();
         self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
+        let extent;
         if self.log.is_mutable(at.position) {
-            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
-            self.staged = Staged::InPlace(Changing { at, extent });
+            extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
+            self.changing = Changing { at, extent };
+            self.staged = Staged::InPlace;
         } else {
-            let (length, old) = (self.saved.len(), self.predecessor(at));
+            self.new.old = Some(self.predecessor(at));
             let hash = self.hash(keyspace, key);
-            let staged = self.stage(hash, keyspace, key, length, Some(old), true)?;
-            self.staged = Staged::New(staged);
+            self.stage(hash, keyspace, key, self.saved.len(), true)?;
+            extent = self.new.extent;
             self.write_saved();
         }
-        self.log.set_callback_open(true);
+        self.log.lend_staged(extent);
         Ok(true)
     }
 
@@ -94,35 +102,32 @@ impl<F: File> Store<F> {
     pub fn resize_update(&mut self, capacity: usize) -> Result<(), Error> {
         let position = match self.staged {
             Staged::Nothing => return Err(Error::Misuse),
-            Staged::New(staged) => staged.position,
-            Staged::InPlace(changing) => changing.at.position,
+            Staged::New => self.new.position,
+            Staged::InPlace => self.changing.at.position,
         };
         let record = self.log.record_at(position);
         let (keyspace, key) = (record.header.keyspace, record.key.to_vec());
         let hash = self.hash(keyspace, &key);
-        let (old, restores) = match self.staged {
-            Staged::New(staged) => {
-                self.void(staged);
-                (staged.old, staged.restores)
+        let restores = match self.staged {
+            Staged::InPlace => {
+                self.new.old = Some(self.predecessor(self.changing.at));
+                true
             }
-            Staged::InPlace(changing) => (Some(self.predecessor(changing.at)), Some(changing)),
-            Staged::Nothing => return Err(Error::Misuse),
+            _ => {
+                self.void_new();
+                self.new.restores
+            }
         };
         // The callback has returned, and what it gave back is not ours or was copied.
-        self.log.set_callback_open(false);
+        self.end_staged();
         let next = Self::check_value(capacity)
-            .and_then(|()| self.stage(hash, keyspace, &key, capacity, old, true));
+            .and_then(|()| self.stage(hash, keyspace, &key, capacity, true));
         match next {
-            Ok(next) => {
-                self.staged = Staged::New(NewRecord { restores, ..next });
-            }
-            Err(error) => {
-                self.staged = Staged::Nothing;
-                self.restore(restores);
-                return Err(error);
-            }
+            Ok(()) => self.new.restores = restores,
+            Err(_) if restores => self.restore(),
+            Err(_) => {}
         }
-        Ok(())
+        next
     }
 
     /// The value of the staged record: all of its room when new, its bytes when copied or in
@@ -131,19 +136,18 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When nothing is staged.
     pub fn staged_value(&mut self) -> &mut [u8] {
-        match self.staged {
+        let (at, place, extent) = match self.staged {
             Staged::Nothing => panic!("nothing is staged"),
-            Staged::New(NewRecord { position, extent: Some(slot), .. })
-            | Staged::InPlace(Changing { at: At { position, .. }, extent: Some(slot) }) => {
-                let length = self.extent_length(position);
-                &mut self.log.extent_mut(slot)[..length]
+            Staged::New => (self.new.position, self.new.place, self.new.extent),
+            Staged::InPlace => {
+                (self.changing.at.position, self.changing.at.place, self.changing.extent)
             }
-            Staged::InPlace(changing) => self.log.value_mut(changing.at.place),
-            Staged::New(NewRecord { position, .. }) => {
-                let bytes = self.log.record_mut(position);
-                let header = RecordHeader::at(bytes).expect("a staged record has a header");
-                let (from, length) = (header.value_offset(), header.value_len as usize);
-                &mut bytes[from..from + length]
+        };
+        match extent {
+            None => self.log.value_mut(place),
+            Some(slot) => {
+                let length = self.extent_length(at);
+                &mut self.log.extent_mut(slot)[..length]
             }
         }
     }
@@ -154,50 +158,50 @@ impl<F: File> Store<F> {
     /// # Errors
     /// Whatever a group that had become large met when it was handed to the file.
     pub fn finish(&mut self, length: usize) -> Result<u64, Error> {
-        let version = match self.end_staged() {
-            Staged::Nothing => return Err(Error::Misuse),
-            Staged::New(staged) => self.finish_new(staged, length),
+        match self.end_staged() {
+            Staged::Nothing => Err(Error::Misuse),
+            Staged::New => {
+                let version = self.finish_new(length);
+                self.hand_on_large_group()?;
+                Ok(version)
+            }
             // The group has not grown by it.
-            Staged::InPlace(changing) => return Ok(self.finish_in_place(changing, length)),
-        };
-        self.hand_on_large_group()?;
-        Ok(version)
+            Staged::InPlace => Ok(self.finish_in_place(length)),
+        }
     }
 
     /// Drops the staged record; every byte is as it was before.
     pub fn abort(&mut self) {
-        match self.end_staged() {
-            Staged::Nothing => {}
-            Staged::New(staged) => {
-                if staged.viewed && staged.restores.is_none() {
-                    // A view that the caller kept shows its record's bytes, not half an update.
-                    self.staged = Staged::New(staged);
-                    if self.staged_value().len() == self.saved.len() {
-                        self.write_saved();
-                    }
-                    self.staged = Staged::Nothing;
-                }
-                self.restore(staged.restores);
-                self.void(staged);
-            }
-            Staged::InPlace(changing) => self.restore(Some(changing)),
+        let staged = self.staged;
+        if staged == Staged::New && self.new.restores {
+            self.restore();
+        } else if staged == Staged::InPlace
+            // A view that the caller kept shows its record's bytes, not half an update.
+            || staged == Staged::New
+                && self.new.viewed
+                && self.staged_value().len() == self.saved.len()
+        {
+            self.write_saved();
+        }
+        if self.end_staged() == Staged::New {
+            self.void_new();
         }
     }
 
     fn end_staged(&mut self) -> Staged {
-        self.log.set_callback_open(false);
+        self.log.end_loan();
         std::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
+    /// Stages a record in place of `new.old`.
     fn stage(
         &mut self,
         hash: u32,
         keyspace: u32,
         key: &[u8],
         capacity: usize,
-        old: Option<Predecessor>,
         viewed: bool,
-    ) -> Result<NewRecord, Error> {
+    ) -> Result<(), Error> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
         let inline = if in_extent { size_of::<ExtentRef>() } else { capacity };
         let size = record::size_of_record(key.len(), align_up(inline));
@@ -212,25 +216,28 @@ impl<F: File> Store<F> {
             keyspace,
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
-            oldest: old.map_or(0, |old| old.oldest),
-            previous: old.map_or(0, |old| old.position),
+            oldest: self.new.old.map_or(0, |old| old.oldest),
+            previous: self.new.old.map_or(0, |old| old.position),
             ..Default::default()
         };
-        let position = self.log.stage(header, key);
+        let (position, place) = self.log.stage(header, key);
         if let Some(slot) = extent {
             let open_ended = self.log.extent_ref(slot, capacity);
             self.write_descriptor(position, open_ended);
         }
-        Ok(NewRecord { position, hash, old, extent, viewed, restores: None })
+        let old = self.new.old;
+        self.new = NewRecord { position, place, hash, old, extent, viewed, restores: false };
+        self.staged = Staged::New;
+        Ok(())
     }
 
-    /// Leaves the bytes of a staged record behind as a void record if somebody may look at them.
-    fn void(&mut self, staged: NewRecord) {
-        if staged.viewed {
-            let size = self.log.header_at(staged.position).size();
+    /// Leaves the bytes of the new record behind as a void record if somebody may look at them.
+    fn void_new(&mut self) {
+        if self.new.viewed {
+            let size = self.log.header_at(self.new.position).size();
             self.log.append_void(size);
         }
-        if staged.extent.is_some() {
+        if self.new.extent.is_some() {
             self.log.drop_extent();
         }
     }
@@ -242,53 +249,45 @@ impl<F: File> Store<F> {
         self.saved = saved;
     }
 
-    /// Gives a record that was being changed in place its bytes back, also once others take its
-    /// place: they are still written, and verified.
-    fn restore(&mut self, changed: Option<Changing>) {
-        if let Some(changed) = changed {
-            self.staged = Staged::InPlace(changed);
-            self.write_saved();
-            self.staged = Staged::Nothing;
-        }
+    /// Gives the record that was being changed in place its bytes back, also once another takes its
+    /// place: it is still written, and verified.
+    fn restore(&mut self) {
+        let staged = std::mem::replace(&mut self.staged, Staged::InPlace);
+        self.write_saved();
+        self.staged = staged;
     }
 
-    fn finish_new(&mut self, staged: NewRecord, length: usize) -> u64 {
-        self.restore(staged.restores);
-        let version = self.take_version();
-        let position = staged.position;
-        match staged.extent {
-            Some(slot) => self.end_extent(position, slot, length),
-            None => self.end_value(position, length),
+    fn finish_new(&mut self, length: usize) -> u64 {
+        if self.new.restores {
+            self.restore();
         }
-        let header = self.header_mut(position);
-        header.version = version;
-        let size = header.size();
+        let version = self.take_version();
+        let NewRecord { position, place, hash, old, extent, .. } = self.new;
+        let size = match extent {
+            Some(slot) => {
+                self.end_extent(position, slot, length);
+                let header = self.log.header_mut(place);
+                header.version = version;
+                header.size()
+            }
+            // At the tail, what is left of its room is given back.
+            None => self.log.end_value(place, length, version, true),
+        };
         self.log.advance(size, false);
-        self.reindex(staged.hash, staged.old, position, Some(position));
+        self.reindex(hash, old, position, Some(position));
         version
     }
 
-    fn finish_in_place(&mut self, changing: Changing, length: usize) -> u64 {
+    fn finish_in_place(&mut self, length: usize) -> u64 {
         let version = self.take_version();
-        let position = changing.at.position;
-        if let Some(slot) = changing.extent {
+        let Changing { at: At { position, place }, extent } = self.changing;
+        if let Some(slot) = extent {
             self.end_extent(position, slot, length);
         } else if length != self.saved.len() {
-            self.end_value(position, length);
+            self.log.end_value(place, length, version, false);
         }
-        self.log.header_mut(changing.at.place).version = version;
+        self.log.header_mut(place).version = version;
         version
-    }
-
-    /// Ends an inline value at `length`: its slack is zeroed, and given back when at the tail.
-    fn end_value(&mut self, position: Position, length: usize) {
-        let in_group = self.log.is_committed_to_group(position);
-        let header = self.header_mut(position);
-        let (from, room) = (header.value_offset(), header.capacity as usize);
-        header.value_len = length as u32;
-        let kept = if in_group { room } else { align_up(length) };
-        header.capacity = kept as u32;
-        zero_slack(&mut self.log.record_mut(position)[from..from + kept], length);
     }
 
     /// Ends a value in an extent at `length`; from here on its checksum is fixed.
@@ -309,20 +308,5 @@ impl<F: File> Store<F> {
 
     fn extent_length(&self, position: Position) -> usize {
         self.log.descriptor_at(position).map_or(0, |extent| extent.length as usize)
-    }
-}
-
-/// Zeros what lies behind the first `length` of bytes whose number is a multiple of 8.
-#[inline(always)]
-fn zero_slack(bytes: &mut [u8], length: usize) {
-    let whole = align_up(length);
-    if whole > length
-        && let Some(last) = bytes[..whole].last_chunk_mut::<8>()
-    {
-        let used = u64::MAX >> (8 * (whole - length));
-        *last = (u64::from_le_bytes(*last) & used).to_le_bytes();
-    }
-    if whole < bytes.len() {
-        bytes[whole..].fill(0);
     }
 }

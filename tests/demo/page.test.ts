@@ -35,11 +35,13 @@ interface Visit {
 /** Opens the page with a profile on disk: in a private window OPFS is not what it is for users. */
 async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>): Promise<Visit> {
   const server = await servePage();
-  const { findChromium } = await load<{ findChromium(): Promise<string> }>("scripts/setup.mjs");
+  const { findProgram } = await load<{ findProgram(name: string): Promise<string> }>(
+    "scripts/programs.mjs",
+  );
   const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
   cleanup(() => rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }));
   const browser = await chromium.launchPersistentContext(profile, {
-    executablePath: await findChromium(),
+    executablePath: await findProgram("chromium"),
     headless: true,
     viewport: { width: 1280, height: 900 },
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],

@@ -1,0 +1,96 @@
+// The programs in which varve is tried beside this Node: found, or fetched. Each can be named in an
+// environment variable instead.
+
+import { existsSync, readdirSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { aptInstall, installPackages } from "./install.mjs";
+import { ask, Problem, root, say } from "./lib.mjs";
+
+/** Runtimes and the driver of browsers have a package of their own: only the tests need them. */
+const PACKAGE = "tests/runtimes";
+
+/**
+ * `onPath` and `paths` are where an installed browser lies, `apt` is the package that has it. `npm`
+ * tells the packages that hold a runtime, one for each kind of machine, and `file` where it is in
+ * them.
+ */
+const PROGRAMS = {
+  node24: {
+    title: "Node 24",
+    variable: "NODE24_BIN",
+    npm: /^node-(bin-)?(darwin|linux|win)-\w+$/,
+    file: "bin/node",
+  },
+  deno: { title: "Deno", variable: "DENO_BIN", npm: /^@deno\//, file: "deno" },
+  bun: { title: "Bun", variable: "BUN_BIN", npm: /^@oven\/bun-/, file: "bin/bun" },
+  chromium: {
+    title: "Chromium",
+    variable: "CHROME_BIN",
+    onPath: ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"],
+    paths: [
+      "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+      "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    ],
+    apt: "chromium",
+  },
+  firefox: {
+    title: "Firefox",
+    variable: "FIREFOX_BIN",
+    onPath: ["firefox-esr", "firefox"],
+    paths: ["/Applications/Firefox.app/Contents/MacOS/firefox"],
+    apt: "firefox-esr",
+  },
+};
+
+export const PROGRAM_NAMES = ["node", ...Object.keys(PROGRAMS)];
+
+/** The path of a program of that name; `node` is the one that runs this. */
+export async function findProgram(name) {
+  if (name === "node") return process.execPath;
+  const { title, variable, apt } = PROGRAMS[name];
+  const wanted = process.env[variable];
+  if (wanted) {
+    if (existsSync(wanted)) return wanted;
+    throw new Problem(`${variable} names ${wanted}, which is not there.`);
+  }
+  if (apt === undefined) await installPackages(PACKAGE, { scripts: false });
+  const found = installed(PROGRAMS[name]);
+  if (found !== undefined) return found;
+  if (apt === undefined) {
+    throw new Problem(
+      `npm has no ${title} that runs on this ${process.platform}-${process.arch}. Name one in ${variable}.`,
+    );
+  }
+  say(`· ${title} is missing`);
+  await aptInstall([apt], `${title} (or name one in the environment variable ${variable})`);
+  const fetched = installed(PROGRAMS[name]);
+  if (fetched !== undefined) return fetched;
+  throw new Problem(`${title} was installed and is not found. Name it in ${variable}.`);
+}
+
+/** puppeteer-core, which drives both browsers. */
+export async function browserDriver() {
+  await installPackages(PACKAGE, { scripts: false });
+  return join(root, PACKAGE, "node_modules/puppeteer-core/lib/esm/puppeteer/puppeteer-core.js");
+}
+
+function installed({ npm, file, onPath = [], paths = [] }) {
+  if (npm === undefined) {
+    const folders = (process.env.PATH ?? "").split(delimiter);
+    const candidates = folders.flatMap((folder) => onPath.map((name) => join(folder, name)));
+    return [...candidates, ...paths].find((path) => existsSync(path));
+  }
+  const modules = join(root, PACKAGE, "node_modules");
+  const ending = process.platform === "win32" ? ".exe" : "";
+  const candidates = packagesIn(modules).filter((name) => npm.test(name));
+  // Where npm cannot tell which C library a system has, it installs one for each: one of them runs.
+  return candidates
+    .map((name) => join(modules, name, file + ending))
+    .find((path) => ask(path, ["--version"]) !== undefined);
+}
+
+function packagesIn(modules) {
+  return readdirSync(modules).flatMap((name) =>
+    name.startsWith("@") ? readdirSync(join(modules, name)).map((one) => `${name}/${one}`) : [name],
+  );
+}

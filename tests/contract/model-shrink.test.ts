@@ -1,0 +1,246 @@
+/**
+ * The model finds what it is there to find: faults that are planted between it and a database come
+ * to light, each as the few calls that show it.
+ */
+
+import type { Database, Key } from "varve";
+import { memory, open } from "varve";
+import { deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
+import { programOf } from "../model/author.js";
+import { callsIn, type Finding, find, told } from "../model/check.js";
+import type { Ground } from "../model/machine.js";
+import { print } from "../model/print.js";
+import type { Operation } from "../model/program.js";
+import { run } from "../model/run.js";
+import { bytesOf, pattern, same, textOf } from "../model/values.js";
+
+const ABILITIES = { fails: false, slowFlush: false };
+const LENGTH = 400;
+
+/** Some calls of a database that are answered otherwise. */
+type Lies = (db: Database, self: () => Database) => Partial<Database>;
+
+function ground(lies?: Lies): Ground {
+  return {
+    storage: memory(),
+    open: (name, options) => open(name, { ...options, ...wasmOption() }),
+    ...(lies === undefined ? {} : { between: (db) => between(db, lies) }),
+  };
+}
+
+/** A database that is asked for everything but what `lies` answers. */
+function between(db: Database, lies: Lies): Database {
+  const told: Partial<Database> = {
+    transaction: (body) => db.transaction(() => body(self)),
+    ...lies(db, () => self),
+  };
+  const self: Database = new Proxy(db, {
+    get(target, name) {
+      const value: unknown = Reflect.get(name in told ? told : target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  return self;
+}
+
+/** The first program that meets the fault, made small. */
+async function finding(lies: Lies): Promise<Finding> {
+  for (let seed = 1; seed < 60; seed++) {
+    const program = programOf(seed, ABILITIES, LENGTH);
+    const found = await find(program, () => ground(lies), { tries: 3_000, ms: 60_000 });
+    if (found !== undefined) return found;
+  }
+  throw new Error("no program met the fault");
+}
+
+interface Fault {
+  what: string;
+  lies: Lies;
+  /** So many operations are enough to meet it. */
+  enough: number;
+  /** What they have to be, in this order, with others between them. */
+  calls: RegExp;
+}
+
+const FAULTS: Fault[] = [
+  {
+    what: "a rollback that does not bring back what was deleted",
+    lies: (db, self) => {
+      let gone: Key[] = [];
+      return {
+        delete: (key) => {
+          gone.push(key);
+          return db.delete(key);
+        },
+        transaction: (body) => {
+          gone = [];
+          try {
+            return db.transaction(() => body(self()));
+          } catch (error) {
+            for (const key of gone) db.delete(key);
+            throw error;
+          }
+        },
+      };
+    },
+    enough: 3,
+    calls: /db\.(set|updateIf|batch).*transaction.*delete.*throw undone/s,
+  },
+  {
+    what: "an iterator that misses a key when something is written between two steps",
+    lies: (db) => {
+      let writes = 0;
+      const missing = <T>(iterable: Iterable<T, undefined>): Iterable<T, undefined> => ({
+        [Symbol.iterator]() {
+          const iterator = iterable[Symbol.iterator]();
+          let seen = writes;
+          return {
+            next() {
+              if (seen !== writes) iterator.next();
+              seen = writes;
+              return iterator.next();
+            },
+          };
+        },
+      });
+      const scans = {
+        set: (...given: Parameters<Database["set"]>) => {
+          writes += 1;
+          db.set(...given);
+        },
+        entries: (range: object) => missing(db.entries(range)),
+      };
+      return scans as unknown as Partial<Database>;
+    },
+    enough: 6,
+    calls: /db\.entries.*db\.set.*next\(\)/s,
+  },
+  {
+    what: "a view that shows another record's bytes once that is written",
+    lies: (db) => {
+      let last: Uint8Array = new Uint8Array(0);
+      return {
+        get: (key) => {
+          const view = db.get(key)?.slice();
+          last = view ?? last;
+          // Like that of the database, it dies when the program yields.
+          if (view !== undefined)
+            queueMicrotask(() => structuredClone(0, { transfer: [view.buffer] }));
+          return view;
+        },
+        set: (key, value, options) => {
+          db.set(key, value, options);
+          const bytes = db.get(key) as Uint8Array;
+          if (bytes.length === last.length) last.set(bytes);
+        },
+      };
+    },
+    enough: 3,
+    calls: /view\d = .*db\.get.*db\.set/s,
+  },
+  {
+    what: "a pin that follows its key",
+    lies: (db) => ({
+      pin: (key) => {
+        const pin = db.pin(key);
+        if (pin === undefined) return undefined;
+        return new Proxy(pin, {
+          get: (target, name) => {
+            const value: unknown = Reflect.get(target, name, target);
+            if (name === "bytes") return db.get(key) ?? value;
+            return typeof value === "function" ? value.bind(target) : value;
+          },
+        });
+      },
+    }),
+    enough: 4,
+    calls: /pin\d = db\.pin.*db\.(set|updateIf|batch)/s,
+  },
+  {
+    what: "a count that is one too high at the end of a range",
+    lies: (db) => ({
+      count: (range) => db.count(range) + (range?.lte !== undefined && db.count(range) > 0 ? 1 : 0),
+    }),
+    enough: 2,
+    calls: /db\.count\(\{ lte: /,
+  },
+  {
+    what: "a version that does not grow",
+    lies: (db) => ({
+      getEntry: (key) => {
+        const entry = db.getEntry(key);
+        return entry && { value: entry.value, version: Math.min(entry.version, 7) };
+      },
+    }),
+    enough: 10,
+    calls: /db\.(set|updateIf|batch)/,
+  },
+];
+
+/** How many calls a program is, those within others included. */
+function size(operations: readonly Operation[]): number {
+  return operations.reduce((sum, operation) => sum + callsIn(operation), 0);
+}
+
+suite("a fault that is planted under the model", () => {
+  for (const { what, lies, enough, calls } of FAULTS) {
+    test(`${what} is found, and told in ${enough} calls or fewer`, async () => {
+      const { small, smallFailure, program, failure } = await finding(lies);
+      ok(smallFailure !== undefined, "the small program does not fail");
+      ok(calls.test(print(small)), print(small));
+      ok(size(small.operations) <= enough, print(small));
+      equal(await run(small, ground()), undefined, "without the fault it fails too");
+      ok(failure.at < program.operations.length);
+    });
+  }
+
+  test("is told with the line that runs it again and with every call", async () => {
+    const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
+    const found = await finding(lies);
+    const text = told(found, "node again --seed 7");
+    ok(
+      text.includes(`seed ${found.program.seed} failed at its operation ${found.failure.at}`),
+      text,
+    );
+    ok(text.includes("node again --seed 7"), text);
+    ok(/\ndb\.has\(.*\);$/.test(text), text);
+    equal(found.small.operations.length, 1);
+  });
+});
+
+suite("the model", () => {
+  test("makes the same program of the same seed", () => {
+    deepEqual(programOf(5, ABILITIES, 200), programOf(5, ABILITIES, 200));
+  });
+
+  test("makes other programs of other seeds, which meet every call", () => {
+    const names = new Set<string>();
+    for (let seed = 1; seed < 20; seed++) {
+      const { setting, operations } = programOf(seed, { fails: true, slowFlush: false }, 2_000);
+      for (const line of print({ seed, setting, operations }).split("\n")) {
+        for (const [, name] of line.matchAll(/db\.(\w+)/g)) names.add(name as string);
+      }
+    }
+    const calls = ["get", "getText", "has", "getMany", "getEntry", "set", "delete", "updateIf"];
+    calls.push("batch", "transaction", "count", "clear", "keys", "values", "entries", "pin");
+    calls.push("commit", "flush", "committed", "flushed", "close");
+    deepEqual([...calls.filter((name) => !names.has(name))], []);
+  });
+
+  test("tells values apart by their bytes, however they lie in memory", () => {
+    const some = pattern(3, 1_000);
+    const odd = new Uint8Array(1_003).subarray(3);
+    odd.set(some);
+    ok(same(some, odd));
+    for (const i of [0, 63, 64, 500, 999]) {
+      const other = some.slice();
+      other[i] = (other[i] as number) ^ 1;
+      ok(!same(some, other) && !same(odd, other), `byte ${i}`);
+    }
+    ok(!same(some, some.subarray(0, 999)) && !same(some, undefined) && same(undefined, undefined));
+    const texts = ["ascii", "unicode"].map((kind) => ({ number: 9, size: 50, kind })) as Parameters<
+      typeof textOf
+    >[0][];
+    for (const value of texts) deepEqual(bytesOf(value), new TextEncoder().encode(textOf(value)));
+  });
+});

@@ -1,0 +1,74 @@
+/**
+ * The tests' way in: runs the program of a seed, and when it fails makes it small and says so in
+ * full, with the line that runs it again.
+ */
+
+import { programOf } from "./author.js";
+import type { Ground } from "./machine.js";
+import { print } from "./print.js";
+import type { Abilities, Operation, Program } from "./program.js";
+import { type Failure, run } from "./run.js";
+import { type Patience, shrink } from "./shrink.js";
+
+/** A program that failed, and the smallest one found that does. */
+export interface Finding {
+  readonly program: Program;
+  readonly failure: Failure;
+  readonly small: Program;
+  readonly smallFailure: Failure | undefined;
+}
+
+const PATIENCE: Patience = { tries: 5_000, ms: 60_000 };
+
+/** Runs a program on a fresh ground each time. */
+export async function find(
+  program: Program,
+  ground: () => Ground,
+  patience = PATIENCE,
+): Promise<Finding | undefined> {
+  const failure = await run(program, ground());
+  if (failure === undefined) return undefined;
+  const operations = program.operations.slice(0, failure.at + 1);
+  const fails = async (smaller: Program) => (await run(smaller, ground())) !== undefined;
+  const small = await shrink({ ...program, operations }, fails, patience);
+  return { program, failure, small, smallFailure: await run(small, ground()) };
+}
+
+/** Runs the program of a seed. Gives how many operations it had, or throws what was found. */
+export async function check(
+  seed: number,
+  abilities: Abilities,
+  ground: () => Ground,
+  { length, again }: { length?: number; again: string },
+): Promise<number> {
+  const program = programOf(seed, abilities, length);
+  const finding = await find(program, ground);
+  if (finding !== undefined) throw new Error(told(finding, again), { cause: causeOf(finding) });
+  return program.operations.reduce((sum, operation) => sum + callsIn(operation), 0);
+}
+
+/** How many operations one is, those within it included. */
+export function callsIn(operation: Operation): number {
+  if (operation.do === "batch") return 1 + operation.steps.length;
+  if (operation.do !== "transaction") return 1;
+  return operation.body.reduce((sum, inner) => sum + callsIn(inner), 1);
+}
+
+/** What was found, in full. */
+export function told(finding: Finding, again: string): string {
+  const { program, failure, small, smallFailure } = finding;
+  const story =
+    smallFailure === undefined
+      ? "It did not fail again, so that this may be more than is needed:"
+      : `This is enough for it: ${smallFailure.what}`;
+  return [
+    `the program of seed ${program.seed} failed at its operation ${failure.at}: ${failure.what}`,
+    `To run it again: ${again}`,
+    story,
+    print(small),
+  ].join("\n");
+}
+
+function causeOf({ failure, smallFailure }: Finding): unknown {
+  return (smallFailure ?? failure).cause;
+}

@@ -1,0 +1,40 @@
+/** The places in which programs run. */
+
+import { file, memory, type OpenOptions, open, opfs, type Storage } from "varve";
+import { FaultyStorage } from "./faulty.js";
+import type { Ground } from "./machine.js";
+import type { Abilities } from "./program.js";
+
+export type PlaceName = "memory" | "file" | "faulty" | "opfs";
+
+/** What programs may do in a place. */
+export function abilitiesOf(place: PlaceName): Abilities {
+  return { fails: place === "faulty", slowFlush: place === "file" || place === "opfs" };
+}
+
+/** A maker of grounds in a place, each without a trace of another. */
+export function groundsIn(
+  place: PlaceName,
+  { directory, wasm }: { directory?: string | undefined; wasm?: WebAssembly.Module | undefined },
+): () => Ground {
+  const options: OpenOptions = wasm === undefined ? {} : { wasm };
+  const shared = storageFor(place, directory);
+  return () => ({
+    storage: shared ?? new FaultyStorage(),
+    open: (name, more) => open(name, { ...options, ...more }),
+  });
+}
+
+function storageFor(place: PlaceName, directory: string | undefined): Storage | undefined {
+  if (place === "memory") return memory();
+  if (place === "file") return file(directory);
+  return place === "opfs" ? opfs("model") : undefined;
+}
+
+/** The line that runs the program of a seed again. */
+export function commandFor(seed: number, place: PlaceName, build: string, length?: number): string {
+  // Where there are no commands the same program runs in memory; what it meets there is mostly the same.
+  const where = place === "opfs" ? "memory" : place;
+  const some = length === undefined ? "" : ` --length ${length}`;
+  return `node tests/model/soak.mjs --seed ${seed} --place ${where} --build ${build}${some}`;
+}

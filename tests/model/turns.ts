@@ -1,0 +1,176 @@
+/** Operations that yield: the end of a turn, closing and opening, crashes, and what failed before. */
+
+import { CLOSED, codeOf, equal, Mismatch, refused } from "./checks.js";
+import { FaultyStorage } from "./faulty.js";
+import type { Machine } from "./machine.js";
+import type { State } from "./model.js";
+import type { Operation } from "./program.js";
+import { scan } from "./ranges.js";
+import { same } from "./values.js";
+
+type To = Extract<Operation, { do: "yield" }>["to"];
+
+export async function yields(machine: Machine, to: To): Promise<void> {
+  if (to === "a microtask") await null;
+  else if (to === "committed") await machine.db.committed;
+  else if (to === "flushed") await machine.db.flushed;
+  else await new Promise((resolve) => setTimeout(resolve));
+  machine.endTurn();
+  if (machine.setting.strictViews) machine.views.checkDead("after a yield");
+  else machine.views.checkAll(machine.turn);
+  machine.checkPins();
+  const { pendingBytes, unflushed } = machine.db.stats();
+  if (to !== "a microtask" && to !== "a task") equal("pending bytes", pendingBytes, 0);
+  if (to === "flushed") equal("unflushed", unflushed, false);
+  checkMemory(machine);
+}
+
+/** Between turns memory is bounded, whatever the size of the database. */
+function checkMemory({ db, setting, pins }: Machine): void {
+  // A turn of writes that are buffered ends with a timer.
+  if (setting.durability === "buffered") return;
+  const { memoryBytes } = db.stats();
+  const segment = 1 << setting.segmentLog2;
+  const budget = Math.max(setting.memory, 4 * segment);
+  const pinned = pins.reduce((sum, pin) => sum + (pin?.bytes.length ?? 0), 0);
+  // Large values may have a quarter beside it. What pins hold may keep buffers above from going.
+  const limit = pinned > 0 ? 2 * budget + pinned : budget * 1.25;
+  const allowed = limit + 4 * segment + 65_536;
+  if (memoryBytes > allowed) {
+    throw new Mismatch(`${memoryBytes} bytes of memory are held, more than ${allowed}`);
+  }
+}
+
+export async function reopen(machine: Machine): Promise<void> {
+  compareAll(machine);
+  const { liveBytes } = machine.db.stats();
+  await machine.db.close();
+  closed(machine);
+  machine.endTurn();
+  machine.db = await machine.open();
+  equal("recovery.wasClean", machine.db.recovery.wasClean, true);
+  equal("recovery.tornBytes", machine.db.recovery.tornBytes, 0);
+  checkMemory(machine);
+  equal("liveBytes after reopening", machine.db.stats().liveBytes, liveBytes);
+  compareAll(machine);
+}
+
+/** The program dies here: another one opens what the file holds at this moment. */
+export async function crash(machine: Machine, survives: boolean): Promise<void> {
+  const { db, storage, handedOn, version } = machine;
+  if (!(storage instanceof FaultyStorage)) return;
+  const now = machine.model.state();
+  machine.storage = storage.crashed();
+  if (survives) {
+    await db.close().catch((error) => refuseUnlessStruck(storage, error));
+    if (storage.struck) machine.reported.length = 0;
+    closed(machine);
+  }
+  machine.db = await machine.open();
+  machine.model.restore(handedOn);
+  // A version of what never left its turn may be given again.
+  machine.version = machine.versionHandedOn;
+  compareAll(machine);
+  machine.endTurn();
+  if (survives) return;
+  await machine.db.close();
+  [machine.db, machine.storage, machine.version] = [db, storage, version];
+  machine.model.restore(now);
+}
+
+/** What is left of an open database after its close. */
+function closed({ views, pins, walks }: Machine): void {
+  views.checkDead("after closing");
+  for (const [slot, pinned] of pins.entries()) {
+    if (pinned !== undefined) refused(CLOSED, () => pinned.pin.bytes);
+    pins[slot] = undefined;
+  }
+  for (const [slot, walk] of walks.entries()) {
+    if (walk !== undefined) refused(CLOSED, () => walk.stepAfterClose());
+    walks[slot] = undefined;
+  }
+}
+
+// ---------------------------------------------------------------- failures
+
+/** How a call fails when its file does. */
+const FAILURES: readonly unknown[] = [
+  "VARVE_QUOTA_EXCEEDED",
+  "VARVE_STORAGE",
+  "VARVE_DATABASE_POISONED",
+];
+
+/**
+ * An operation failed because its file did. What it left has to be one of three: the state before it,
+ * the state after it, or what had been handed on, when its whole group is gone. And life goes on.
+ */
+export async function recover(machine: Machine, before: State, error: unknown): Promise<void> {
+  const { faulty, model } = machine;
+  if (faulty === undefined) throw error;
+  refuseUnlessStruck(faulty, error);
+  faulty.heal();
+  machine.killedViews();
+  machine.reported.length = 0;
+  machine.depth = 0;
+  const candidates = [model.state(), before, machine.handedOn];
+  if (await isDown(machine)) {
+    // It closes, perhaps with the same complaint, and opens again.
+    await machine.db.close().catch((again) => {
+      if (!FAILURES.includes(codeOf(again))) throw again;
+    });
+    machine.endTurn();
+    closed(machine);
+    machine.db = await machine.open();
+    machine.version = Math.min(machine.version, machine.versionHandedOn);
+  }
+  const found = candidates.find((state) => holds(machine, state));
+  if (found === undefined) {
+    throw new Mismatch(`after ${String(error)} it is neither as it was nor as it would be`);
+  }
+  machine.restore(found);
+  compareAll(machine);
+  machine.checkAfter();
+}
+
+function refuseUnlessStruck(storage: FaultyStorage, error: unknown): void {
+  if (!storage.struck || !FAILURES.includes(codeOf(error))) throw error;
+}
+
+/** Whether the database is closed, or refuses writes. A failure that waits to be thrown is taken. */
+async function isDown({ db }: Machine): Promise<boolean> {
+  for (;;) {
+    try {
+      return db.stats().poisoned;
+    } catch (error) {
+      if (codeOf(error) === CLOSED) return true;
+      if (!FAILURES.includes(codeOf(error))) throw error;
+    }
+  }
+}
+
+/** Whether the database holds exactly this, versions included: the same bytes may be written twice. */
+function holds({ db, model }: Machine, { entries, size }: State): boolean {
+  if (db.count() !== size) return false;
+  return entries.every((entry, rank) => {
+    const found = db.getEntry(model.keys[rank]?.bytes ?? "");
+    if (found === undefined || entry === undefined) return found === entry;
+    const { version, above, bytes } = entry;
+    const fits = version === undefined ? found.version > above : found.version === version;
+    return fits && same(found.value, bytes);
+  });
+}
+
+// ---------------------------------------------------------------- comparisons
+
+/** Everything, by key and in order. */
+export function compareAll(machine: Machine): void {
+  const { db, model, setting } = machine;
+  equal("count", db.count(), model.size);
+  for (const rank of model.keys.keys()) {
+    const entry = model.get(rank);
+    const found = db.getEntry(machine.keyAt(rank).bytes);
+    machine.shows(rank, found?.value, "getEntry");
+    if (entry !== undefined) machine.sees(entry, found?.version as number);
+  }
+  if (setting.ordered) scan(machine, {}, "entries as bytes");
+}

@@ -1,0 +1,199 @@
+/** `updateIf` and its callbacks, on the database and on the model. */
+
+import type { UpdateOptions } from "varve";
+import {
+  BAD_ARGUMENT,
+  codeOf,
+  equal,
+  head,
+  Mismatch,
+  OUT_OF_MEMORY,
+  REENTRANCY,
+  refused,
+  Undone,
+  undone,
+} from "./checks.js";
+import type { Machine } from "./machine.js";
+import { handOver } from "./points.js";
+import type { Predicate, Update } from "./program.js";
+import { bytesOf, fill, pattern, same } from "./values.js";
+
+/** What an update has to come to. */
+type Outcome = { answer: boolean } | { refusal: string } | "undone";
+
+/** The number of the pattern that callbacks leave behind when their work is not to be kept. */
+const SCRIBBLE = 987_654_321;
+
+/** Runs an update on both. */
+export function update(machine: Machine, update: Update): void {
+  const { model } = machine;
+  const old = model.get(update.key)?.bytes;
+  const start = old ?? (update.valueIfMissing && bytesOf(update.valueIfMissing));
+  const { outcome, next } = foresee(machine, update, start);
+  const seen: Uint8Array[] = [];
+  const call = () =>
+    machine.db.updateIf(
+      machine.key(update),
+      (view) => {
+        seen.push(view);
+        return change(machine, update, view, start);
+      },
+      optionsOf(machine, update, start),
+    );
+  if (outcome === "undone") undone(call);
+  else if ("refusal" in outcome) refused(outcome.refusal, call);
+  else equal("updateIf", call(), outcome.answer);
+  if (diesByPromise(update)) machine.killedViews();
+  const [view] = seen;
+  const { keep } = update;
+  if (keep !== undefined && view !== undefined && start !== undefined) {
+    keepView(machine, keep, view, update, start);
+  }
+  if (next !== undefined) machine.wrote(update.key, next);
+}
+
+/** What comes of it, and the bytes if it changes any. */
+function foresee(
+  { model }: Machine,
+  { predicate, predicateKey, change, valueIfMissing, key }: Update,
+  start: Uint8Array | undefined,
+): { outcome: Outcome; next?: Uint8Array<ArrayBuffer> } {
+  const refuses = { outcome: { answer: false } };
+  if (predicate !== undefined && predicateKey !== undefined) {
+    if (!model.has(predicateKey)) return refuses;
+    const early = judged(predicate);
+    if (early !== undefined) return { outcome: early };
+  }
+  if (start === undefined || (!model.has(key) && valueIfMissing === undefined)) return refuses;
+  const verdict = predicate === undefined ? undefined : judged(predicate);
+  if (verdict !== undefined) return { outcome: verdict };
+  const next = new Uint8Array(start);
+  const applied = { answer: true };
+  switch (change.how) {
+    case "poke":
+      if (next.length > 0) next[change.at % next.length] = change.byte;
+      return { outcome: applied, next };
+    case "rewrite":
+      fill(next, change.number);
+      return { outcome: applied, next };
+    case "return":
+      return { outcome: applied, next: bytesOf(change.value) };
+    case "return a part of the view":
+      return { outcome: applied, next: next.slice(0, (next.length * change.part) >> 2) };
+    case "throw":
+      return { outcome: "undone" };
+    case "set inside":
+      return { outcome: { refusal: REENTRANCY } };
+    default:
+      return { outcome: { refusal: BAD_ARGUMENT } };
+  }
+}
+
+/** What an update comes to by its predicate alone; `undefined`: it goes on. */
+function judged(predicate: Predicate): Outcome | undefined {
+  if (predicate === "true") return undefined;
+  if (predicate === "false") return { answer: false };
+  return predicate === "throw" ? "undone" : { refusal: BAD_ARGUMENT };
+}
+
+function optionsOf(
+  machine: Machine,
+  { predicate, predicateKey, valueIfMissing }: Update,
+  start: Uint8Array | undefined,
+): UpdateOptions | undefined {
+  if (predicate === undefined && valueIfMissing === undefined) return undefined;
+  const other = predicateKey === undefined ? start : machine.model.get(predicateKey)?.bytes;
+  const judge = (view: Uint8Array) => {
+    if (!same(view, other)) throw wrongly("a predicate", view, other);
+    // What a predicate writes into the record is undone, unless it answers that it is to be changed.
+    if (predicateKey === undefined && predicate !== "true") fill(view, SCRIBBLE);
+    if (predicate === "throw") throw new Undone();
+    if (predicate === "a promise") return Promise.resolve(true) as unknown as boolean;
+    return predicate === "nothing" ? (undefined as unknown as boolean) : predicate === "true";
+  };
+  return {
+    ...(predicate === undefined ? {} : { predicate: judge }),
+    ...(predicate === undefined || predicateKey === undefined
+      ? {}
+      : { predicateKey: machine.key({ key: predicateKey, form: "text" }) }),
+    ...(valueIfMissing === undefined ? {} : { valueIfMissing: bytesOf(valueIfMissing) }),
+  };
+}
+
+/** The callback. */
+function change(
+  machine: Machine,
+  update: Update,
+  view: Uint8Array,
+  start: Uint8Array | undefined,
+): undefined {
+  if (!same(view, start)) throw wrongly("a callback", view, start);
+  for (const rank of update.reads) read(machine, rank, update.key);
+  if (!same(view, start)) throw wrongly("a callback that has read other keys", view, start);
+  const result = (given: unknown) => given as undefined;
+  const { change } = update;
+  switch (change.how) {
+    case "poke":
+      if (view.length > 0) view[change.at % view.length] = change.byte;
+      return undefined;
+    case "rewrite":
+      fill(view, change.number);
+      return undefined;
+    case "return":
+      fill(view, SCRIBBLE);
+      return result(handOver(change.value, bytesOf(change.value), change.form));
+    case "return a part of the view":
+      return result(view.subarray(0, (view.length * change.part) >> 2));
+    case "throw":
+      fill(view, SCRIBBLE);
+      throw new Undone();
+    case "return a promise":
+      fill(view, SCRIBBLE);
+      return result(Promise.resolve());
+    case "return a number":
+      fill(view, SCRIBBLE);
+      return result(7);
+    case "set inside":
+      fill(view, SCRIBBLE);
+      machine.db.set(machine.key(update), "refused");
+      return undefined;
+  }
+}
+
+/** Reading is legal in a callback; what would cost its view is refused. */
+function read(machine: Machine, rank: number, changing: number): void {
+  let view: Uint8Array | undefined;
+  try {
+    view = machine.db.get(machine.key({ key: rank, form: "text" }));
+  } catch (error) {
+    const small = machine.setting.memory < 64 * 1_048_576;
+    if (codeOf(error) !== OUT_OF_MEMORY || !small) throw error;
+    return;
+  }
+  // The record that is being changed may show either.
+  if (rank !== changing) machine.shows(rank, view, "get in a callback");
+}
+
+/** A promise that is refused goes on running: no view of it may live. */
+function diesByPromise({ change, predicate }: Update): boolean {
+  return change.how === "return a promise" || predicate === "a promise";
+}
+
+function keepView(
+  machine: Machine,
+  slot: number,
+  view: Uint8Array,
+  { key, change }: Update,
+  start: Uint8Array,
+): void {
+  const bytes = [start];
+  // The bytes that a callback leaves behind when it returns others are its own.
+  if (change.how === "return") bytes.push(pattern(SCRIBBLE, start.length));
+  const from = `an update of ${machine.keyAt(key).shown}`;
+  // It is its callback's, and from then on kept too long.
+  machine.views.keep(slot, view, key, bytes, machine.past, from);
+}
+
+function wrongly(who: string, view: Uint8Array, expected: Uint8Array | undefined): Mismatch {
+  return new Mismatch(`${who} is shown ${head(view)} instead of ${head(expected)}`);
+}

@@ -1,0 +1,98 @@
+/** Views that a program keeps, also for too long: what each may show. */
+
+import { head, Mismatch } from "./checks.js";
+import { same } from "./values.js";
+
+/** Views of so many bytes are checked after each operation. */
+const FEW_BYTES = 2_000;
+
+interface Kept {
+  readonly view: Uint8Array;
+  readonly length: number;
+  readonly rank: number;
+  /** The turn in which it was had. */
+  readonly turn: number;
+  readonly from: string;
+  /** What its record held when it was had, and has held since. */
+  readonly bytes: Uint8Array[];
+}
+
+/** What is to be expected of the views of this turn. */
+export interface Turn {
+  readonly number: number;
+  /** Whether its views have to be alive: it has looked at less than its memory. */
+  readonly lives: boolean;
+}
+
+/** Slots of views. */
+export class Views {
+  private readonly slots: (Kept | undefined)[];
+  private next: number;
+
+  constructor(count: number) {
+    this.slots = new Array<Kept | undefined>(count).fill(undefined);
+    this.next = 0;
+  }
+
+  /** Keeps a view of a value of `rank` that may show any of `bytes`. */
+  keep(
+    slot: number,
+    view: Uint8Array,
+    rank: number,
+    bytes: Uint8Array[],
+    turn: Turn,
+    from: string,
+  ) {
+    const { length } = view;
+    if (length === 0) return;
+    this.slots[slot] = { view, length, rank, turn: turn.number, from, bytes };
+  }
+
+  /** A key has a new value: after a write a view shows old or new bytes. */
+  written(rank: number, bytes: Uint8Array): void {
+    for (const kept of this.slots) {
+      if (kept?.rank === rank && kept.length === bytes.length) kept.bytes.push(bytes);
+    }
+  }
+
+  /** Checks all of them, or one, another one each time, where all would take too long. */
+  checkSome(turn: Turn): void {
+    if (this.slots.reduce((sum, kept) => sum + (kept?.length ?? 0), 0) < FEW_BYTES) {
+      this.checkAll(turn);
+      return;
+    }
+    this.next = (this.next + 1) % this.slots.length;
+    const kept = this.slots[this.next];
+    if (kept !== undefined) check(kept, turn);
+  }
+
+  checkAll(turn: Turn): void {
+    for (const kept of this.slots) if (kept !== undefined) check(kept, turn);
+  }
+
+  /** After a yield in strict mode, and after closing, there are none. */
+  checkDead(when: string): void {
+    for (const kept of this.slots) {
+      if (kept !== undefined && kept.view.length !== 0) {
+        throw new Mismatch(`the view of ${kept.from} is alive ${when}`);
+      }
+    }
+    this.slots.fill(undefined);
+  }
+}
+
+function check({ view, length, turn: had, from, bytes }: Kept, turn: Turn): void {
+  if (view.length === 0) {
+    if (had === turn.number && turn.lives) {
+      throw new Mismatch(`the view of ${from} is dead within its turn`);
+    }
+    return;
+  }
+  if (view.length !== length) {
+    throw new Mismatch(`the view of ${from} has ${view.length} bytes instead of ${length}`);
+  }
+  for (let i = bytes.length - 1; i >= 0; i--) if (same(view, bytes[i])) return;
+  throw new Mismatch(
+    `the view of ${from} shows what its key has not held since: ${head(view)}, not ${head(bytes.at(-1))}`,
+  );
+}

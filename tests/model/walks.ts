@@ -1,0 +1,176 @@
+/** Iterators that are left open while their program writes, and what they have to give. */
+
+import { BAD_ARGUMENT, codeOf, head, Mismatch } from "./checks.js";
+import type { Model } from "./model.js";
+import type { Of, RankRange } from "./program.js";
+import { same } from "./values.js";
+
+/** One iterator. */
+export class Walk {
+  readonly range: RankRange;
+  readonly of: Of;
+  private readonly model: Model;
+  private readonly iterator: Iterator<unknown, undefined>;
+  /** Keys that were there throughout, and lie before it: each has to come. */
+  private readonly there: Set<number>;
+  /** Keys that were there at some time. */
+  private readonly sometimes: Set<number>;
+  /** Keys that were deleted since the last step; a rollback may have brought them back. */
+  private readonly suspects: Set<number>;
+  /** Where it may be: where values do not tell their keys, there may be several places. */
+  private places: Set<number>;
+  private count: number;
+  private ended: boolean;
+
+  constructor(model: Model, iterator: Iterator<unknown, undefined>, range: RankRange, of: Of) {
+    this.model = model;
+    this.iterator = iterator;
+    this.range = range;
+    this.of = of;
+    const { limit: _, ...all } = range;
+    this.there = new Set(model.within(all));
+    this.sometimes = new Set(this.there);
+    this.suspects = new Set();
+    this.places = new Set([range.reverse === true ? model.keys.length : -1]);
+    this.count = 0;
+    this.ended = false;
+  }
+
+  /** Whether it has not come to its end. */
+  get goesOn(): boolean {
+    return !this.ended;
+  }
+
+  /** A key was written. */
+  written(rank: number): void {
+    if (this.model.includes(this.range, rank)) this.sometimes.add(rank);
+  }
+
+  /** A key was deleted. */
+  deleted(rank: number): void {
+    if (this.there.has(rank)) this.suspects.add(rank);
+  }
+
+  /** Writes were undone: keys came and went. */
+  restored(): void {
+    const { model, range } = this;
+    for (const rank of this.there) if (!model.has(rank)) this.suspects.add(rank);
+    for (let rank = 0; rank < model.keys.length; rank++) {
+      if (model.has(rank) && model.includes(range, rank)) this.sometimes.add(rank);
+    }
+  }
+
+  /** Takes the next one and checks it. Gives the view of the value, if there is one, and its key. */
+  step(): { view: Uint8Array; rank: number } | undefined {
+    for (const rank of this.suspects) if (!this.model.has(rank)) this.there.delete(rank);
+    this.suspects.clear();
+    let result: IteratorResult<unknown, undefined>;
+    try {
+      result = this.iterator.next();
+    } catch (error) {
+      this.checkRefusal(error);
+      return undefined;
+    }
+    if (result.done === true) {
+      this.checkEnd();
+      return undefined;
+    }
+    return this.checkStep(result.value);
+  }
+
+  /** What a step does after the database was closed. */
+  stepAfterClose(): IteratorResult<unknown, undefined> {
+    return this.iterator.next();
+  }
+
+  leave(): void {
+    this.iterator.return?.();
+  }
+
+  private checkStep(given: unknown): { view: Uint8Array; rank: number } | undefined {
+    const { limit } = this.range;
+    this.count += 1;
+    if (this.ended) throw new Mismatch(`${this.of} go on after their end`);
+    if (limit !== undefined && this.count > limit)
+      throw new Mismatch(`${this.of} exceed the limit`);
+    const [key, value] = this.partsOf(given);
+    const next = new Set<number>();
+    for (const place of this.places) {
+      for (const rank of this.after(place)) {
+        if (this.fits(rank, key, value)) next.add(rank);
+        if (this.there.has(rank)) break;
+      }
+    }
+    if (next.size === 0) throw new Mismatch(`${this.of} ${this.where()} give ${shown(key, value)}`);
+    this.places = next;
+    const [rank] = next;
+    return value === undefined || next.size > 1 ? undefined : { view: value, rank: rank as number };
+  }
+
+  /** Keys behind a place, in the order of the walk. */
+  private *after(place: number): Generator<number> {
+    const { length } = this.model.keys;
+    const by = this.range.reverse === true ? -1 : 1;
+    for (let rank = place + by; rank >= 0 && rank < length; rank += by) yield rank;
+  }
+
+  private fits(rank: number, key: unknown, value: Uint8Array | undefined): boolean {
+    if (!this.sometimes.has(rank)) return false;
+    if (value !== undefined && !same(value, this.model.get(rank)?.bytes)) return false;
+    if (key === undefined) return true;
+    const { text, bytes } = this.model.keys[rank] as { text?: string; bytes: Uint8Array };
+    return typeof key === "string" ? key === text : same(key as Uint8Array, bytes);
+  }
+
+  private partsOf(given: unknown): [key: unknown, value: Uint8Array | undefined] {
+    if (this.of === "values") return [undefined, given as Uint8Array];
+    if (this.of === "keys" || this.of === "keys as bytes") return [given, undefined];
+    return given as [unknown, Uint8Array];
+  }
+
+  private checkEnd(): void {
+    const full = this.range.limit !== undefined && this.count >= this.range.limit;
+    this.ended = true;
+    if (full) return;
+    const complete = [...this.places].some((place) => this.missing(place) === undefined);
+    if (complete) return;
+    const [place] = this.places;
+    const missing = this.missing(place as number) as number;
+    throw new Mismatch(
+      `${this.of} end ${this.where()}, and ${this.model.keys[missing]?.shown} never came`,
+    );
+  }
+
+  /** The first key behind a place that was there throughout. */
+  private missing(place: number): number | undefined {
+    for (const rank of this.after(place)) if (this.there.has(rank)) return rank;
+    return undefined;
+  }
+
+  /** A key that is no text ends a walk that gives texts. */
+  private checkRefusal(error: unknown): void {
+    const wantsText = this.of === "keys" || this.of === "entries";
+    if (!wantsText || codeOf(error) !== BAD_ARGUMENT || this.ended) throw error;
+    for (const place of this.places) {
+      for (const rank of this.after(place)) {
+        if (this.sometimes.has(rank) && this.model.keys[rank]?.text === undefined) {
+          this.ended = true;
+          return;
+        }
+        if (this.there.has(rank)) break;
+      }
+    }
+    throw error;
+  }
+
+  private where(): string {
+    const [place] = this.places;
+    const key = this.model.keys[place as number];
+    return key === undefined ? "at their beginning" : `behind ${key.shown}`;
+  }
+}
+
+function shown(key: unknown, value: Uint8Array | undefined): string {
+  const name = key instanceof Uint8Array ? head(key) : JSON.stringify(key);
+  return `${name ?? ""} ${value === undefined ? "" : head(value)}`.trim();
+}

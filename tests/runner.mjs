@@ -1,0 +1,43 @@
+// What all runners share: their arguments, the test files that these choose, and how a run ends.
+// The last line of a run is the sum, and its exit code says the same.
+
+import { entry, filesBelow, Problem, parseArguments, say } from "../scripts/lib.mjs";
+
+const BUILDS = ["release", "debug"];
+
+/**
+ * Runs `run` with what the arguments say: `{ place, build, filter, files }`, of which `place` is one
+ * of `places`, a name that scripts/programs.mjs knows, and `files` are those of the rooms. `run`
+ * gives a report as tests/harness.ts does.
+ */
+export function runner({ program, places, rooms }, run) {
+  entry(async () => {
+    const usage = `node ${program} [--in ${places.join("|")}] [--build ${BUILDS.join("|")}] [--rooms ${rooms.join(",")}] [part of a test's name]`;
+    const known = { "--in": "text", "--build": "text", "--rooms": "text" };
+    const { values, words } = parseArguments(process.argv.slice(2), known, usage);
+    if (words.length > 1) throw new Problem(`one part of a name at a time.\n\n${usage}`);
+    const place = oneOf(places, values["--in"], usage);
+    const build = oneOf(BUILDS, values["--build"], usage);
+    const chosen = values["--rooms"]?.split(",") ?? rooms;
+    const files = chosen.flatMap((room) => testsOf(room));
+    conclude(`${place}, ${build} wasm`, await run({ place, build, files, filter: words[0] }));
+  });
+}
+
+function oneOf(choices, given = choices[0], usage) {
+  if (choices.includes(given)) return given;
+  throw new Problem(`${given} is none of ${choices.join(", ")}.\n\n${usage}`);
+}
+
+/** A room without tests is a mistake in its name, or in what was deleted. */
+function testsOf(room) {
+  const files = filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts"));
+  if (files.length === 0) throw new Problem(`there are no tests in tests/${room}.`);
+  return files;
+}
+
+function conclude(what, { passed, failed, skipped, ms }) {
+  say(`  ${what}: ${ms} ms`);
+  process.stdout.write(`${passed} passed, ${failed} failed, ${skipped} skipped\n`);
+  if (failed > 0 || passed === 0) process.exitCode = 1;
+}
