@@ -108,11 +108,11 @@ export class EngineMemory {
     return view;
   }
 
-  /** The page of keys that the engine has written at an address. */
-  protected pageAt(at: number): Page {
+  /** The page of keys that the engine has written at an address, with room for so many lengths. */
+  protected pageAt(at: number, room: number): Page {
     const count = this.u32[this.lengthAt] as number;
-    const bytesAt = at + count * 4;
-    const lengths = new Uint32Array(this.buffer.slice(at, bytesAt));
+    const bytesAt = at + room * 4;
+    const lengths = new Uint32Array(this.buffer.slice(at, at + count * 4));
     let total = 0;
     for (let i = 0; i < count; i++) total += lengths[i] as number;
     return { lengths, bytes: this.u8.slice(bytesAt, bytesAt + total) };

@@ -193,7 +193,7 @@ export class Engine extends EngineMemory {
     const flags = flagsOf(range);
     const at = this.call(() => this.wasm.scan(RAW, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    return this.pageAt(at);
+    return this.pageAt(at, maxKeys);
   }
 
   countRange(range: KeyRange): number {

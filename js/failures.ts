@@ -36,6 +36,7 @@ export const Code = {
   PointsOnly: 15,
   Conflict: 16,
   ReadOnly: 18,
+  Full: 19,
 } as const;
 
 /** What a message tells beside the code. */
@@ -61,6 +62,11 @@ const makers: Readonly<Record<number, Maker>> = {
       `There is no room to write to the database "${name}". What could not be written was rolled ` +
         "back; free some space or ask for more, then write again.",
       cause,
+    ),
+  [Code.Full]: ({ name }) =>
+    new QuotaExceededError(
+      `The database "${name}" has the 32 GiB that a database can have. Nothing of this call was done, ` +
+        "and what is there stays. Put what comes next into another database.",
     ),
   [Code.Io]: ({ name, cause }) =>
     new StorageError(`The file of the database "${name}" could not be read or written.`, cause),

@@ -46,6 +46,8 @@ pub enum Error {
     Misuse,
     /// A write to a store that was opened for reading.
     ReadOnly,
+    /// The file has all the segments that positions can tell apart.
+    Full,
 }
 
 /// Where flushed data is damaged and what lies intact beyond it.
@@ -85,6 +87,7 @@ impl Error {
             Error::PointsOnly => 15,
             Error::Misuse => 17,
             Error::ReadOnly => 18,
+            Error::Full => 19,
         }
     }
 }
@@ -136,6 +139,9 @@ impl fmt::Display for Error {
             }
             Error::ReadOnly => {
                 f.write_str("the database was opened for reading only; open it without readOnly to write")
+            }
+            Error::Full => {
+                f.write_str("the file is as large as it can be; nothing of this call was written")
             }
             Error::Misuse => f.write_str("a call came out of sequence"),
         }

@@ -8,10 +8,11 @@
 //! | [`format`] | the bytes of the file; `FORMAT.md` is its twin |
 //! | [`file`] | the seam to the outside: five methods |
 //! | [`memory`] | aligned memory for segments |
+//! | [`sort`] | sorting by numbers |
 //! | [`error`] | errors and their codes |
 //!
-//! Imports fall one way: `error` and `memory` <- `format`, `file` <- `index`, `log` <- `store` <-
-//! `wasm`.
+//! Imports fall one way: `error`, `memory` and `sort` <- `format`, `file` <- `index`, `log` <-
+//! `store` <- `wasm`.
 
 pub mod error;
 pub mod file;
@@ -19,6 +20,7 @@ pub mod format;
 pub mod index;
 pub mod log;
 pub mod memory;
+pub mod sort;
 pub mod store;
 #[cfg(target_arch = "wasm32")]
 mod wasm;

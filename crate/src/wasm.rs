@@ -508,7 +508,8 @@ fn bounds(
 }
 
 /// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
-/// many keys there are; at the address as many lengths of 4 bytes, and then the keys.
+/// many keys there are; at the address as many lengths of 4 bytes, in room for `max_keys` of them,
+/// and then the keys.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -517,38 +518,39 @@ extern "C" fn scan(
     flags: u32,
     max_keys: usize,
 ) -> *const u8 {
-    let instance = instance();
-    let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
-    let scanned = instance.run(|store, keys, answer| {
-        let range = bounds(keys, lower_len, upper_len, flags);
-        store.range(keyspace, range, flags & 4 != 0, |key| {
-            lengths.push(key.len() as u32);
-            bytes.extend_from_slice(key);
-            lengths.len() < max_keys && bytes.len() < PAGE_BYTES
-        })?;
-        answer.length = lengths.len() as u32;
-        Ok(())
-    });
-    if scanned.is_none() {
-        return std::ptr::null();
+    let Instance { store, answer, page, scratch, error } = instance();
+    let range = bounds(scratch, lower_len, upper_len, flags);
+    let range =
+        store.as_mut().ok_or(Error::NotOpen).and_then(|store| store.range_keys(keyspace, range));
+    let mut keys = match range {
+        Ok(keys) => keys,
+        Err(failure) => {
+            answer.code = failure.code();
+            *error = Some(failure);
+            return std::ptr::null();
+        }
+    };
+    page.clear();
+    page.resize(max_keys * 4, 0);
+    let mut count = 0;
+    while count < max_keys && page.len() < max_keys * 4 + PAGE_BYTES {
+        let Some(key) = (if flags & 4 == 0 { keys.next() } else { keys.next_back() }) else {
+            break;
+        };
+        page[count * 4..count * 4 + 4].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        page.extend_from_slice(key);
+        count += 1;
     }
-    instance.page.clear();
-    instance.page.extend(lengths.iter().flat_map(|length| length.to_le_bytes()));
-    instance.page.extend_from_slice(&bytes);
-    instance.page.as_ptr()
+    (answer.code, answer.length) = (0, count as u32);
+    page.as_ptr()
 }
 
 /// How many keys are in a range, see [`bounds`]; -1 when that failed.
 #[unsafe(no_mangle)]
 extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> f64 {
     let counted = instance().run(|store, keys, _| {
-        let mut count = 0_u64;
         let range = bounds(keys, lower_len, upper_len, flags);
-        store.range(keyspace, range, false, |_| {
-            count += 1;
-            true
-        })?;
-        Ok(count as f64)
+        Ok(store.range_keys(keyspace, range)?.remaining() as f64)
     });
     counted.unwrap_or(-1.0)
 }

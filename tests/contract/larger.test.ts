@@ -125,6 +125,23 @@ everywhere("a database larger than its memory", ({ storage }) => {
     for (let i = 0; i < COUNT; i += 100) ok(isRight(db.get(keyOf(i)), i));
   });
 
+  test("6: under a callback a large value is read only if it fits beside the one that is changed", async () => {
+    const db = await opened(storage, LITTLE);
+    const size = 2.5 * MIB;
+    db.set("changed", filled(size, 1));
+    db.set("other", filled(size, 2));
+    db.set("small", filled(300_000, 3));
+    await turn();
+    db.updateIf("changed", (view) => {
+      throws(() => db.get("other"), { code: "VARVE_OUT_OF_MEMORY", message: /yield/ });
+      deepEqual(db.get("small")?.slice(), filled(300_000, 3));
+      equal(view.length, size);
+      view.fill(4);
+    });
+    deepEqual(db.get("changed")?.slice(), filled(size, 4));
+    deepEqual(db.get("other")?.slice(), filled(size, 2));
+  });
+
   test("6: a cold view is a legal value while memory is used again under it", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);

@@ -44,9 +44,8 @@ export class Machine {
   depth: number;
   /** What a crash would leave: all that was handed on. */
   handedOn: State;
-  /** The largest version that was seen, and the largest of those that were handed on. */
-  version: number;
-  versionHandedOn: number;
+  /** The largest version that was seen. */
+  private version: number;
   private readonly ground: Ground;
   private turnNumber: number;
   /** Bytes and keys that this turn has looked at or written, and whether it had its views killed. */
@@ -69,7 +68,6 @@ export class Machine {
     this.depth = 0;
     this.handedOn = this.model.state();
     this.version = 0;
-    this.versionHandedOn = 0;
     this.turnNumber = 0;
     this.turnBytes = 0;
     this.turnKeys = 0;
@@ -128,6 +126,12 @@ export class Machine {
     entry.version ??= version;
     equal("the version", version, entry.version);
     this.version = Math.max(this.version, version);
+  }
+
+  /** Opened again: versions of what was undone may be given a second time, those that stand never. */
+  forgetVersions(): void {
+    this.version = 0;
+    for (const { version } of this.model.all()) this.version = Math.max(this.version, version ?? 0);
   }
 
   /** A key holds these bytes from now on. */
@@ -210,7 +214,6 @@ export class Machine {
     this.fileBytes = fileBytes;
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {
       this.handedOn = this.model.state();
-      this.versionHandedOn = this.version;
     }
     this.views.checkSome(this.turn);
     const [error] = this.reported;

@@ -39,6 +39,11 @@ export class Model {
     return this.entries[rank];
   }
 
+  /** All entries that there are. */
+  all(): Entry[] {
+    return this.entries.filter((entry) => entry !== undefined);
+  }
+
   has(rank: number): boolean {
     return this.entries[rank] !== undefined;
   }

@@ -48,6 +48,7 @@ export async function reopen(machine: Machine): Promise<void> {
   closed(machine);
   machine.endTurn();
   machine.db = await machine.open();
+  machine.forgetVersions();
   equal("recovery.wasClean", machine.db.recovery.wasClean, true);
   equal("recovery.tornBytes", machine.db.recovery.tornBytes, 0);
   checkMemory(machine);
@@ -57,7 +58,7 @@ export async function reopen(machine: Machine): Promise<void> {
 
 /** The program dies here: another one opens what the file holds at this moment. */
 export async function crash(machine: Machine, survives: boolean): Promise<void> {
-  const { db, storage, handedOn, version } = machine;
+  const { db, storage, handedOn } = machine;
   if (!(storage instanceof FaultyStorage)) return;
   const now = machine.model.state();
   machine.storage = storage.crashed();
@@ -68,14 +69,14 @@ export async function crash(machine: Machine, survives: boolean): Promise<void> 
   }
   machine.db = await machine.open();
   machine.model.restore(handedOn);
-  // A version of what never left its turn may be given again.
-  machine.version = machine.versionHandedOn;
+  machine.forgetVersions();
   compareAll(machine);
   machine.endTurn();
   if (survives) return;
   await machine.db.close();
-  [machine.db, machine.storage, machine.version] = [db, storage, version];
+  [machine.db, machine.storage] = [db, storage];
   machine.model.restore(now);
+  machine.forgetVersions();
 }
 
 /** What is left of an open database after its close. */
@@ -113,6 +114,7 @@ export async function recover(machine: Machine, before: State, error: unknown): 
   machine.reported.length = 0;
   machine.depth = 0;
   const candidates = [model.state(), before, machine.handedOn];
+  let opened = false;
   if (await isDown(machine)) {
     // It closes, perhaps with the same complaint, and opens again.
     await machine.db.close().catch((again) => {
@@ -121,13 +123,14 @@ export async function recover(machine: Machine, before: State, error: unknown): 
     machine.endTurn();
     closed(machine);
     machine.db = await machine.open();
-    machine.version = Math.min(machine.version, machine.versionHandedOn);
+    opened = true;
   }
   const found = candidates.find((state) => holds(machine, state));
   if (found === undefined) {
     throw new Mismatch(`after ${String(error)} it is neither as it was nor as it would be`);
   }
   machine.restore(found);
+  if (opened) machine.forgetVersions();
   compareAll(machine);
   machine.checkAfter();
 }

@@ -9,17 +9,25 @@ import {
   Mismatch,
   OUT_OF_MEMORY,
   REENTRANCY,
-  refused,
+  STALE_VIEW,
   Undone,
-  undone,
 } from "./checks.js";
 import type { Machine } from "./machine.js";
 import { handOver } from "./points.js";
 import type { Predicate, Update } from "./program.js";
 import { bytesOf, fill, pattern, same } from "./values.js";
 
+/** What a callback has seen. */
+interface Told {
+  view: Uint8Array | undefined;
+  died: boolean;
+}
+
 /** What an update has to come to. */
 type Outcome = { answer: boolean } | { refusal: string } | "undone";
+
+/** With so much memory programs of this size read in callbacks whatever they want. */
+const AMPLE = 64 * 1_048_576;
 
 /** The number of the pattern that callbacks leave behind when their work is not to be kept. */
 const SCRIBBLE = 987_654_321;
@@ -30,26 +38,47 @@ export function update(machine: Machine, update: Update): void {
   const old = model.get(update.key)?.bytes;
   const start = old ?? (update.valueIfMissing && bytesOf(update.valueIfMissing));
   const { outcome, next } = foresee(machine, update, start);
-  const seen: Uint8Array[] = [];
+  const told: Told = { view: undefined, died: false };
   const call = () =>
     machine.db.updateIf(
       machine.key(update),
-      (view) => {
-        seen.push(view);
-        return change(machine, update, view, start);
-      },
+      (view) => change(machine, update, view, start, told),
       optionsOf(machine, update, start),
     );
-  if (outcome === "undone") undone(call);
-  else if ("refusal" in outcome) refused(outcome.refusal, call);
-  else equal("updateIf", call(), outcome.answer);
+  const { answer, thrown } = attempt(call);
+  if (told.died) {
+    // What it read took memory that its view lay in. That is told, and nothing was changed.
+    if (codeOf(thrown) !== STALE_VIEW) throw thrown ?? new Mismatch("a dead view was kept");
+    machine.killedViews();
+    return;
+  }
+  settle(outcome, answer, thrown);
   if (diesByPromise(update)) machine.killedViews();
-  const [view] = seen;
   const { keep } = update;
-  if (keep !== undefined && view !== undefined && start !== undefined) {
-    keepView(machine, keep, view, update, start);
+  if (keep !== undefined && told.view !== undefined && start !== undefined) {
+    keepView(machine, keep, told.view, update, start);
   }
   if (next !== undefined) machine.wrote(update.key, next);
+}
+
+function attempt(call: () => boolean): { answer?: boolean; thrown?: unknown } {
+  try {
+    return { answer: call() };
+  } catch (thrown) {
+    return { thrown };
+  }
+}
+
+/** Checks that an update came to what it had to. */
+function settle(outcome: Outcome, answer: boolean | undefined, thrown: unknown): void {
+  if (outcome === "undone") {
+    if (!(thrown instanceof Undone)) throw thrown ?? new Mismatch("a throw in it was swallowed");
+  } else if ("refusal" in outcome) {
+    if (codeOf(thrown) !== outcome.refusal) throw thrown ?? new Mismatch(`no ${outcome.refusal}`);
+  } else {
+    if (thrown !== undefined) throw thrown;
+    equal("updateIf", answer, outcome.answer);
+  }
 }
 
 /** What comes of it, and the bytes if it changes any. */
@@ -126,9 +155,13 @@ function change(
   update: Update,
   view: Uint8Array,
   start: Uint8Array | undefined,
+  told: Told,
 ): undefined {
+  told.view = view;
   if (!same(view, start)) throw wrongly("a callback", view, start);
   for (const rank of update.reads) read(machine, rank, update.key);
+  told.died = view.length === 0 && start?.length !== 0 && machine.setting.memory < AMPLE;
+  if (told.died) return undefined;
   if (!same(view, start)) throw wrongly("a callback that has read other keys", view, start);
   const result = (given: unknown) => given as undefined;
   const { change } = update;
@@ -166,8 +199,7 @@ function read(machine: Machine, rank: number, changing: number): void {
   try {
     view = machine.db.get(machine.key({ key: rank, form: "text" }));
   } catch (error) {
-    const small = machine.setting.memory < 64 * 1_048_576;
-    if (codeOf(error) !== OUT_OF_MEMORY || !small) throw error;
+    if (codeOf(error) !== OUT_OF_MEMORY || machine.setting.memory >= AMPLE) throw error;
     return;
   }
   // The record that is being changed may show either.

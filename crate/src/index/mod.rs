@@ -3,3 +3,4 @@
 pub mod hash;
 pub mod ordered;
 pub mod small;
+pub mod spaces;

@@ -1,7 +1,7 @@
 //! Writing a group out: seal its frames, write them in order, or leave no trace.
 
 use crate::error::Error;
-use crate::file::{File, IoError, read_full, write_all};
+use crate::file::{File, read_full, write_all};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
@@ -9,7 +9,7 @@ use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
 
 use super::group::{Cursor, FrameSpan};
-use super::{Log, Slot};
+use super::{DroppedTail, Log, Slot};
 
 /// Large values are written in pieces of this many bytes.
 const CHUNK: usize = 256 << 10;
@@ -23,12 +23,6 @@ pub enum WriteError {
     Unclear(Error),
 }
 
-impl From<IoError> for WriteError {
-    fn from(error: IoError) -> Self {
-        WriteError::RolledBack(error.into())
-    }
-}
-
 impl WriteError {
     /// What the file said.
     #[must_use]
@@ -36,6 +30,13 @@ impl WriteError {
         match self {
             WriteError::RolledBack(error) | WriteError::Unclear(error) => error,
         }
+    }
+}
+
+/// What a call of the file said can be rolled back; where it cannot, the caller says so.
+impl<E: Into<Error>> From<E> for WriteError {
+    fn from(error: E) -> Self {
+        WriteError::RolledBack(error.into())
     }
 }
 
@@ -71,17 +72,23 @@ impl Log {
             let slot = slot.expect("a group has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
-        if let Err(error) = self.write_frames(file, &frames) {
-            return Err(match self.erase_group(file, &frames) {
-                Ok(()) => WriteError::RolledBack(error),
-                Err(_) => WriteError::Unclear(error),
+        let dropped_tail = self.dropped_tail;
+        if let Err(failure) = self.write_frames(file, &frames) {
+            self.dropped_tail = dropped_tail;
+            return Err(match (self.erase_group(file, &frames), failure) {
+                (Ok(()), failure) => failure,
+                (Err(_), failure) => WriteError::Unclear(failure.into_error()),
             });
         }
         self.accept(&frames);
         Ok(())
     }
 
-    fn write_frames(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
+    fn write_frames(
+        &mut self,
+        file: &mut impl File,
+        frames: &[FrameSpan],
+    ) -> Result<(), WriteError> {
         for i in 0..self.extents.len() {
             self.write_extent(file, self.extents[i])?;
         }
@@ -122,11 +129,12 @@ impl Log {
         file: &mut impl File,
         span: &FrameSpan,
         number: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), WriteError> {
         let start = self.geometry.slot_start(span.slot);
         let buffer = self.slots[span.slot as usize].buffer;
         let mut from = span.start;
         if !self.slots[span.slot as usize].written {
+            self.cancel_dropped_tail(file)?;
             let header = SegmentHeader { first_frame: number, ..self.header_of(span.slot) }
                 .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
@@ -136,6 +144,27 @@ impl Log {
         }
         write_all(file, &self.pool.bytes(buffer)[from..span.end], start + from as u64)?;
         Ok(())
+    }
+
+    /// The first segment behind a dropped tail cancels it by taking its numbers. It is flushed before
+    /// the next one is begun: else power loss could take the one and leave the other, whose frames
+    /// would go on where the dropped ones end, and complete a commit that was none.
+    fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
+        match self.dropped_tail {
+            DroppedTail::Gone => {}
+            DroppedTail::Stands => self.dropped_tail = DroppedTail::Cancelled,
+            DroppedTail::Cancelled => {
+                file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
+                self.cancelled_tail_is_flushed();
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancelled_tail_is_flushed(&mut self) {
+        if self.dropped_tail == DroppedTail::Cancelled {
+            self.dropped_tail = DroppedTail::Gone;
+        }
     }
 
     pub(super) fn header_of(&self, slot: u32) -> SegmentHeader {

@@ -11,7 +11,7 @@ use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START};
 use crate::index::hash::{HashIndex, Position};
-use crate::index::small::SmallMap;
+use crate::index::spaces::Spaces;
 use crate::memory::AlignedBytes;
 
 use super::append::WriteError;
@@ -24,7 +24,7 @@ pub struct Loaded {
     /// Its head.
     pub head: CheckpointHead,
     /// Keyspaces and how many keys they hold.
-    pub counts: SmallMap<u64>,
+    pub spaces: Spaces,
     /// The index.
     pub index: HashIndex,
 }
@@ -72,7 +72,7 @@ impl Log {
         if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
             return Ok(None);
         }
-        let Some(counts) = self.enter_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
+        let Some(spaces) = self.enter_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
         at += length as u64;
 
         // As many bytes as the file has, so a lie about the number allocates no more than that.
@@ -101,7 +101,7 @@ impl Log {
             return Ok(None);
         }
         self.checkpoint = Some(first as u32);
-        Ok(Some(Loaded { head, counts, index }))
+        Ok(Some(Loaded { head, spaces, index }))
     }
 
     /// Whether all frames before the end of the log are whole in the segment that it goes on in:
@@ -121,7 +121,7 @@ impl Log {
     }
 
     /// Enters what the tables say about segments and extents; none if one of them is not there.
-    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<SmallMap<u64>> {
+    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Spaces> {
         let mut tables = tables;
         let room_end = self.geometry.room_end();
         let keyspaces = checkpoint::take_rows::<KeyspaceRow>(&mut tables, head.keyspaces)?;
@@ -145,11 +145,11 @@ impl Log {
             let name = ExtentName { slot: row.slot, sequence: row.sequence };
             self.name_extent(row.record, name);
         }
-        let mut counts = SmallMap::default();
-        keyspaces.for_each(|row| counts.insert(row.keyspace, row.count));
+        let mut spaces = Spaces::default();
+        keyspaces.for_each(|row| spaces.entry(row.keyspace).count = row.count);
         let offset = head.end_offset as usize;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
-        sane.then_some(counts)
+        sane.then_some(spaces)
     }
 
     /// Undoes what a checkpoint entered that turned out to be unusable.
@@ -175,7 +175,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         entries: usize,
-        counts: &SmallMap<u64>,
+        spaces: &Spaces,
         next_version: u64,
     ) -> Result<Writing, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
@@ -193,7 +193,7 @@ impl Log {
             end_offset: end,
             next_version,
             entries: entries as u64,
-            keyspaces: counts.len() as u32,
+            keyspaces: spaces.counts().count() as u32,
             segments: segments as u32,
             extents: self.extent_of.len() as u32,
             next_sequence: self.next_sequence,
@@ -211,7 +211,7 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for &(keyspace, count) in counts.iter() {
+        for (keyspace, count) in spaces.counts() {
             put(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
         }
         for (slot, s) in (0..).zip(&self.slots).filter(|(_, s)| kept(s)) {

@@ -125,7 +125,7 @@ impl Log {
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
     fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
         let fits = last_slot < self.geometry.max_slots() && self.next_sequence < u32::MAX;
-        if fits { Ok(()) } else { Err(Error::Quota) }
+        if fits { Ok(()) } else { Err(Error::Full) }
     }
 
     fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {

@@ -2,7 +2,7 @@
 
 use crate::format::payload::ExtentRef;
 use crate::index::hash::Position;
-use crate::index::small::sort;
+use crate::sort;
 
 use super::{Log, Slot, Use};
 
@@ -259,13 +259,12 @@ impl Log {
 
     /// Sequences and slots of those segments, in order.
     fn in_order(&self) -> Vec<(u32, u32)> {
-        let mut order: Vec<(u32, u32)> = (0..)
+        let order: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.used == Use::Log && slot.written)
             .map(|(index, slot)| (slot.sequence, index))
             .collect();
-        sort(&mut order);
-        order
+        sort::by_number(order)
     }
 
     /// The sequence that the next segment gets.

@@ -208,6 +208,17 @@ impl RecordRef<'_> {
     }
 }
 
+/// Frames behind the log's end that opening dropped. A fresh segment takes their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DroppedTail {
+    /// There are none, or a segment that cancels them is flushed.
+    Gone,
+    /// No segment that cancels them has been written.
+    Stands,
+    /// One was, and is not flushed.
+    Cancelled,
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
@@ -215,6 +226,7 @@ pub struct Log {
     superblock: Superblock,
     /// Whether this session has put a superblock without the clean mark before its appends.
     marked_open: bool,
+    dropped_tail: DroppedTail,
     slots: Vec<Slot>,
     cursor: Cursor,
     /// The cursor at the start of the open group.
@@ -364,6 +376,7 @@ impl Log {
         self.flushed_frames = self.next_frame;
         self.sure_frames = self.witnessed_frames;
         self.discard_dead_extents();
+        self.cancelled_tail_is_flushed();
         Ok(())
     }
 

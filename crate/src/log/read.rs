@@ -9,8 +9,8 @@ use crate::format::payload::ExtentRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::{align_up, segment};
 use crate::index::hash::{HashIndex, Position};
-use crate::index::small::sort;
 use crate::memory::AlignedBytes;
+use crate::sort;
 
 use super::pool::{BufferId, Holds, Purpose};
 use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
@@ -477,8 +477,7 @@ impl Log {
     pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
         let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
         let fits = self.value_bytes + held + length <= self.pool.budget();
-        let may_go = || held > 0 || self.slots.iter().any(Slot::may_lose_value);
-        if fits || !self.pool.lends_views || !may_go() {
+        if fits || !self.pool.lends_views {
             return Ok(());
         }
         if held > 0 || self.slots.iter().any(|slot| slot.shown && slot.may_lose_value()) {
@@ -488,6 +487,10 @@ impl Log {
             self.quarantine = Vec::new();
         }
         self.trim_extents(self.pool.budget() / 4);
+        // The memory might have to grow, and under a callback it must not.
+        if self.pool.callback_open && self.value_bytes + length > self.pool.budget() {
+            return Err(Error::ViewsHeld);
+        }
         Ok(())
     }
 
@@ -498,10 +501,9 @@ impl Log {
             return false;
         }
         let held = self.slots.iter().zip(0..).filter(|(slot, _)| slot.may_lose_value());
-        let mut order: Vec<(u32, u32)> = held.map(|(slot, i)| (slot.touched, i)).collect();
-        sort(&mut order);
+        let order = held.map(|(slot, i)| (slot.touched, i)).collect();
         let mut shown = false;
-        for (_, index) in order {
+        for (_, index) in sort::by_number(order) {
             if self.value_bytes <= allowed {
                 break;
             }

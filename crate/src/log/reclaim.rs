@@ -6,7 +6,7 @@
 
 use crate::file::{File, IoError, write_all};
 use crate::format::segment;
-use crate::index::small::sort;
+use crate::sort;
 
 use super::append::WriteError;
 use super::{Log, Slot, Use};
@@ -23,6 +23,12 @@ fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), IoErr
         write_all(file, &ZEROS[..PIECE.min(length - from)], at + from as u64)?;
     }
     Ok(())
+}
+
+/// Whether a pair is among others that are sorted by their first.
+fn is_among(sorted: &[(u32, u32)], pair: (u32, u32)) -> bool {
+    let first = sorted.partition_point(|other| other.0 < pair.0);
+    sorted[first..].iter().take_while(|other| other.0 == pair.0).any(|&other| other == pair)
 }
 
 impl Log {
@@ -112,12 +118,12 @@ impl Log {
     /// is named and not there.
     pub(crate) fn settle_extents(&mut self) -> Option<u64> {
         self.dead_extents.clear();
-        let mut named: Vec<(u32, u32)> =
+        let named: Vec<(u32, u32)> =
             self.extent_of.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
-        sort(&mut named);
+        let named = sort::by_number(named);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
             let name = (index, slot.sequence);
-            if slot.used == Use::Extent && named.binary_search(&name).is_err() {
+            if slot.used == Use::Extent && !is_among(&named, name) {
                 slot.used = Use::Garbage;
             }
         }

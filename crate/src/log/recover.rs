@@ -12,13 +12,14 @@ use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 use crate::index::hash::Position;
-use crate::index::small::{SmallMap, sort};
+use crate::index::small::SmallMap;
+use crate::sort;
 
 use super::checkpoint::Loaded;
 use super::group::Cursor;
 use super::pool::Pool;
 use super::read::Copies;
-use super::{Geometry, Log, Slot, Use, superblocks};
+use super::{DroppedTail, Geometry, Log, Slot, Use, superblocks};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +107,7 @@ impl Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
             marked_open: false,
+            dropped_tail: DroppedTail::Gone,
             slots: Vec::new(),
             cursor: Cursor::default(),
             group: Cursor::default(),
@@ -209,7 +211,7 @@ impl Log {
                 _ => {}
             }
         }
-        sort(&mut order);
+        let order = sort::by_number(order);
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
         for &(sequence, index) in order.iter().rev() {
@@ -376,6 +378,8 @@ impl Log {
         }
         if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
+        } else if torn > 0 {
+            self.dropped_tail = DroppedTail::Stands;
         }
         self.group = self.cursor;
         self.floor = self.cursor.tail;

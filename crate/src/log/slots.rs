@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::DATA_START;
 use crate::format::segment::{self, SegmentHeader};
-use crate::index::small::sort;
 use crate::memory::AlignedBytes;
+use crate::sort;
 
 use super::{Log, Slot, Use};
 
@@ -14,7 +14,7 @@ impl Log {
     pub(super) fn find_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
-        let count = u32::try_from(count).ok().filter(|&n| n < self.geometry.max_slots());
+        let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.file_slots = count;
         self.slots = (0..count).map(|_| Slot::new(Use::Unknown)).collect();
@@ -23,10 +23,8 @@ impl Log {
             self.read_headers(file, index, &mut headers)?;
         }
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
-        let mut order: Vec<(u32, u32)> =
-            headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
-        sort(&mut order);
-        for (_, i) in order.into_iter().rev() {
+        let order = headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
+        for (_, i) in sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize], count);
         }
         Ok(())

@@ -14,8 +14,8 @@ use crate::file::File;
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
-use crate::index::ordered::OrderedKeys;
-use crate::index::small::SmallMap;
+use crate::index::ordered::Range;
+use crate::index::spaces::Spaces;
 use crate::log::{
     Log,
     live::ExtentName,
@@ -107,10 +107,11 @@ pub struct Store<F> {
     key_hash: KeyHash,
     /// The position that the index gave, or was given, last. Invariant: the index names it.
     last: Option<Position>,
-    /// Built when first asked for, kept up from then on.
-    order: Option<SmallMap<OrderedKeys>>,
+    spaces: Spaces,
+    /// Whether keys are to be had in order, and whether they are: they are sorted when first asked
+    /// for, and kept up from then on.
     ordered: bool,
-    counts: SmallMap<u64>,
+    sorted: bool,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -168,7 +169,7 @@ impl<F: File> Store<F> {
     /// How many keys a keyspace holds.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
-        self.counts.get(keyspace).copied().unwrap_or(0)
+        self.spaces.get(keyspace).map_or(0, |space| space.count)
     }
 
     /// The keys of a keyspace in byte order. The first call sorts them all.
@@ -177,16 +178,13 @@ impl<F: File> Store<F> {
     /// As for [`get`](Store::get).
     pub fn keys(&mut self, keyspace: u32) -> Result<impl DoubleEndedIterator<Item = &[u8]>, Error> {
         self.build_order()?;
-        let keys = self.order.as_ref().and_then(|order| order.get(keyspace));
-        let all = keys.into_iter().flat_map(|k| k.range(Bound::Unbounded, Bound::Unbounded));
-        Ok(all.map(|key| &**key))
+        Ok(self.sorted(keyspace, (Bound::Unbounded, Bound::Unbounded)).map(|key| &**key))
     }
 
     /// Hands the keys between two bounds to `visit`, in order, until it answers false.
     ///
     /// # Errors
-    /// [`Error::PointsOnly`] when the store was opened without order; as for
-    /// [`get`](Store::get) when the first range sorts all keys.
+    /// As for [`range_keys`](Store::range_keys).
     pub fn range(
         &mut self,
         keyspace: u32,
@@ -194,18 +192,35 @@ impl<F: File> Store<F> {
         reverse: bool,
         mut visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
-        if !self.ordered {
-            return Err(Error::PointsOnly);
-        }
-        self.build_order()?;
-        let keys = self.order.as_ref().and_then(|order| order.get(keyspace));
-        let mut range = keys.into_iter().flat_map(|keys| keys.range(bounds.0, bounds.1));
-        while let Some(key) = if reverse { range.next_back() } else { range.next() } {
+        let mut keys = self.range_keys(keyspace, bounds)?;
+        while let Some(key) = if reverse { keys.next_back() } else { keys.next() } {
             if !visit(key) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The keys between two bounds, in order.
+    ///
+    /// # Errors
+    /// [`Error::PointsOnly`] when the store was opened without order; as for
+    /// [`get`](Store::get) when the first range sorts all keys.
+    pub fn range_keys(
+        &mut self,
+        keyspace: u32,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Range<'_>, Error> {
+        if !self.ordered {
+            return Err(Error::PointsOnly);
+        }
+        self.build_order()?;
+        Ok(self.sorted(keyspace, bounds))
+    }
+
+    fn sorted(&self, keyspace: u32, (lower, upper): (Bound<&[u8]>, Bound<&[u8]>)) -> Range<'_> {
+        let space = self.spaces.get(keyspace);
+        space.map_or_else(Range::default, |space| space.keys.range(lower, upper))
     }
 
     /// Sets a key; gives the new version. The old value's bytes are not touched.
@@ -464,20 +479,20 @@ impl<F: File> Store<F> {
         }
         let record = self.log.record_at(record);
         let (keyspace, key) = (record.header.keyspace, record.key);
-        let count = self.counts.entry(keyspace);
+        let space = self.spaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
                 self.index.insert(hash, new);
-                *count += 1;
-                if let Some(order) = &mut self.order {
-                    order.entry(keyspace).insert(key);
+                space.count += 1;
+                if self.sorted {
+                    space.keys.insert(key);
                 }
             }
             (Some(old), None) => {
                 self.index.remove(hash, old);
-                *count -= 1;
-                if let Some(keys) = self.order.as_mut().and_then(|o| o.get_mut(keyspace)) {
-                    keys.remove(key);
+                space.count -= 1;
+                if self.sorted {
+                    space.keys.remove(key);
                 }
             }
             _ => {}

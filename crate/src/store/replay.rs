@@ -7,11 +7,12 @@ use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
-use crate::index::small::SmallMap;
+use crate::index::spaces::Spaces;
 use crate::log::Log;
 use crate::log::live::ExtentName;
 use crate::log::read::damaged;
 use crate::log::recover::{FrameAt, Opened};
+use crate::sort;
 
 use super::{Changing, Job, NewRecord, Options, Staged, Store};
 
@@ -47,8 +48,8 @@ impl<F: File> Store<F> {
             Err(error) => return Err((file, error)),
         };
         let Opened { log, checkpoint, frames, extents, recovery, next_version } = opened;
-        let (index, counts) =
-            checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.counts));
+        let (index, spaces) =
+            checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces));
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
@@ -56,9 +57,9 @@ impl<F: File> Store<F> {
             index,
             key_hash,
             last: None,
-            order: None,
+            spaces,
             ordered: options.ordered,
-            counts,
+            sorted: false,
             next_version,
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -188,44 +189,19 @@ impl<F: File> Store<F> {
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
     /// Goes through the file in order, so that a database larger than memory is read once.
     pub(super) fn build_order(&mut self) -> Result<(), Error> {
-        if self.order.is_some() {
+        if self.sorted {
             return Ok(());
         }
-        let mut keys: SmallMap<Vec<Key>> = SmallMap::default();
-        for position in self.by_segment() {
+        let mut built = Spaces::default();
+        for position in sort::by_number(self.index.positions().collect()) {
             let slot = self.log.geometry().locate(position).0;
             self.log.load_whole(&mut self.file, slot)?;
             let place = self.log.place(&mut self.file, position)?;
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
-            keys.entry(record.header.keyspace).push(Key::new(record.key));
+            built.entry(record.header.keyspace).keys.insert(record.key);
         }
-        let order = self.order.insert(SmallMap::default());
-        for (keyspace, keys) in keys {
-            order.insert(keyspace, keys.into_iter().collect());
-        }
+        self.spaces.take_keys(built);
+        self.sorted = true;
         Ok(())
-    }
-
-    /// All positions in the index, those of each segment together (a counting sort).
-    fn by_segment(&self) -> Vec<Position> {
-        let slot_of = |position| self.log.geometry().locate(position).0 as usize;
-        let mut starts: Vec<u32> = Vec::new();
-        for position in self.index.positions() {
-            let slot = slot_of(position);
-            if starts.len() < slot + 2 {
-                starts.resize(slot + 2, 0);
-            }
-            starts[slot + 1] += 1;
-        }
-        for slot in 1..starts.len() {
-            starts[slot] += starts[slot - 1];
-        }
-        let mut sorted = vec![0; self.index.len()];
-        for position in self.index.positions() {
-            let next = &mut starts[slot_of(position)];
-            sorted[*next as usize] = position;
-            *next += 1;
-        }
-        sorted
     }
 }

@@ -9,9 +9,9 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::index::hash::Position;
-use crate::index::small::sort;
 use crate::log::append::WriteError;
 use crate::log::checkpoint::Writing;
+use crate::sort;
 
 use super::compact::Compacting;
 use super::{Staged, Store};
@@ -69,20 +69,24 @@ impl Checkpointing {
 }
 
 /// Takes changes back from the entries of a range.
-fn rewind(entries: &mut Vec<(u32, Position)>, changed: Vec<Change>) {
+fn rewind(mut entries: Vec<(u32, Position)>, changed: Vec<Change>) -> Vec<(u32, Position)> {
     if changed.is_empty() {
-        return;
+        return entries;
     }
-    sort(entries);
+    entries = sort::by_number(entries);
     for Change { hash, old, new } in changed.into_iter().rev() {
-        if let Some(at) = new.and_then(|new| entries.binary_search(&(hash, new)).ok()) {
-            entries.remove(at);
+        let first = entries.partition_point(|&(other, _)| other < hash);
+        if let Some(new) = new {
+            let same = entries[first..].iter().take_while(|&&(other, _)| other == hash);
+            if let Some(at) = same.clone().position(|&(_, position)| position == new) {
+                entries.remove(first + at);
+            }
         }
         if let Some(old) = old {
-            let at = entries.binary_search(&(hash, old)).unwrap_or_else(|at| at);
-            entries.insert(at, (hash, old));
+            entries.insert(first, (hash, old));
         }
     }
+    entries
 }
 
 impl<F: File> Store<F> {
@@ -190,8 +194,8 @@ impl<F: File> Store<F> {
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
         self.anchor()?;
         let entries = self.index.len();
-        let Store { file, log, counts, next_version, .. } = self;
-        let begun = log.begin_checkpoint(file, entries, counts, *next_version);
+        let Store { file, log, spaces, next_version, .. } = self;
+        let begun = log.begin_checkpoint(file, entries, spaces, *next_version);
         let writing = begun.map_err(WriteError::RolledBack)?;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
@@ -234,7 +238,7 @@ impl<F: File> Store<F> {
             let last = (first as u64 + width - 1) as u32;
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
-            rewind(&mut entries, std::mem::take(&mut job.changed[job.next]));
+            let entries = rewind(entries, std::mem::take(&mut job.changed[job.next]));
             let added = self.log.add_entries(&mut self.file, &mut job.writing, entries.into_iter());
             added.map_err(WriteError::RolledBack)?;
             job.next += 1;

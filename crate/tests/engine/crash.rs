@@ -6,18 +6,23 @@ use std::time::Instant;
 
 use varve::{Error, Options, Store};
 
+use crate::support::census::{UnderWay, census};
 use crate::support::fault_file::{Event, Fault, FaultFile, Harm};
 use crate::support::images::{Crash, Death, Limits, trail, walk};
 use crate::support::oracle::{Bounds, Entry, Oracle, State, difference, state_of};
-use crate::support::rng::{Rng, replayed};
+use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::session::{Session, Step, Taste, Update, next_step};
 
 /// Crash states that the ordinary test run has to reach.
 const REQUIRED: u64 = 100_000;
+/// Of them those about extents, commits of several frames, and eviction, each.
+const REQUIRED_OF_EACH: u64 = 10_000;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
 const TORN: u64 = 14;
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 120;
+/// From this seed on they are about commits of several frames, and memory that is given up.
+const BULK: u64 = 100;
 
 const LIMITS: Limits =
     Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };
@@ -30,6 +35,24 @@ struct Tally {
     /// Of all these, opened from a checkpoint, and the same once more without it.
     from_checkpoint: AtomicU64,
     without: AtomicU64,
+    /// Of the first two, those in which a commit with an extent was torn or not flushed, one of
+    /// several frames, or in which memory had been given up before.
+    extents: AtomicU64,
+    frames: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl Tally {
+    fn note(&self, crash: &Crash<'_>, under_way: [UnderWay; 2], evicted: bool) {
+        let (counter, which) = match crash.death {
+            Death::Process => (&self.process, under_way[0]),
+            Death::System => (&self.system, under_way[1]),
+        };
+        let more =
+            [(&self.extents, which.extent), (&self.frames, which.frames), (&self.evicted, evicted)];
+        add(counter);
+        more.iter().filter(|(_, holds)| *holds).for_each(|(counter, _)| add(counter));
+    }
 }
 
 fn add(counter: &AtomicU64) {
@@ -37,15 +60,17 @@ fn add(counter: &AtomicU64) {
 }
 
 fn options_for(seed: u64) -> Options {
-    let segment_log2 = 12 + (seed % 3) as u8;
-    let memory = if seed.is_multiple_of(3) { 0 } else { 64 << 20 };
+    let bulk = seed >= BULK;
+    let segment_log2 = if bulk { 12 } else { 12 + (seed % 3) as u8 };
+    let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
 }
 
 /// Runs a random program of `steps` steps, dying and coming back on the way.
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
-    let taste = Taste { keys: rng.within(3..14), segment, crashes: true };
+    let bulk = session.options.entropy[0] >= BULK;
+    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {
@@ -158,11 +183,13 @@ fn run_seed(seed: u64, tally: &Tally) {
             run_program(&mut session, &mut rng, steps);
         });
         let (base, events, start) = session.history();
+        let census = census(&events);
         let mut drawn = 0;
         let mut walker_rng = Rng::new(rng.next());
         let limits = Limits { tear_step: usize::from(seed < TORN), ..LIMITS };
         walk(&base, start, &events, limits, &mut walker_rng, |crash| {
-            add(if crash.death == Death::Process { &tally.process } else { &tally.system });
+            let evicted = session.evicted_at.is_some_and(|at| at <= crash.event);
+            tally.note(crash, census[crash.event], evicted);
             let place = || {
                 let (trail, bounds) = (trail(&events, crash.event), crash.bounds);
                 format!("generation {generation}, {:?} died, {bounds:?}\n{trail}", crash.death)
@@ -217,19 +244,24 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     on_two_threads(0..replayed("VARVE_CRASH_SEEDS").unwrap_or(SEEDS), |seed| {
         run_seed(seed, &tally)
     });
-    let [process, system, nested] = [&tally.process, &tally.system, &tally.nested]
-        .map(|counter| counter.load(Ordering::Relaxed));
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let [process, system, nested] = [&tally.process, &tally.system, &tally.nested].map(read);
+    let [extents, frames, evicted] = [&tally.extents, &tally.frames, &tally.evicted].map(read);
     let total = process + system + nested;
     let [from_checkpoint, without] =
         [&tally.from_checkpoint, &tally.without].map(|counter| counter.load(Ordering::Relaxed));
     println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
-         {nested} during and after recovery; {:.1?}",
+         {nested} during and after recovery; {extents} with an extent under way, {frames} with a \
+         commit of several frames, {evicted} after memory was given up; {:.1?}",
         begin.elapsed()
     );
     assert!(from_checkpoint > 10_000 && without > 3_000, "checkpoints are hardly met");
     assert!(total >= REQUIRED, "only {total} crash states");
+    for (count, what) in [(extents, "extents"), (frames, "several frames"), (evicted, "eviction")] {
+        assert!(count >= REQUIRED_OF_EACH, "only {count} crash states with {what}");
+    }
 }
 
 #[test]
@@ -326,4 +358,48 @@ fn segments_of_a_mebibyte_with_large_values_recover_too() {
         explain(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
     });
     println!("{states} crash states with segments of a mebibyte");
+}
+
+/// A commit of two frames of which the second, and its segment, never got to the file.
+fn cut_off_commit(options: &Options) -> Vec<u8> {
+    let disk = FaultFile::default();
+    let mut store = Store::open(disk.clone(), *options).expect("open");
+    let savepoint = store.savepoint();
+    for key in 0..6_u8 {
+        store.set(0, &[key], &bytes_of(key.into(), 900)).expect("set");
+    }
+    store.release(savepoint).expect("release");
+    store.commit().expect("commit");
+    drop(store.into_file());
+    let image = disk.image();
+    assert_eq!(image.len(), 8192 + 2 * 4096, "it takes two segments");
+    image[..8192 + 4096].to_vec()
+}
+
+#[test]
+fn a_commit_that_was_cut_off_is_never_completed_by_a_later_one() {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let image = cut_off_commit(&options);
+    let mut session = Session::new(FaultFile::new(image), options, State::new());
+    session.open(Bounds::only(session.start)).expect("it opens");
+    // The first segment gets one frame, so that the second goes on with the number behind the one
+    // that was dropped; nothing is flushed, so that power loss may take the first and leave it.
+    let set = |key: u8| Step::Set { keyspace: 0, key: vec![9, key], len: 900, fill: key.into() };
+    let program = [Step::Savepoint, set(1), set(2), set(3), set(4), Step::Release, set(5)];
+    for step in program.iter().chain(&[Step::Commit, set(6), Step::Commit]) {
+        session.step(step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
+    }
+    let mut rng = Rng::new(2);
+    let (base, events, start) = session.history();
+    let limits = Limits { tear_step: 0, ..LIMITS };
+    let mut states = 0;
+    walk(&base, start, &events, limits, &mut rng, |crash| {
+        states += 1;
+        explain(
+            0,
+            || trail(&events, crash.event),
+            || verify(&session.oracle, &options, crash, &Tally::default()),
+        );
+    });
+    println!("{states} crash states behind a commit that was cut off");
 }

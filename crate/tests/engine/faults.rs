@@ -30,7 +30,9 @@ fn options_for(seed: u64) -> Options {
 /// A program without crashes, in which every step may meet the fault.
 fn program(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
-    let taste = Taste { keys: 8, segment: 4096, crashes: false };
+    // Every fourth program is about commits of several frames, and memory that is given up.
+    let bulk = seed % 4 == 2;
+    let taste = Taste { keys: 8, segment: 4096, crashes: false, bulk };
     (0..36).map(|_| next_step(&mut rng, &taste)).collect()
 }
 

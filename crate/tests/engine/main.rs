@@ -12,4 +12,5 @@ mod flips;
 mod graus;
 mod hostile;
 mod model;
+mod sparse;
 mod support;

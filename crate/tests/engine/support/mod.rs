@@ -1,5 +1,6 @@
 //! What the tests share: seeded randomness, the fault-injecting file, crash images, the oracle.
 
+pub mod census;
 pub mod fault_file;
 pub mod images;
 pub mod oracle;

@@ -81,6 +81,8 @@ pub struct Session {
     /// What the store ought to show now, and at each open savepoint.
     state: State,
     saved: Vec<(varve::Savepoint, State)>,
+    /// How long the history was when memory was first given up for something else.
+    pub evicted_at: Option<usize>,
 }
 
 impl Session {
@@ -88,7 +90,17 @@ impl Session {
     pub fn new(disk: FaultFile, options: Options, state: State) -> Self {
         let mut oracle = Oracle::default();
         let start = oracle.add(None, state.clone(), true);
-        Session { disk, options, store: None, oracle, start, tip: start, state, saved: vec![] }
+        Session {
+            disk,
+            options,
+            store: None,
+            oracle,
+            start,
+            tip: start,
+            state,
+            saved: vec![],
+            evicted_at: None,
+        }
     }
 
     pub fn store(&mut self) -> &mut Store<FaultFile> {
@@ -201,6 +213,15 @@ impl Session {
     /// Runs a step. An error is the store's; the oracle then expects the group to be gone, except
     /// when the callback of an update failed.
     pub fn step(&mut self, step: &Step) -> Result<(), (Error, Commit)> {
+        let done = self.run(step);
+        if self.evicted_at.is_none() && self.store.as_ref().is_some_and(|s| s.stats().evictions > 0)
+        {
+            self.evicted_at = Some(self.disk.event_count());
+        }
+        done
+    }
+
+    fn run(&mut self, step: &Step) -> Result<(), (Error, Commit)> {
         match step {
             Step::Set { keyspace, key, len, fill } => self.set(*keyspace, key, *len, *fill),
             Step::Delete { keyspace, key } => self.delete(*keyspace, key),
@@ -395,6 +416,9 @@ pub struct Taste {
     pub keys: usize,
     pub segment: usize,
     pub crashes: bool,
+    /// Whether most values are large and most groups are: commits of several frames, and more data
+    /// than next to no memory holds.
+    pub bulk: bool,
 }
 
 /// A key of the small universe that programs use: short ones, and one that is long.
@@ -419,6 +443,9 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 
 /// The next step of a random program.
 pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
+    if taste.bulk && !rng.one_in(4) {
+        return next_bulky_step(rng, taste);
+    }
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(taste.keys));
     let fill = rng.next();
@@ -447,5 +474,20 @@ pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
         96..98 if taste.crashes => Step::Crash,
         98..100 if taste.crashes => Step::Die { ahead: rng.next() % 8, byte: rng.below(600) },
         _ => Step::Commit,
+    }
+}
+
+fn next_bulky_step(rng: &mut Rng, taste: &Taste) -> Step {
+    let keyspace = *rng.pick(&KEYSPACES);
+    let key = key_of(rng.below(taste.keys));
+    let fill = rng.next();
+    let len = rng.within(taste.segment / 16..taste.segment / 4);
+    match rng.below(24) {
+        0..14 => Step::Set { keyspace, key, len, fill },
+        14..16 => Step::Update { keyspace, key, fill, end: Update::Resize(len) },
+        16..18 => Step::Get { keyspace, key },
+        18..21 => Step::Savepoint,
+        21..23 => Step::Release,
+        _ => Step::EndTurn,
     }
 }

@@ -1,0 +1,74 @@
+//! What is kept for each keyspace: how many keys it has and, once asked for, which.
+
+use super::ordered::OrderedKeys;
+
+/// One keyspace.
+#[derive(Debug)]
+pub struct Space {
+    id: u32,
+    /// How many keys it has.
+    pub count: u64,
+    /// Its keys, if order is kept.
+    pub keys: OrderedKeys,
+}
+
+/// All keyspaces that ever had a key.
+#[derive(Debug, Default)]
+pub struct Spaces {
+    /// By number.
+    spaces: Vec<Space>,
+}
+
+impl Spaces {
+    fn place(&self, id: u32) -> usize {
+        self.spaces.partition_point(|space| space.id < id)
+    }
+
+    /// A keyspace; none if it never had a key.
+    #[must_use]
+    pub fn get(&self, id: u32) -> Option<&Space> {
+        self.spaces.get(self.place(id)).filter(|space| space.id == id)
+    }
+
+    /// A keyspace, new if it never had a key.
+    pub fn entry(&mut self, id: u32) -> &mut Space {
+        let place = self.place(id);
+        if self.spaces.get(place).is_none_or(|space| space.id != id) {
+            self.spaces.insert(place, Space { id, count: 0, keys: OrderedKeys::default() });
+        }
+        &mut self.spaces[place]
+    }
+
+    /// Takes over the keys of others.
+    pub fn take_keys(&mut self, from: Spaces) {
+        for space in from.spaces {
+            self.entry(space.id).keys = space.keys;
+        }
+    }
+
+    /// How many keys each keyspace has.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.spaces.iter().map(|space| (space.id, space.count))
+    }
+
+    /// Bytes of the ordered keys.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.spaces.iter().map(|space| space.keys.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyspaces_stay_apart() {
+        let mut spaces = Spaces::default();
+        for id in [5, 1, 9, 1, 0, u32::MAX] {
+            spaces.entry(id).count += 1;
+        }
+        let counts = [0, 1, 2, 5, 9, u32::MAX].map(|id| spaces.get(id).map(|space| space.count));
+        assert_eq!(counts, [Some(1), Some(2), None, Some(1), Some(1), Some(1)]);
+    }
+}

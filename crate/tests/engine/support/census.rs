@@ -1,0 +1,63 @@
+//! What was under way at each moment of a history: crash states that are about nothing but small
+//! commits would prove little.
+
+use varve::format::{frame, segment};
+
+use super::fault_file::Event;
+use super::oracle::Mark;
+
+/// What a crash may have torn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// A value in an extent.
+    pub extent: bool,
+    /// A commit of more than one frame.
+    pub frames: bool,
+}
+
+impl UnderWay {
+    fn add(&mut self, other: UnderWay) {
+        self.extent |= other.extent;
+        self.frames |= other.frames;
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let magic = |at: usize| {
+            let word = bytes.get(at + 8..at + 12)?;
+            word.try_into().ok().map(u32::from_le_bytes)
+        };
+        let is_segment = magic(0) == Some(segment::MAGIC);
+        let start = if is_segment { segment::SIZE } else { 0 };
+        // Only the last frame of a commit says that it completes it.
+        let incomplete = magic(start) == Some(frame::MAGIC)
+            && bytes
+                .get(start + 36)
+                .is_some_and(|flags| u32::from(*flags) & frame::FLAG_COMMIT == 0);
+        let extent = is_segment && bytes.get(12) == Some(&segment::KIND_EXTENT);
+        UnderWay { extent, frames: incomplete }
+    }
+}
+
+/// For each event: what the call that it belongs to writes in all, and what was written and not
+/// flushed when it was over.
+pub fn census(events: &[Event]) -> Vec<[UnderWay; 2]> {
+    let mut all = vec![[UnderWay::default(); 2]; events.len()];
+    let (mut begin, mut call, mut unflushed) = (0, UnderWay::default(), UnderWay::default());
+    for (i, event) in events.iter().enumerate() {
+        match event {
+            Event::Write { bytes, .. } => {
+                call.add(UnderWay::of(bytes));
+                unflushed.add(UnderWay::of(bytes));
+            }
+            Event::Flush => unflushed = UnderWay::default(),
+            Event::Mark(Mark::Trying(_)) => (begin, call) = (i, UnderWay::default()),
+            Event::Mark(_) => {
+                all[begin..i].iter_mut().for_each(|[during, _]| *during = call);
+                (begin, call) = (i, UnderWay::default());
+            }
+            Event::Truncate(_) => {}
+        }
+        all[i][1] = unflushed;
+    }
+    all
+}
