@@ -448,10 +448,11 @@ struct Chain {
 
 impl Chain {
     /// Goes back to the first gap that no record accounts for: the chain ends there. What was given
-    /// back once is never needed again, so it does not matter where the record stands.
+    /// back once is never needed again, so it does not matter where the record stands, nor whether
+    /// all of it has gone.
     fn close_gaps(&mut self) {
         let is_open =
-            |gap: &Gap| !self.claims.iter().any(|&(from, to)| to == gap.to && from <= gap.from);
+            |gap: &Gap| !self.claims.iter().any(|&(from, to)| from <= gap.from && gap.to <= to);
         let gaps = std::mem::take(&mut self.gaps);
         let Some(gap) = gaps.into_iter().find(is_open) else { return };
         (self.segment, self.slot, self.offset) = gap.place;

@@ -231,7 +231,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Notes the gaps that the doomed leave, and takes the checkpoint that does without them.
+    /// Takes the checkpoint that does without the doomed.
     fn end_compaction(&mut self, all: bool, below: u32) -> Result<Job, WriteError> {
         if self.log.doomed_bytes() == 0 {
             let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
@@ -241,14 +241,10 @@ impl<F: File> Store<F> {
         // It goes on when these have gone.
         self.wants_all = all.then_some(below);
         self.compact_above = 0;
-        // A gap ends where a segment begins, so the last one has to stand in the file.
-        self.anchor()?;
-        self.note_gaps().map_err(WriteError::RolledBack)?;
-        self.commit_group().map_err(WriteError::RolledBack)?;
         self.begin_checkpoint()
     }
 
-    fn note_gaps(&mut self) -> Result<(), Error> {
+    pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
         debug_assert!(matches!(self.staged, Staged::Nothing));
         let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
         for gap in self.log.gaps() {

@@ -192,7 +192,12 @@ impl<F: File> Store<F> {
 
     /// Starts a checkpoint of the index as it is.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
+        // A gap ends where a segment begins, so the last one has to stand in the file.
         self.anchor()?;
+        if self.log.doomed_bytes() > 0 {
+            self.note_gaps().map_err(WriteError::RolledBack)?;
+            self.commit_group().map_err(WriteError::RolledBack)?;
+        }
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;
         let begun = log.begin_checkpoint(file, entries, spaces, *next_version);
@@ -249,6 +254,7 @@ impl<F: File> Store<F> {
     /// Takes a checkpoint before closing, if opening would otherwise take its time. The close goes
     /// on without one when there is no room for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
+        self.is_tending = true;
         let limit = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let mut job = std::mem::take(&mut self.job);
         if let Job::Compacting(_) = job {
