@@ -6,7 +6,10 @@ import type { CorruptionDetails } from "./errors.js";
 export interface EngineStats {
   /** Keys present. */
   count: number;
-  /** Bytes of the records that are current, their keys and headers included. */
+  /**
+   * Bytes of the records that are current, their keys and headers included. Where opening went on
+   * from a checkpoint, the sizes of what the rest of the log replaced are an estimate.
+   */
   liveBytes: number;
   /** Length of the file. */
   fileBytes: number;

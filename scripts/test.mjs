@@ -4,6 +4,7 @@
 import { build } from "./build.mjs";
 import { CHECKS } from "./check.mjs";
 import { entry, execute, Problem, parseArguments, say } from "./lib.mjs";
+import { PROGRAM_NAMES } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm test [-- part of a suite's name …] [--list]
@@ -29,8 +30,9 @@ const SUITES = [
     suite({ place, build: "release", rooms: ["contract", "browser"] }),
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
+  suite({ name: "model", rooms: ["model"] }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
-  suite({ name: "packaging", rooms: ["packaging"], programs: ["deno", "bun", "chromium"] }),
+  suite({ name: "packaging", rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 
 /** Rooms of tests/ in one runtime, with one build of the wasm. */

@@ -25,8 +25,8 @@
  * Where tests run: `tests/contract/` in Node 20 and 24, Deno, Bun and in workers of Chromium and
  * Firefox, on the release wasm and again on the debug wasm; `tests/node/` and `tests/vectors/` in those
  * of them that have files; `tests/browser/*.test.ts` in the browsers' workers and
- * `tests/browser/*.page.test.ts` on a page's main thread; `tests/demo/` and `tests/packaging/` in this
- * Node. `context()` tells which it is, and scripts/test.mjs has the list.
+ * `tests/browser/*.page.test.ts` on a page's main thread; `tests/model/`, `tests/demo/` and
+ * `tests/packaging/` in this Node. `context()` tells which it is, and scripts/test.mjs has the list.
  */
 
 /** What the runner tells the tests about where they run. */
@@ -34,6 +34,8 @@ export interface Context {
   runtime: "node" | "deno" | "bun" | "worker" | "page";
   /** Which build of the wasm this run is about. */
   build: "release" | "debug";
+  /** In one of all runs: what finds more the longer it searches is to search for long. */
+  thorough: boolean;
   /**
    * The wasm of that build. Hand it to `open(name, { wasm })` when it is there; `undefined` means
    * the package's own, which is the release build.

@@ -1,37 +1,16 @@
 // Runs suites in Chromium or Firefox: tests/contract and tests/browser in a dedicated worker, and
 // those named *.page.test.ts on a page's main thread.
 //   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--rooms contract,browser] [text in the name]
-//
-// The profile lies on disk: in a private window OPFS is memory, and another thing altogether.
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { bundleForBrowser } from "../scripts/bundle.mjs";
-import { Problem, root, say } from "../scripts/lib.mjs";
-import { browserDriver, findProgram } from "../scripts/programs.mjs";
+import { Problem, root } from "../scripts/lib.mjs";
 import { serve } from "../scripts/serve.mjs";
+import { withPage } from "./browsers.mjs";
 import { runner } from "./runner.mjs";
 
 const PATIENCE_MS = 14 * 60_000;
-
-/** How each browser is started, beside what they have in common. */
-const LAUNCH = {
-  chromium: {
-    browser: "chrome",
-    args: [
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  },
-  firefox: { browser: "firefox" },
-};
 
 runner(
   {
@@ -44,7 +23,6 @@ runner(
     const inWorker = files.filter((file) => !onPage.includes(file));
     const out = `.build/tests/${place}-${build}-${process.pid}`;
     const options = { place, build, filter };
-    const profile = mkdtempSync(join(tmpdir(), `varve-${place}-`));
     const server = await serve([join(root, out), root], { pages: { "/": PAGE } });
     try {
       await bundleForBrowser(
@@ -60,10 +38,9 @@ runner(
           },
         },
       );
-      return await runInBrowser(place, server.url, profile);
+      return await runInBrowser(place, server.url);
     } finally {
       await server.close();
-      rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
       rmSync(join(root, out), { recursive: true, force: true });
     }
   },
@@ -84,6 +61,7 @@ const context = {
   runtime: ${JSON.stringify(runtime)},
   build: ${JSON.stringify(build)},
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
+  thorough: false,
   directory: undefined,
   root: self.location.origin,
   limitStorage: undefined,
@@ -175,46 +153,31 @@ ${sources(files)}
 export {};`;
 }
 
-async function runInBrowser(place, url, profile) {
-  const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
-  const browser = await puppeteer.launch({
-    ...LAUNCH[place],
-    executablePath: await findProgram(place),
-    userDataDir: profile,
-    protocolTimeout: PATIENCE_MS,
-  });
-  try {
-    const [page] = await browser.pages();
-    page.on("console", (message) => say(message.text()));
-    page.on("pageerror", (error) => say(`  [${place}] ${error.stack ?? error}`));
-    page.on("error", (error) => say(`  [${place}] the page crashed: ${error.message}`));
-    if (place === "chromium") {
-      const devtools = await page.createCDPSession();
-      await page.exposeFunction("limitStorage", async (bytes) => {
-        const quotaSize = bytes ?? undefined;
-        await devtools.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize });
-      });
-    }
-    await page.goto(url);
-    await page.waitForFunction(() => "runTests" in globalThis, { timeout: 30_000 });
-    const { onPage, report, error } = await withPatience(page.evaluate("runTests()"));
-    if (report === undefined) throw new Problem(`the tests in the worker broke off: ${error}`);
-    return {
-      passed: onPage.passed + report.passed,
-      failed: onPage.failed + report.failed,
-      skipped: onPage.skipped + report.skipped,
-      failures: [...onPage.failures, ...report.failures],
-      ms: onPage.ms + report.ms,
-    };
-  } finally {
-    await browser.close();
-  }
+function runInBrowser(place, url) {
+  return withPage(
+    place,
+    async (page) => {
+      if (place === "chromium") await letLimitStorage(page, url);
+      await page.goto(url);
+      await page.waitForFunction(() => "runTests" in globalThis, { timeout: 30_000 });
+      const { onPage, report, error } = await page.evaluate("runTests()");
+      if (report === undefined) throw new Problem(`the tests in the worker broke off: ${error}`);
+      return {
+        passed: onPage.passed + report.passed,
+        failed: onPage.failed + report.failed,
+        skipped: onPage.skipped + report.skipped,
+        failures: [...onPage.failures, ...report.failures],
+        ms: onPage.ms + report.ms,
+      };
+    },
+    { patience: PATIENCE_MS },
+  );
 }
 
-function withPatience(work) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Problem("the tests did not end in time.")), PATIENCE_MS);
+async function letLimitStorage(page, origin) {
+  const devtools = await page.createCDPSession();
+  await page.exposeFunction("limitStorage", async (bytes) => {
+    const quotaSize = bytes ?? undefined;
+    await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize });
   });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

@@ -28,7 +28,8 @@ runner(
       await bundleForNode(["tests/harness.ts", ...files], out);
       const urlOf = (file) =>
         pathToFileURL(join(root, out, file.slice("tests/".length).replace(/\.ts$/, ".mjs"))).href;
-      const context = { runtime, build, directory: join(directory, "files"), root };
+      const thorough = place === "node" && build === "release";
+      const context = { runtime, build, thorough, directory: join(directory, "files"), root };
       const wasm = build === "debug" ? join(root, "dist/varve.debug.wasm") : undefined;
       const modules = files.map(urlOf);
       const harness = urlOf("tests/harness.ts");

@@ -106,6 +106,8 @@ export interface Storage {
 export type IoCode = -1 | -2 | -3;
 
 const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"]);
+/** Deno gives some errors of the system no code; then their text is all there is. */
+const FULL_TEXT = /^(No space left on device|Disk quota exceeded|File too large) \(os error \d+\)/;
 const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError"]);
 
 /**
@@ -114,9 +116,10 @@ const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError"]);
  */
 export function ioCode(error: unknown): IoCode {
   if (typeof error !== "object" || error === null) return -1;
-  const { code, name } = error as { code?: unknown; name?: unknown };
+  const { code, name, message } = error as { code?: unknown; name?: unknown; message?: unknown };
   // A DOMException has a number for its code, so the name decides there.
   if (FULL.has(code) || FULL.has(name)) return -2;
+  if (code === undefined && FULL_TEXT.test(String(message))) return -2;
   if (LOST.has(code) || LOST.has(name)) return -3;
   return -1;
 }

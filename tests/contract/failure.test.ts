@@ -48,10 +48,11 @@ function forbidUnhandled(): Error[] {
 const QUOTA = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
 const POISONED = { name: "DatabasePoisonedError", code: "VARVE_DATABASE_POISONED" } as const;
 
-/** How a full disk shows: thrown by Chromium and Node, a count of zero or a short one elsewhere. */
+/** How a full disk shows: thrown by Chromium, Node and Deno, a count of zero or a short one elsewhere. */
 const FULL: [string, () => () => Fault, boolean][] = [
   ["thrown as browsers do", () => platform.quota, true],
   ["thrown as Node does", () => platform.enospc, true],
+  ["thrown as Deno does", () => platform.efbig, true],
   ["told by a count of zero", () => () => 0, false],
   ["told by a short count", once, false],
 ];

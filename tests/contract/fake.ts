@@ -22,6 +22,8 @@ export const platform = {
   /** Node on a full disk. */
   enospc: (): Error =>
     Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" }),
+  /** Deno on a file of the greatest size, and in similar cases: an error without a code. */
+  efbig: (): Error => new Error("File too large (os error 27)"),
   /** A sync access handle that the browser has closed. */
   lost: (): Error => new DOMException("The access handle was already closed", "InvalidStateError"),
   /** Anything else. */

@@ -1,7 +1,8 @@
-import type { Database } from "varve";
+import type { Database, Storage } from "varve";
 import { deepEqual, equal, ok, suite, test, throws, turn } from "../harness.js";
 import { FakeStorage, platform } from "./fake.js";
 import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./places.js";
+import { SparseStorage } from "./sparse.js";
 
 const MIB = 1_048_576;
 
@@ -195,6 +196,61 @@ everywhere("a database larger than its memory", ({ storage }) => {
   });
 });
 
+everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
+  // In memory its zeros would be too much.
+  const storage: Storage = place === "memory" ? new SparseStorage() : usual;
+  const SLOTS = 4_200;
+  const GIB = 1_024 * MIB;
+
+  /**
+   * Puts one byte into each of the next slots. What nobody can read is left alone, so that all that
+   * is written from then on lies behind it; and the file is mostly a hole.
+   */
+  async function occupy(name: string): Promise<void> {
+    const { file } = await storage.open(name);
+    const end = file.getSize();
+    for (let i = 0; i < SLOTS; i++) file.write(Uint8Array.of(255), { at: end + i * MIB });
+    file.close();
+  }
+
+  test("is addressed correctly: all that lies above is read, changed and found again", async () => {
+    const name = freshName();
+    let db = await opened(storage, LITTLE, name);
+    db.set("below", "below");
+    await db.close();
+    await occupy(name);
+    db = await opened(storage, LITTLE, name);
+    await fill(db, 2_000);
+    const large = Uint8Array.from({ length: 3 * MIB }, (_, i) => (i * 7) % 253);
+    db.set("large", large);
+    db.flush();
+    ok(db.stats().fileBytes > 4.1 * GIB, `${db.stats().fileBytes} bytes`);
+    for (let i = 0; i < 2_000; i++) {
+      const one = (i * 663) % 2_000;
+      ok(isRight(db.get(keyOf(one)), one), `${one}`);
+      if (i % 100 === 0) await turn();
+    }
+    for (let i = 0; i < 2_000; i += 3) {
+      db.updateIf(keyOf(i), (view) => {
+        view[1] = 252;
+      });
+      db.delete(keyOf(i + 2));
+    }
+    db = await reopened(db, storage, name, LITTLE);
+    equal(db.count(), 1_336);
+    equal([...db.keys({ prefix: "key " })].length, 1_334);
+    for (let i = 0; i < 2_000; i++) {
+      const view = db.get(keyOf(i));
+      if (i % 3 === 2) equal(view, undefined);
+      else ok(isRight(view, i) && view?.[1] === (i % 3 === 0 ? 252 : byteOf(i)), `${i}`);
+    }
+    deepEqual(db.get("large")?.slice(), large);
+    equal(db.getText("below"), "below");
+    await db.close();
+    await storage.destroy?.(name);
+  });
+});
+
 suite("a cold record", () => {
   async function cold(): Promise<{ fake: FakeStorage; db: Database }> {
     const fake = new FakeStorage();
@@ -227,6 +283,75 @@ suite("a cold record", () => {
     ok(isRight(db.get(keyOf(5)), 5));
   });
 });
+
+suite("a value in an extent", () => {
+  const SIZE = 4 * MIB + 3;
+  const MOST = 256 * 1_024;
+
+  test("is written in pieces of 256 KiB at most, and read back from those of the file", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake, LITTLE);
+    const value = Uint8Array.from({ length: SIZE }, (_, i) => (i * 31) % 255);
+    fake.forget();
+    db.set("large", value);
+    const writes = fake.calls.filter(({ op }) => op === "write");
+    ok(writes.length > 16, `${writes.length} writes`);
+    ok(writes.every(({ length }) => length <= MOST));
+    await turn();
+    // Others take its memory, so that it comes from the file.
+    for (let i = 0; i < 8; i++) db.set(`other ${i}`, filled(2 * MIB, i));
+    await turn();
+    fake.forget();
+    deepEqual(db.get("large")?.slice(), value);
+    ok(fake.count("read") > 0, "it was in memory");
+    ok(db.stats().memoryBytes < 14 * MIB, `${db.stats().memoryBytes} bytes`);
+  });
+
+  /** Each of the writes of one value fails in each of these ways. */
+  const ways: [string, (length: number) => number | Error][] = [
+    ["thrown", () => platform.quota()],
+    ["told by a short count", (length) => length >> 1],
+    ["told by a count of nothing", () => 0],
+  ];
+  for (const [style, fault] of ways) {
+    test(`leaves no trace when its disk fills up half way, ${style}`, async () => {
+      const fake = new FakeStorage();
+      const db = await opened(fake, LITTLE);
+      db.set("large", filled(SIZE, 1));
+      db.set("small", "small");
+      await turn();
+      for (const failing of [0, 1, 2, 3, 10, 18, 19, 20]) {
+        let seen = 0;
+        fake.fault = ({ op, length }) =>
+          op === "write" && seen++ === failing ? fault(length) : undefined;
+        throws(() => db.set("large", filled(SIZE, 2)), { name: "QuotaExceededError" });
+        fake.fault = () => undefined;
+        ok(ownOrDead(db.get("large") as Uint8Array, 1) && db.get("large")?.length === SIZE);
+        ok(!holdsRun(fake.content, 2), `write ${failing} left something`);
+        const left = await opened(fake.crashed(), LITTLE);
+        deepEqual(left.get("large")?.slice(), filled(SIZE, 1));
+        equal(left.getText("small"), "small");
+        equal(left.count(), 2);
+        await left.close();
+        await turn();
+      }
+      db.set("large", filled(SIZE, 3));
+      const { fileBytes, memoryBytes } = db.stats();
+      ok(fileBytes < 20 * MIB, `${fileBytes} bytes of file after failures`);
+      ok(memoryBytes < 14 * MIB, `${memoryBytes} bytes of memory after failures`);
+      await turn();
+      const left = await opened(fake.crashed(), LITTLE);
+      deepEqual(left.get("large")?.slice(), filled(SIZE, 3));
+    });
+  }
+});
+
+/** Whether eight such bytes lie in a row somewhere, as they do in a value of them. */
+function holdsRun(content: Uint8Array, byte: number): boolean {
+  const words = new Uint32Array(content.buffer, 0, content.length >>> 2);
+  const word = byte * 0x01010101;
+  return words.some((one, i) => one === word && words[i + 1] === word);
+}
 
 /** Where the first value of such bytes lies in a file. */
 function findValue(content: Uint8Array, byte: number): number {

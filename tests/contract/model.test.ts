@@ -15,9 +15,9 @@ interface Share {
 }
 
 function shareOf(): Share {
-  const { runtime, build } = context();
-  // In Node with the release build a million come together.
-  if (runtime === "node" && build === "release") {
+  const { runtime, build, thorough } = context();
+  // A million come together where the run is to be thorough.
+  if (thorough) {
     return { operations: 100_000, tests: { memory: 4, file: 2, faulty: 4 } };
   }
   const operations = build === "debug" ? 4_000 : 20_000;

@@ -2,9 +2,8 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
 import { cleanup, deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
-import { shopIn, speaks, starts } from "./support/anywhere.js";
+import { type Program, shopIn, speaks, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
-import type { Program } from "./support/programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });

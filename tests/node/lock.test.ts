@@ -341,7 +341,9 @@ suite("the end of a process", () => {
     await holder.tell("throw");
     equal(await holder.ended(), 1);
     equal(readFileSync(join(directory, "shop.varve"), "utf8"), "after the error");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    // Deno does not say whether an error ends a program: the lock stays, and the next one sees through it.
+    if (context().runtime !== "deno") deepEqual(readdirSync(directory), ["shop.varve"]);
+    await opensAndCloses(directory);
   });
 
   test("does not run a hook that was taken away", async () => {

@@ -173,7 +173,7 @@ impl Log {
         span: u32,
     ) -> Result<u32, Error> {
         let first = self.find_spare(file, span)?;
-        self.check_limits(first.saturating_add(span))?;
+        self.check_limits(first.saturating_add(span - 1))?;
         self.reserve(file, first, span)?;
         let slot = self.fresh_slot(used, span);
         self.occupy_span(first, slot);

@@ -1,12 +1,24 @@
 /** Programs and threads in the runtime that runs the tests: Node, Deno or Bun. */
 
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { cleanup, context } from "../../harness.js";
-import type { Ended, Program } from "./programs.js";
+
+export interface Ended {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** A program that runs; killed after the test if it still does. */
+export interface Program {
+  child: ChildProcess;
+  ended: Promise<Ended>;
+}
 
 let counter = 0;
 
@@ -36,9 +48,19 @@ export function shopIn(directory: string): string {
  * Starts a program in this runtime; it is killed after the test if it still runs. In Deno it is allowed
  * everything, or what is said.
  */
-export function starts(source: string, allowed: readonly string[] = ["--allow-all"]): Program {
+export function starts(source: string, allowed?: readonly string[]): Program {
+  return startsBy(commandFor(source, allowed));
+}
+
+/** What is to be called for a program to run in this runtime. */
+export function commandFor(source: string, allowed: readonly string[] = ["--allow-all"]): string[] {
   const flags = context().runtime === "deno" ? ["run", "--no-prompt", "--no-lock", ...allowed] : [];
-  const child = spawn(process.execPath, [...flags, moduleOf(source)], {
+  return [process.execPath, ...flags, moduleOf(source)];
+}
+
+/** Starts a program by a command. */
+export function startsBy([command = "", ...args]: readonly string[]): Program {
+  const child = spawn(command, args, {
     cwd: context().root,
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -6,13 +6,13 @@
 import type { Database, Key } from "varve";
 import { memory, open } from "varve";
 import { deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
-import { programOf } from "../model/author.js";
-import { callsIn, type Finding, find, told } from "../model/check.js";
-import type { Ground } from "../model/machine.js";
-import { print } from "../model/print.js";
-import type { Operation } from "../model/program.js";
-import { run } from "../model/run.js";
-import { bytesOf, pattern, same, textOf } from "../model/values.js";
+import { programOf } from "./author.js";
+import { callsIn, type Finding, find, told } from "./check.js";
+import type { Ground } from "./machine.js";
+import { print } from "./print.js";
+import type { Operation } from "./program.js";
+import { run } from "./run.js";
+import { bytesOf, pattern, same, textOf } from "./values.js";
 
 const ABILITIES = { fails: false, slowFlush: false };
 const LENGTH = 400;

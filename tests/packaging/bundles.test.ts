@@ -1,0 +1,151 @@
+import { mkdirSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { cleanup, equal, suite, test } from "../harness.js";
+import { command, load, project, runs, runtime, written } from "./project.js";
+
+const LOCAL = ["node", "node24", "deno", "bun"] as const;
+const BROWSERS = ["chromium", "firefox"] as const;
+type Local = (typeof LOCAL)[number];
+type Browser = (typeof BROWSERS)[number];
+
+/** Opens, sets, reads and closes, and finds it again; `say` tells what came of it. */
+function program(storage: string, say: string): string {
+  return `
+    import { file, open } from "varve";
+    const storage = ${storage};
+    const db = await open("shop", { storage });
+    db.set("key", "value");
+    db.updateIf("key", (view) => { view[0] = 86; });
+    const seen = db.getText("key");
+    await db.close();
+    const again = await open("shop", { storage });
+    ${say}([seen, again.getText("key"), again.recovery.wasClean].join());
+    await again.close();
+  `;
+}
+
+const SAID = "Value,Value,true";
+
+/** Each bundles a file of the project into the folder beside it, where its name is the same. */
+const BUNDLERS: Record<
+  string,
+  (entry: string, outdir: string, place: Local | Browser) => Promise<unknown>
+> = {
+  esbuild: (entry, outdir, place) =>
+    build({
+      absWorkingDir: project(),
+      entryPoints: [entry],
+      outdir,
+      outExtension: { ".js": ".mjs" },
+      bundle: true,
+      minify: true,
+      splitting: true,
+      format: "esm",
+      platform: isBrowser(place) ? "browser" : "node",
+      logLevel: "silent",
+    }),
+
+  "bun build": async (entry, outdir, place) => {
+    const target = isBrowser(place) ? "browser" : place === "bun" ? "bun" : "node";
+    const [bun = ""] = await runtime("bun");
+    command([bun, "build", entry, "--minify", `--target=${target}`, `--outdir=${outdir}`]);
+    // It names what it makes by its own custom.
+    renameSync(join(outdir, "program.js"), join(outdir, "program.mjs"));
+  },
+
+  "deno bundle": async (entry, outdir, place) => {
+    const platform = isBrowser(place) ? "browser" : "deno";
+    const [deno = ""] = await runtime("deno");
+    const out = join(outdir, "program.mjs");
+    command([deno, "bundle", "--quiet", "--minify", `--platform=${platform}`, "-o", out, entry]);
+  },
+};
+
+function isBrowser(place: Local | Browser): place is Browser {
+  return (BROWSERS as readonly string[]).includes(place);
+}
+
+let counter = 0;
+
+/** A folder of the project for one bundle. */
+function fresh(): string {
+  counter += 1;
+  const folder = join(project(), `bundle-${counter}`);
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
+interface Server {
+  url: string;
+  close(): Promise<void>;
+}
+
+interface Page {
+  goto(url: string): Promise<unknown>;
+  evaluate(expression: string): Promise<unknown>;
+}
+
+const PAGE = '<!doctype html><title>bundle</title><link rel="icon" href="data:,">';
+
+/** What the module of that folder says when it runs in a worker of the browser. */
+async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
+  const { serve } = await load<{
+    serve(folders: string[], options: { pages: Record<string, string> }): Promise<Server>;
+  }>("scripts/serve.mjs");
+  const { withPage } = await load<{
+    withPage(place: Browser, use: (page: Page) => Promise<unknown>): Promise<unknown>;
+  }>("tests/browsers.mjs");
+  const server = await serve([folder], { pages: { "/": PAGE } });
+  cleanup(() => server.close());
+  return withPage(place, async (page) => {
+    await page.goto(server.url);
+    return page.evaluate(`new Promise((resolve) => {
+      const worker = new Worker("/program.mjs", { type: "module" });
+      worker.onmessage = ({ data }) => resolve(data);
+      worker.onerror = (event) => resolve(event.message || "the worker did not start");
+    })`);
+  });
+}
+
+suite("the package as installed", () => {
+  for (const place of LOCAL) {
+    test(`stores, reads and closes in ${place}`, async () => {
+      const storage = `file(${JSON.stringify(fresh())})`;
+      const source = program(storage, "console.log");
+      equal(runs(source, "installed.mjs", await runtime(place)).trim(), SAID);
+    });
+  }
+
+  test("works in memory in a Deno that is allowed nothing", async () => {
+    const source = `
+      import { memory, open } from "varve";
+      const db = await open("shop", { storage: memory() });
+      db.set("key", "value");
+      console.log(db.getText("key"));
+      await db.close();`;
+    equal(runs(source, "nothing.mjs", await runtime("deno", [])).trim(), "value");
+  });
+});
+
+for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
+  suite(`a bundle by ${bundler}`, () => {
+    for (const place of LOCAL) {
+      test(`opens, sets, reads and closes in ${place}`, async () => {
+        const folder = fresh();
+        const source = program(`file(${JSON.stringify(folder)})`, "console.log");
+        await bundle(written("program.ts", source), folder, place);
+        const bundled = join(folder, "program.mjs");
+        equal(command([...(await runtime(place)), bundled]).trim(), SAID);
+      });
+    }
+
+    for (const place of BROWSERS) {
+      test(`opens, sets, reads and closes in a worker of ${place}`, async () => {
+        const folder = fresh();
+        await bundle(written("program.ts", program("undefined", "postMessage")), folder, place);
+        equal(await saysInBrowser(place, folder), SAID);
+      });
+    }
+  });
+}

@@ -1,0 +1,96 @@
+/** The package as it would be published, in a project outside of this repository. */
+
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { context, ok } from "../harness.js";
+
+/** A list of strings, or conditions with a target each: what `exports` holds. */
+type Target = string | Record<string, string>;
+
+interface Packed {
+  filename: string;
+  size: number;
+  files: { path: string }[];
+}
+
+export function root(...parts: string[]): string {
+  return join(context().root, ...parts);
+}
+
+export function manifest(): { exports: Record<string, Target>; [key: string]: unknown } {
+  return JSON.parse(readFileSync(root("package.json"), "utf8"));
+}
+
+/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+export async function load<T>(path: string): Promise<T> {
+  return (await import(pathToFileURL(root(path)).href)) as T;
+}
+
+let packed: { archive: string; details: Packed } | undefined;
+
+/** Packs once, as it would be published. */
+export function pack(): { archive: string; details: Packed } {
+  if (packed !== undefined) return packed;
+  const to = join(context().directory ?? ".", "packed");
+  mkdirSync(to, { recursive: true });
+  const output = execFileSync("npm", ["pack", "--json", "--pack-destination", to], {
+    cwd: root(),
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const details = (JSON.parse(output) as Packed[])[0];
+  ok(details !== undefined, "npm pack says what it packed");
+  packed = { archive: join(to, details.filename), details };
+  return packed;
+}
+
+let installed: string | undefined;
+
+/** A project outside of this repository that has installed the packed archive, and nothing else. */
+export function project(): string {
+  if (installed !== undefined) return installed;
+  const folder = join(context().directory ?? ".", "project");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{"name":"project","private":true,"type":"module"}');
+  execFileSync("npm", ["install", "--offline", "--no-audit", "--no-fund", pack().archive], {
+    cwd: folder,
+    stdio: "ignore",
+  });
+  installed = folder;
+  return folder;
+}
+
+/** Writes a file of that project and gives its path. */
+export function written(name: string, source: string): string {
+  const path = join(project(), name);
+  writeFileSync(path, source);
+  return path;
+}
+
+/** Runs a program in that project and gives what it printed; in this Node, if nothing else is said. */
+export function runs(
+  source: string,
+  name = "program.mjs",
+  runtime: readonly string[] = [process.execPath],
+): string {
+  return command([...runtime, written(name, source)]);
+}
+
+/** Runs a command in that project and gives what it printed; fails with what it complained of. */
+export function command([program = "", ...args]: readonly string[]): string {
+  return execFileSync(program, args, { cwd: project(), encoding: "utf8", timeout: 60_000 });
+}
+
+/** How a program is run by its name in scripts/programs.mjs: Deno with these permissions. */
+export async function runtime(
+  name: string,
+  allowed: readonly string[] = ["--allow-all"],
+): Promise<string[]> {
+  const programs = await load<{ findProgram(name: string): Promise<string> }>(
+    "scripts/programs.mjs",
+  );
+  const program = await programs.findProgram(name);
+  return name === "deno" ? [program, "run", "--no-prompt", ...allowed] : [program];
+}
