@@ -33,6 +33,7 @@ const EXPORTS = [
   "set_begin",
   "set_commit",
   "stats",
+  "tend",
   "unflushed",
   "unpin",
   "unwitnessed",
