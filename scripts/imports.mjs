@@ -31,7 +31,7 @@ const APART = [
 
 /** Rust: the crate's modules in layers, lowest first. A module never uses one of a higher layer. */
 const RUST_LAYERS = [
-  ["error", "file", "memory"],
+  ["error", "file", "memory", "sort"],
   ["format"],
   ["index"],
   ["log"],
