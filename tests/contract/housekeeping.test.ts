@@ -33,9 +33,8 @@ everywhere("a file in use for long", ({ storage }) => {
     }
     await settled(db);
     const { liveBytes, fileBytes } = db.stats();
-    // Two checkpoints of a segment each come on top, and four segments; all are whole.
-    const bound = (Math.ceil((1.5 * liveBytes) / MIB) + 6) * MIB + 8_192;
-    ok(fileBytes <= bound, `${fileBytes} bytes for ${liveBytes}`);
+    // Two checkpoints of a segment each come on top, and four segments.
+    ok(fileBytes <= 1.5 * liveBytes + 6 * MIB, `${fileBytes} bytes for ${liveBytes}`);
     ok(largest <= 2 * liveBytes + 8 * MIB, `${largest} bytes at most`);
     db = await reopened(db, storage, name);
     for (let i = 0; i < 4_000; i++) ok(isRight(db, i, 11), `${i} is right`);
