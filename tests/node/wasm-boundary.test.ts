@@ -33,7 +33,6 @@ const EXPORTS = [
   "set_begin",
   "set_commit",
   "stats",
-  "tend",
   "unflushed",
   "unpin",
   "unwitnessed",

@@ -2,5 +2,4 @@
 
 pub mod hash;
 pub mod ordered;
-pub mod small;
 pub mod spaces;

@@ -212,11 +212,10 @@ impl Pool {
     }
 
     /// Says that nothing counts any more of what a buffer holds. Views may show it until the turn
-    /// ends, and pins until they do.
+    /// ends.
     pub fn leave(&mut self, id: BufferId) {
         let buffer = &mut self.buffers[id as usize];
-        let is_seen = buffer.shown || buffer.pins > 0;
-        buffer.holds = if is_seen { Holds::Remains } else { Holds::Nothing };
+        buffer.holds = if buffer.shown { Holds::Remains } else { Holds::Nothing };
     }
 
     /// Ends a turn: gives back what it took above the budget, and frees some buffers for the next
@@ -224,8 +223,7 @@ impl Pool {
     pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
         self.clock += 1;
         self.turn = self.clock;
-        let mut all = self.buffers.iter();
-        let remains = all.any(|buffer| buffer.holds == Holds::Remains && buffer.pins == 0);
+        let remains = self.buffers.iter().any(|buffer| buffer.holds == Holds::Remains);
         self.release_remains();
         let in_use = self.buffers.iter().filter(|buffer| buffer.holds != Holds::Nothing).count();
         // An eighth is freed at once, so that views are detached once in many turns.
@@ -262,8 +260,7 @@ impl Pool {
     }
 
     fn release_remains(&mut self) {
-        let remains = |buffer: &&mut Buffer| buffer.holds == Holds::Remains && buffer.pins == 0;
-        for buffer in self.buffers.iter_mut().filter(remains) {
+        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.holds == Holds::Remains) {
             buffer.holds = Holds::Nothing;
         }
     }

@@ -4,7 +4,6 @@
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
-use crate::format::frame::FrameHeader;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::{align_up, segment};
@@ -51,10 +50,6 @@ pub(super) struct Copies {
 const fn spread(position: Position) -> u32 {
     position.wrapping_mul(0x9E37_79B9)
 }
-
-/// The number that undoes [`spread`].
-const UNSPREAD: u32 = 0x144C_BC89;
-const _: () = assert!(UNSPREAD.wrapping_mul(0x9E37_79B9) == 1);
 
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -115,18 +110,6 @@ impl Busy<'_> {
 }
 
 impl Log {
-    /// Forgets copies of records in slots that are going: others will stand where they did.
-    pub(super) fn forget_copies(&mut self, goes: impl Fn(&Slot) -> bool) {
-        let mut copies = Vec::new();
-        self.copies.index.collect(0, u32::MAX, &mut copies);
-        for (hash, copy) in copies {
-            let (slot, _) = self.geometry.locate(hash.wrapping_mul(UNSPREAD));
-            if goes(&self.slots[slot as usize]) {
-                self.copies.index.remove(hash, copy);
-            }
-        }
-    }
-
     /// A buffer for something new. Places that were given before may no longer hold.
     pub(super) fn take_buffer(&mut self, holds: Holds) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
@@ -189,19 +172,10 @@ impl Log {
         Some(Place { buffer, offset: offset as u32 })
     }
 
-    /// The record at a place that the index led to: none if it lied.
-    #[inline]
-    #[must_use]
-    pub fn peek(&self, place: Place) -> Option<RecordRef<'_>> {
-        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?;
-        let (header, key, value) = record::parts(bytes)?;
-        Some(RecordRef { header, key, value })
-    }
-
     /// The record at a place.
     ///
     /// # Panics
-    /// If there is none: the place was looked at before.
+    /// If there is none: places come from this log.
     #[inline]
     #[must_use]
     pub fn record_in(&self, place: Place) -> RecordRef<'_> {
@@ -296,31 +270,6 @@ impl Log {
         Ok(())
     }
 
-    /// Brings a segment into memory if all of its frames are whole; else its records stay cold, to
-    /// be verified one by one.
-    ///
-    /// # Errors
-    /// As for [`place`](Log::place).
-    pub fn load_whole(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
-        let Slot { buffer, salt, end, kept, .. } = self.slots[slot as usize];
-        if buffer != NO_BUFFER || kept {
-            return Ok(());
-        }
-        self.load(file, slot)?;
-        let start = self.geometry.slot_start(slot);
-        let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.room_end()];
-        let mut at = segment::SIZE;
-        while at < end as usize {
-            let Some(header) = FrameHeader::open(&bytes[at..], salt, start + at as u64) else {
-                self.slots[slot as usize].kept = true;
-                self.leave_memory(slot);
-                return Ok(());
-            };
-            at += header.length as usize;
-        }
-        Ok(())
-    }
-
     /// Reads an extent's value into memory if it is the one described, and intact.
     pub(crate) fn load_extent(
         &mut self,
@@ -406,15 +355,11 @@ impl Log {
 
     #[cold]
     fn extent_value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
-        // Only a lying checkpoint leads to a record of another shape.
-        let Some(extent) = ExtentRef::decode(self.record_in(place).value) else {
-            return Err(damaged(0));
-        };
+        let extent = ExtentRef::decode(self.record_in(place).value);
+        let extent = extent.expect("an extent record holds a descriptor");
         // An extent of the open group is not sealed yet, and resident.
-        let resident = self
-            .slots
-            .get(extent.slot as usize)
-            .is_some_and(|slot| slot.value.is_some() && slot.sequence == extent.sequence);
+        let slot = &self.slots[extent.slot as usize];
+        let resident = slot.value.is_some() && slot.sequence == extent.sequence;
         if !resident && !self.load_extent(file, &extent)? {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
@@ -516,6 +461,6 @@ impl Log {
 }
 
 /// One record, or one value, is not what was written there.
-pub(crate) fn damaged(position: u64) -> Error {
+fn damaged(position: u64) -> Error {
     Error::Corruption(Damage { position, ..Damage::default() })
 }

@@ -17,11 +17,9 @@ pub(super) struct Undo {
     pub new: Option<Position>,
     /// The record that made the change; it has the key, and is resident while its group is open.
     pub appended: Position,
-    /// Bytes of the records that came to life and that died.
-    pub come: u32,
-    pub gone: u32,
-    /// Whether the record was moved, and nothing else changed.
-    pub moved: bool,
+    /// Bytes that came to life and that died.
+    pub come: u64,
+    pub gone: u64,
 }
 
 #[derive(Debug)]
@@ -99,13 +97,6 @@ impl<F: File> Store<F> {
         if !self.savepoints.is_empty() {
             return Err(Error::Misuse);
         }
-        let bytes = self.log.group_bytes();
-        self.commit_group()?;
-        self.keep_up(bytes);
-        Ok(())
-    }
-
-    pub(super) fn commit_group(&mut self) -> Result<(), Error> {
         match self.log.commit(&mut self.file, self.next_version) {
             Ok(wrote) => {
                 self.undo.clear();
@@ -175,7 +166,6 @@ impl<F: File> Store<F> {
         if self.poisoned || self.read_only || untouched {
             return Ok(());
         }
-        self.checkpoint_at_close()?;
         self.log.close(&mut self.file, self.next_version)
     }
 
@@ -218,17 +208,17 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    pub(super) fn fail(&mut self, failure: WriteError) -> Error {
+    fn fail(&mut self, failure: WriteError) -> Error {
         self.poisoned |= matches!(failure, WriteError::Unclear(_));
         self.undo_to(0);
         self.log.discard_group();
         failure.into_error()
     }
 
-    pub(super) fn undo_to(&mut self, length: usize) {
+    fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
-            self.unaccount(&undo);
+            self.live_bytes = self.live_bytes + undo.gone - undo.come;
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
         }
     }

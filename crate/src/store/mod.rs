@@ -1,33 +1,29 @@
 //! The store: operations on keys, over a log and its index.
 
-mod compact;
 mod group;
 mod pin;
 mod replay;
-mod tend;
 mod update;
 
 use std::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
-use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
+use crate::format::record::{self, KIND_DELETE, RecordHeader};
+use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
 use crate::index::spaces::Spaces;
 use crate::log::{
     Log,
-    live::ExtentName,
     pool::Purpose,
-    read::{Pin, Place, damaged},
+    read::{Pin, Place},
 };
 
 pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
-use tend::{Change, Job};
 use update::{Changing, NewRecord, Staged};
 
 /// How to open a store.
@@ -46,8 +42,6 @@ pub struct Options {
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
-    /// How large the file may become, in per cent of what lives in it, from 120 to 300.
-    pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.
     pub detach: fn(),
@@ -61,7 +55,6 @@ impl Default for Options {
             ordered: true,
             read_only: false,
             memory: 64 << 20,
-            factor: 150,
             detach: || (),
         }
     }
@@ -70,7 +63,7 @@ impl Default for Options {
 /// Sizes and states, for showing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Live keys in all keyspaces but the engine's own.
+    /// Live keys in all keyspaces.
     pub count: u64,
     /// Bytes of live records with their headers and values.
     pub live_bytes: u64,
@@ -112,6 +105,7 @@ pub struct Store<F> {
     /// for, and kept up from then on.
     ordered: bool,
     sorted: bool,
+    live_bytes: u64,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -122,14 +116,6 @@ pub struct Store<F> {
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
-    /// The housekeeping that is under way.
-    job: Job,
-    is_tending: bool,
-    /// All that can be gained was asked for, of segments below this sequence.
-    wants_all: Option<u32>,
-    factor: u32,
-    /// Compaction is not worth trying again below this many bytes.
-    compact_above: u64,
     read_only: bool,
     poisoned: bool,
     unflushed: bool,
@@ -249,7 +235,6 @@ impl<F: File> Store<F> {
             key_len: key.len() as u16,
             keyspace,
             oldest: old.oldest,
-            previous: old.position,
             version: self.take_version(),
             ..Default::default()
         };
@@ -307,8 +292,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: self.index.len() as u64 - self.count(KEYSPACE_ENGINE),
-            live_bytes: self.log.live_bytes(),
+            count: self.index.len() as u64,
+            live_bytes: self.live_bytes,
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
             segments: self.log.segments() as u64,
@@ -368,7 +353,7 @@ impl<F: File> Store<F> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.look(&mut self.file, position, purpose)?;
-            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
+            let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(Some(At { position, place }));
             }
@@ -380,8 +365,8 @@ impl<F: File> Store<F> {
     #[inline]
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
-        let (oldest, size) = (record.header.oldest, record.header.size() as u32);
-        Predecessor { position: at.position, oldest, size }
+        let (oldest, bytes) = (record.header.oldest, record.bytes());
+        Predecessor { position: at.position, oldest, bytes }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -420,45 +405,12 @@ impl<F: File> Store<F> {
         appended: Position,
         new: Option<Position>,
     ) {
-        let gone = old.map_or(0, |old| old.size);
+        let gone = old.map_or(0, |old| old.bytes);
+        let come = new.map_or(0, |new| self.log.record_at(new).bytes());
+        self.live_bytes = self.live_bytes + come - gone;
         let old = old.map(|old| old.position);
-        let header = self.log.header_at(appended);
-        let (size, oldest) = (header.size() as u32, header.oldest);
-        let is_extent = header.kind == KIND_EXTENT;
-        if let Some(old) = old {
-            self.log.died(old, gone);
-            self.log.drop_name(old);
-        }
-        match new {
-            Some(new) => {
-                self.log.born(new, size);
-                if is_extent && let Some(extent) = self.log.descriptor_at(new) {
-                    self.log.name_extent(new, ExtentName::from(&extent));
-                }
-            }
-            None => self.log.buried(appended, size, oldest),
-        }
-        self.undo.push(Undo { hash, old, new, appended, come: size, gone, moved: false });
+        self.undo.push(Undo { hash, old, new, appended, come, gone });
         self.move_in_index(hash, old, new, appended);
-    }
-
-    /// Takes back what a change did to the accounts of what is alive.
-    fn unaccount(&mut self, undo: &Undo) {
-        match (undo.new, undo.old) {
-            (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
-            (Some(new), _) => self.log.forget_name(new),
-            _ => {}
-        }
-        match undo.new {
-            Some(new) => self.log.died(new, undo.come),
-            None => self.log.unburied(undo.appended, undo.come),
-        }
-        if let Some(old) = undo.old {
-            self.log.born(old, undo.gone);
-            if !undo.moved {
-                self.log.restore_name(old);
-            }
-        }
     }
 
     /// Moves a key in the index; `record` is resident and has the key.
@@ -470,9 +422,6 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
-        if let Job::Checkpointing(job) = &mut self.job {
-            job.note(Change { hash, old, new });
-        }
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
             return;
@@ -512,8 +461,8 @@ struct At {
 struct Predecessor {
     position: Position,
     oldest: u32,
-    /// Bytes of the record.
-    size: u32,
+    /// Bytes of the record, its extent included.
+    bytes: u64,
 }
 
 /// Equality of short keys without a call: `memcmp` costs more than the comparison.

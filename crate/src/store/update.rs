@@ -217,7 +217,6 @@ impl<F: File> Store<F> {
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
             oldest: self.new.old.map_or(0, |old| old.oldest),
-            previous: self.new.old.map_or(0, |old| old.position),
             ..Default::default()
         };
         let (position, place) = self.log.stage(header, key);
@@ -282,7 +281,9 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let Changing { at: At { position, place }, extent } = self.changing;
         if let Some(slot) = extent {
+            let before = self.log.record_at(position).bytes();
             self.end_extent(position, slot, length);
+            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - before;
         } else if length != self.saved.len() {
             self.log.end_value(place, length, version, false);
         }
