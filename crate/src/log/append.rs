@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
+use crate::format::align_up;
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
@@ -183,6 +184,7 @@ impl Log {
         let start = self.geometry.slot_start(first);
         let slot = &self.slots[first as usize];
         let value = slot.value.as_ref().expect("a staged extent is resident");
+        let value = &value[..align_up(slot.length as usize)];
         let header = SegmentHeader {
             kind: segment::KIND_EXTENT,
             payload: slot.length,
@@ -217,7 +219,7 @@ impl Log {
         let at = self.geometry.slot_start(first) + segment::SIZE as u64;
         let slot = &mut self.slots[first as usize];
         let value = slot.value.as_mut().expect("a staged extent is resident");
-        value[length..].fill(0);
+        value[length..align_up(length)].fill(0);
         let check = checksum(&value[..length], seed_at(slot.salt, at));
         (slot.length, slot.length_check) = (length as u64, check);
         ExtentRef { check, ..self.extent_ref(first, length) }

@@ -8,7 +8,7 @@ use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash::Position;
-use crate::memory::{AlignedBytes, copy_short};
+use crate::memory::copy_short;
 
 use super::pool::Holds;
 use super::read::Place;
@@ -139,11 +139,13 @@ impl Log {
         let first = self.spare_run(span);
         let end = first.saturating_add(span);
         self.check_limits(end - 1)?;
-        self.room_for_value(length)?;
-        self.reserve(file, first, span)?;
-        let value = AlignedBytes::zeroed(length);
-        self.value_bytes += value.len();
-        let slot = Slot { value: Some(value), ..self.fresh_slot(Use::Extent, span) };
+        let value = self.take_value(length)?;
+        if let Err(error) = self.reserve(file, first, span) {
+            self.leave_value(Some(value));
+            return Err(error);
+        }
+        let (value, touched) = (Some(value), self.pool.now());
+        let slot = Slot { value, touched, ..self.fresh_slot(Use::Extent, span) };
         let missing = (end as usize).saturating_sub(self.slots.len());
         self.slots.extend((0..missing).map(|_| Slot::new(Use::Spare)));
         self.slots[first as usize..end as usize].fill_with(|| Slot::new(Use::ExtentBody));
@@ -179,8 +181,12 @@ impl Log {
         let span = self.slots[first as usize].span;
         for index in first..first + span {
             let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
-            self.value_bytes -= slot.value.as_ref().map_or(0, |value| value.len());
-            self.quarantine.extend(slot.value.filter(|_| slot.shown));
+            if slot.shown {
+                self.value_bytes -= slot.value.as_ref().map_or(0, |value| value.len());
+                self.quarantine.extend(slot.value);
+            } else {
+                self.leave_value(slot.value);
+            }
             if slot.buffer != NO_BUFFER {
                 self.pool.leave(slot.buffer);
             }

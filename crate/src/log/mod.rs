@@ -216,6 +216,8 @@ pub struct Log {
     copies: Copies,
     /// Bytes of extents' values in memory.
     value_bytes: usize,
+    /// Memory of the value that was let go last.
+    spare_value: Option<AlignedBytes>,
     /// Values of dropped extents that views may still show, held until the turn ends.
     quarantine: Vec<AlignedBytes>,
     /// Whether a view may show memory that is about to be used again.
@@ -365,7 +367,8 @@ impl Log {
     /// Bytes of memory held for segments, copies of cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let held = self.quarantine.iter().chain(&self.spare_value);
+        let held: usize = held.map(|bytes| bytes.len()).sum();
         (self.pool.memory() + self.copies.bytes() + self.value_bytes + held) as u64
     }
 
@@ -420,6 +423,8 @@ impl Log {
         stale |= self.trim_extents(self.pool.budget() / 4);
         stale |= self.trim_pool();
         self.quarantine = Vec::new();
+        let quarter = self.pool.budget() / 4;
+        self.spare_value.take_if(|spare| spare.len() > quarter);
         self.views_stale = false;
         if stale {
             self.pool.views_died();

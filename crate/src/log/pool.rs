@@ -226,8 +226,8 @@ impl Pool {
         let remains = self.buffers.iter().any(|buffer| buffer.holds == Holds::Remains);
         self.release_remains();
         let in_use = self.buffers.iter().filter(|buffer| buffer.holds != Holds::Nothing).count();
-        // An eighth is freed at once, so that views are detached once in many turns.
-        let spare = (self.budget / 8).max(1);
+        // A quarter is freed at once, so that views are detached once in many turns.
+        let spare = (self.budget / 4).max(1);
         let mut shown = false;
         if in_use > self.budget - 1 {
             shown = self.evict(in_use - (self.budget - spare), true, evict).1;

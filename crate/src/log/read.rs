@@ -14,8 +14,9 @@ use crate::sort;
 use super::pool::{BufferId, Holds, Purpose};
 use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
 
-/// A cold record is read with what follows it, up to this many bytes: one call for most records.
-const SPECULATIVE: usize = 4096;
+/// A cold record is read with what follows it, between so many bytes: one call for most records.
+const LEAST_GUESS: usize = 512;
+const LARGEST_GUESS: usize = 4096;
 
 /// Bytes before a copy: its position and its size; a position of 0 ends a buffer's copies.
 const COPY_HEADER: usize = 8;
@@ -37,13 +38,22 @@ pub enum Pin {
 }
 
 /// Copies of cold records, one behind the other in buffers of the pool.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Copies {
     /// From a record's position, hashed by a bijection, to where its copy lies.
     index: HashIndex,
     current: Option<BufferId>,
     /// Where the next copy goes in the current buffer.
     tail: usize,
+    /// How many bytes to read for the next: as much as those before it would have needed.
+    guess: usize,
+}
+
+impl Copies {
+    pub(super) fn new() -> Self {
+        let index = HashIndex::default();
+        Copies { index, current: None, tail: 0, guess: LARGEST_GUESS }
+    }
 }
 
 /// Multiplication by an odd number is a bijection: equal hashes are equal positions.
@@ -200,7 +210,7 @@ impl Log {
         let (slot, offset) = self.geometry.locate(position);
         let room = self.geometry.room_end().saturating_sub(offset);
         let at = self.geometry.slot_start(slot) + offset as u64;
-        let guess = SPECULATIVE.min(room);
+        let guess = self.copies.guess.min(room);
         let (id, tail) = self.room_for_copy(guess)?;
         let bytes = &mut self.pool.bytes_mut(id)[tail + COPY_HEADER..];
         let mut there = read_full(file, &mut bytes[..guess], at)?;
@@ -208,6 +218,10 @@ impl Log {
             Some(header) if header.fits(room) => header.size(),
             _ => return Err(damaged(at)),
         };
+        // Twice the largest of late: it grows at once and shrinks by and by.
+        let before = self.copies.guess;
+        let largest = align_up((2 * size).max(before - before / 32));
+        self.copies.guess = largest.clamp(LEAST_GUESS, LARGEST_GUESS);
         let (id, tail) = if size <= guess { (id, tail) } else { self.room_for_copy(size)? };
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
         if size > guess {
@@ -294,14 +308,16 @@ impl Log {
         let salt = slot.salt;
         let start = geometry.slot_start(extent.slot) + segment::SIZE as u64;
         let length = extent.length as usize;
-        self.room_for_value(length)?;
-        let mut bytes = AlignedBytes::zeroed(align_up(length));
-        read_full(file, &mut bytes[..length], start)?;
-        let intact = checksum(&bytes[..length], seed_at(salt, start)) == extent.check;
-        if intact {
-            self.value_bytes += bytes.len();
-            self.slots[extent.slot as usize].value = Some(bytes);
-        }
+        let mut bytes = self.take_value(length)?;
+        let read = read_full(file, &mut bytes[..length], start);
+        let intact = read.is_ok_and(|there| there == length)
+            && checksum(&bytes[..length], seed_at(salt, start)) == extent.check;
+        let freed = match intact {
+            true => self.slots[extent.slot as usize].value.replace(bytes),
+            false => Some(bytes),
+        };
+        self.leave_value(freed);
+        read?;
         Ok(intact)
     }
 
@@ -413,6 +429,27 @@ impl Log {
         }
     }
 
+    /// Memory for the value of an extent, its bytes undefined. What was let go last is used again:
+    /// zeroing costs as much as a checksum.
+    ///
+    /// # Errors
+    /// As for [`room_for_value`](Log::room_for_value).
+    pub(super) fn take_value(&mut self, length: usize) -> Result<AlignedBytes, Error> {
+        self.room_for_value(length)?;
+        let fits = |spare: &mut AlignedBytes| (length..=2 * length).contains(&spare.len());
+        let spare = self.spare_value.take_if(fits);
+        let value = spare.unwrap_or_else(|| AlignedBytes::zeroed(align_up(length)));
+        self.value_bytes += value.len();
+        Ok(value)
+    }
+
+    /// Lets go of the memory of a value.
+    pub(super) fn leave_value(&mut self, value: Option<AlignedBytes>) {
+        let Some(value) = value else { return };
+        self.value_bytes -= value.len();
+        self.spare_value = Some(value);
+    }
+
     /// Makes room for the value of an extent. Those that one turn looks at, writes or takes back may
     /// take as much as the budget; beyond it what nobody needs is let go, and if a view may show any
     /// of it, all views die.
@@ -425,13 +462,15 @@ impl Log {
         if fits || !self.pool.lends_views {
             return Ok(());
         }
+        let mut allowed = self.pool.budget().saturating_sub(length);
         if held > 0 || self.slots.iter().any(|slot| slot.shown && slot.may_lose_value()) {
             self.pool.kill_views()?;
             self.slots.iter_mut().for_each(|slot| slot.shown = false);
             // Nothing shows any more what was rolled back in this turn.
             self.quarantine = Vec::new();
+            allowed = self.pool.budget() / 4;
         }
-        self.trim_extents(self.pool.budget() / 4);
+        self.trim_extents(allowed);
         // The memory might have to grow, and under a callback it must not.
         if self.pool.callback_open && self.value_bytes + length > self.pool.budget() {
             return Err(Error::ViewsHeld);
@@ -453,8 +492,9 @@ impl Log {
                 break;
             }
             let slot = &mut self.slots[index as usize];
-            self.value_bytes -= slot.value.take().map_or(0, |value| value.len());
             shown |= slot.shown;
+            let value = slot.value.take();
+            self.leave_value(value);
         }
         shown
     }
