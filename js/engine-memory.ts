@@ -32,6 +32,10 @@ export interface Page {
   readonly lengths: Uint32Array<ArrayBuffer>;
   /** The keys, one behind the other. */
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Address and length of each value, if asked for; an address of 0 says that it is not at hand. */
+  readonly values: Uint32Array<ArrayBuffer> | undefined;
+  /** What `changes` was: as long as it is that, the values are where they were. */
+  readonly changes: number;
 }
 
 /** Up to this length a loop over the characters beats `encodeInto`. */
@@ -55,6 +59,8 @@ export const encoder = new TextEncoder();
 export class EngineMemory {
   /** All of the wasm memory. Length 0 when the memory has grown since. */
   u8: Uint8Array<ArrayBuffer>;
+  /** Counts what may end the places of values: writes, and deaths of views. */
+  protected changes: number;
   protected u32: Uint32Array<ArrayBuffer>;
   protected f64: Float64Array<ArrayBuffer>;
   protected buffer: ArrayBuffer;
@@ -82,6 +88,7 @@ export class EngineMemory {
     this.lengthAt = this.codeAt + 1;
     this.reportAt = (resultAt >>> 3) + REPORT;
     this.buffer = buffer;
+    this.changes = 0;
     this.u8 = new Uint8Array(buffer);
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
@@ -109,18 +116,23 @@ export class EngineMemory {
   }
 
   /** The page of keys that the engine has written at an address, with room for so many lengths. */
-  protected pageAt(at: number, room: number): Page {
+  protected pageAt(at: number, room: number, withValues: boolean): Page {
     const count = this.u32[this.lengthAt] as number;
-    const bytesAt = at + room * 4;
-    const lengths = new Uint32Array(this.buffer.slice(at, at + count * 4));
+    const first = at >>> 2;
+    const lengths = this.u32.slice(first, first + count);
     let total = 0;
     for (let i = 0; i < count; i++) total += lengths[i] as number;
-    return { lengths, bytes: this.u8.slice(bytesAt, bytesAt + total) };
+    const behind = first + room;
+    const values = withValues ? this.u32.slice(behind, behind + 2 * count) : undefined;
+    const bytesAt = at + room * (withValues ? 12 : 4);
+    const bytes = this.u8.slice(bytesAt, bytesAt + total);
+    return { lengths, bytes, values, changes: this.changes };
   }
 
   /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */
   protected renew(buffer: ArrayBuffer): void {
     bury(this.buffer);
+    this.changes += 1;
     this.buffer = buffer;
     this.u8 = new Uint8Array(buffer);
     this.u32 = new Uint32Array(buffer);

@@ -74,6 +74,7 @@ const READ_ONLY = 2;
 const LOWER_EXCLUDED = 1;
 const UPPER_INCLUDED = 2;
 const BACKWARDS = 4;
+const WITH_VALUES = 8;
 
 /** Texts above this length are encoded apart first, so that not three times their length is staged. */
 const LONG_TEXT = 8_192;
@@ -162,9 +163,19 @@ export class Engine extends EngineMemory {
     return this.call(() => this.wasm.count(RAW));
   }
 
-  /** A view of the value of the key that lies at this place of a page, or `undefined`. */
-  getOnPage(bytes: Uint8Array, start: number, end: number): Uint8Array<ArrayBuffer> | undefined {
-    this.encodeFromPage(bytes, start, end);
+  /** A view of the value of a key on a page, which lies there from `start` to `end`, or `undefined`. */
+  getOnPage(
+    page: Page,
+    index: number,
+    start: number,
+    end: number,
+  ): Uint8Array<ArrayBuffer> | undefined {
+    const { values } = page;
+    if (values !== undefined && page.changes === this.changes) {
+      const at = values[2 * index] as number;
+      if (at !== 0) return new Uint8Array(this.buffer, at, values[2 * index + 1]);
+    }
+    this.encodeFromPage(page.bytes, start, end);
     const at = this.find(end - start);
     if (at === 0) return undefined;
     return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
@@ -179,12 +190,12 @@ export class Engine extends EngineMemory {
   }
 
   /** The first keys of a range, at most so many. */
-  scan(range: KeyRange, maxKeys: number): Page {
+  scan(range: KeyRange, maxKeys: number, withValues = false): Page {
     const [lower, upper] = this.encodeBounds(range);
-    const flags = flagsOf(range);
+    const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
     const at = this.call(() => this.wasm.scan(RAW, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    return this.pageAt(at, maxKeys);
+    return this.pageAt(at, maxKeys, withValues);
   }
 
   countRange(range: KeyRange): number {
@@ -283,6 +294,7 @@ export class Engine extends EngineMemory {
 
   private setCommit(length: number): void {
     let status: number;
+    this.changes += 1;
     try {
       status = this.wasm.set_commit(length);
     } catch (trap) {
@@ -296,6 +308,7 @@ export class Engine extends EngineMemory {
   remove(key: Key): boolean {
     const keyLength = this.encodeKey(key);
     let answer: number;
+    this.changes += 1;
     try {
       answer = this.wasm.remove(RAW, keyLength);
     } catch (trap) {
@@ -349,6 +362,7 @@ export class Engine extends EngineMemory {
 
   updateCommit(length: number): void {
     let status: number;
+    this.changes += 1;
     try {
       status = this.wasm.update_commit(length);
     } catch (trap) {
@@ -375,6 +389,7 @@ export class Engine extends EngineMemory {
   }
 
   rollback(): void {
+    this.changes += 1;
     this.plain(this.wasm.rollback);
   }
 

@@ -30,6 +30,8 @@ class Walk {
   private upperIncluded: boolean;
   private readonly reverse: boolean;
   private readonly asBytes: boolean;
+  /** Whether the values are wanted too. */
+  private readonly withValues: boolean;
   /** How many keys may still come. */
   private left: number;
   private pageSize: number;
@@ -40,7 +42,8 @@ class Walk {
   private start: number;
   private end: number;
 
-  constructor(bounds: Bounds) {
+  constructor(bounds: Bounds, withValues: boolean) {
+    this.withValues = withValues;
     this.lower = bounds.lower;
     this.upper = bounds.upper;
     this.lowerExcluded = bounds.lowerExcluded;
@@ -92,7 +95,7 @@ class Walk {
   /** The current value of the key that it is at; `undefined` if that was deleted meanwhile. */
   value(session: Session): Uint8Array<ArrayBuffer> | undefined {
     try {
-      return session.stepTo((this.page as Page).bytes, this.start, this.end);
+      return session.stepTo(this.page as Page, this.index - 1, this.start, this.end);
     } catch (error) {
       // It was not seen: the next step is to try it again.
       this.index -= 1;
@@ -116,6 +119,7 @@ class Walk {
     const page = session.engine.scan(
       { lower, upper, lowerExcluded, upperIncluded, reverse },
       wanted,
+      this.withValues,
     );
     if (page.lengths.length === 0) {
       this.stop();
@@ -170,8 +174,8 @@ abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
 
-  constructor(source: Source, bounds: Bounds) {
-    this.walk = new Walk(bounds);
+  constructor(source: Source, bounds: Bounds, withValues = false) {
+    this.walk = new Walk(bounds, withValues);
     this.source = source;
   }
 
@@ -209,6 +213,10 @@ class KeySteps<K> extends Steps<K> {
 /** Steps that show a value, which is good until the next one. */
 abstract class LendingSteps<T> extends Steps<T> {
   private lent: Uint8Array<ArrayBuffer> | undefined;
+
+  constructor(source: Source, bounds: Bounds) {
+    super(source, bounds, true);
+  }
 
   /** The value of the next key that still has one. */
   protected nextValue(): Uint8Array<ArrayBuffer> | undefined {

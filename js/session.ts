@@ -7,7 +7,7 @@
 
 import type { Key, Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
-import type { KeyRange } from "./engine-memory.js";
+import type { KeyRange, Page } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
 import { badArgument, ConflictError, OutOfMemoryError, QuotaExceededError } from "./errors.js";
 import { refuseUnknown, type Settings } from "./options.js";
@@ -149,8 +149,13 @@ export class Session extends Groups {
   }
 
   /** The value of a key on a page of an iteration, good until its next step. */
-  stepTo(page: Uint8Array, start: number, end: number): Uint8Array<ArrayBuffer> | undefined {
-    const view = this.engine.getOnPage(page, start, end);
+  stepTo(
+    page: Page,
+    index: number,
+    start: number,
+    end: number,
+  ): Uint8Array<ArrayBuffer> | undefined {
+    const view = this.engine.getOnPage(page, index, start, end);
     if (view === undefined || this.watch === undefined) return view;
     this.soon();
     return this.watch.lend(view);

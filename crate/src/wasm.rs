@@ -493,7 +493,9 @@ fn bounds(
 
 /// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
 /// many keys there are; at the address as many lengths of 4 bytes, in room for `max_keys` of them,
-/// and then the keys.
+/// and then the keys. With flag 8 address and length of each value come between, in room for as many
+/// pairs; an address of 0 says that the value is not at hand. They hold until a write, or until all
+/// views die.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -502,31 +504,47 @@ extern "C" fn scan(
     flags: u32,
     max_keys: usize,
 ) -> *const u8 {
-    let Instance { store, answer, page, scratch, error } = instance();
-    let range = bounds(scratch, lower_len, upper_len, flags);
-    let range =
-        store.as_mut().ok_or(Error::NotOpen).and_then(|store| store.range_keys(keyspace, range));
-    let mut keys = match range {
-        Ok(keys) => keys,
-        Err(failure) => {
-            answer.code = failure.code();
-            *error = Some(failure);
-            return std::ptr::null();
-        }
-    };
+    let instance = instance();
+    let with_values = flags & 8 != 0;
+    let keys_at = if with_values { 12 } else { 4 } * max_keys;
+    let mut page = std::mem::take(&mut instance.page);
     page.clear();
-    page.resize(max_keys * 4, 0);
-    let mut count = 0;
-    while count < max_keys && page.len() < max_keys * 4 + PAGE_BYTES {
-        let Some(key) = (if flags & 4 == 0 { keys.next() } else { keys.next_back() }) else {
-            break;
-        };
-        page[count * 4..count * 4 + 4].copy_from_slice(&(key.len() as u32).to_le_bytes());
-        page.extend_from_slice(key);
-        count += 1;
-    }
-    (answer.code, answer.length) = (0, count as u32);
-    page.as_ptr()
+    page.resize(keys_at, 0);
+    instance.run(|store, scratch, answer| {
+        let range = bounds(scratch, lower_len, upper_len, flags);
+        let mut keys = store.range_keys(keyspace, range)?;
+        let mut count = 0;
+        while count < max_keys && page.len() < keys_at + PAGE_BYTES {
+            let key = if flags & 4 == 0 { keys.next() } else { keys.next_back() };
+            let Some(key) = key else { break };
+            put(&mut page, count, key.len());
+            page.extend_from_slice(key);
+            count += 1;
+        }
+        answer.length = count as u32;
+        let mut start = keys_at;
+        for i in 0..if with_values { count } else { 0 } {
+            let key = start..start + get(&page, i);
+            start = key.end;
+            if let Some(value) = store.at_hand(keyspace, &page[key]) {
+                let (address, length) = (value.as_ptr().addr(), value.len());
+                put(&mut page, max_keys + 2 * i, address);
+                put(&mut page, max_keys + 2 * i + 1, length);
+            }
+        }
+        Ok(())
+    });
+    instance.page = page;
+    if instance.answer.code == 0 { instance.page.as_ptr() } else { std::ptr::null() }
+}
+
+fn put(page: &mut [u8], index: usize, number: usize) {
+    page[index * 4..index * 4 + 4].copy_from_slice(&(number as u32).to_le_bytes());
+}
+
+fn get(page: &[u8], index: usize) -> usize {
+    let bytes = page[index * 4..index * 4 + 4].try_into();
+    bytes.map_or(0, u32::from_le_bytes) as usize
 }
 
 /// How many keys are in a range, see [`bounds`]; -1 when that failed.

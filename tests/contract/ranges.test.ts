@@ -355,6 +355,50 @@ everywhere("ranges", ({ storage }) => {
     deepEqual(limited, ["a", "c", "d"], "a limit counts what was seen");
   });
 
+  test("whatever happens between two steps, the next value is the current one", async () => {
+    const db = await opened(storage);
+    const names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    await filledWith(db, names);
+    const between: (() => unknown)[] = [
+      () => db.set("b", "a longer value of b"),
+      () =>
+        db.updateIf("c", (view) => {
+          view[0] = 0x4f;
+        }),
+      () => db.updateIf("d", () => "replaced"),
+      () =>
+        throws(() =>
+          db.transaction(() => {
+            db.set("e", "undone");
+            throw new Error("undone");
+          }),
+        ),
+      () => db.delete("x"),
+      () => db.set("g", ""),
+      () => new Promise((resolve) => setTimeout(resolve, 1)),
+    ];
+    const seen: (string | undefined)[] = [];
+    for (const value of db.values()) {
+      seen.push(text(value));
+      await between.shift()?.();
+    }
+    const expected = [
+      "of a",
+      "a longer value of b",
+      "Of c",
+      "replaced",
+      "of e",
+      "of f",
+      "",
+      "of h",
+    ];
+    deepEqual(seen, expected);
+    deepEqual(
+      [...db.entries()].map(([key, value]) => key + text(value)),
+      names.map((name, i) => name + expected[i]),
+    );
+  });
+
   test("deleting each key as it comes empties the range", async () => {
     const db = await opened(storage);
     await filledWith(

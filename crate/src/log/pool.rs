@@ -107,6 +107,11 @@ impl Pool {
         self.buffers[id as usize].touched = self.clock;
     }
 
+    /// Notes that a view of a buffer may be given out.
+    pub fn show(&mut self, id: BufferId) {
+        self.buffers[id as usize].shown = true;
+    }
+
     /// Notes that a buffer was looked at, and for what.
     #[inline(always)]
     pub fn touch_for(&mut self, id: BufferId, purpose: Purpose) {

@@ -194,6 +194,18 @@ impl Log {
         RecordRef { header, key, value }
     }
 
+    /// The record at `position`, for a view, if its segment is in memory. It does not count as
+    /// looked at.
+    pub fn at_hand(&mut self, position: Position) -> Option<RecordRef<'_>> {
+        let (slot, offset) = self.geometry.locate(position);
+        let buffer = self.slots[slot as usize].buffer;
+        if buffer == NO_BUFFER {
+            return None;
+        }
+        self.pool.show(buffer);
+        Some(self.record_in(Place { buffer, offset: offset as u32 }))
+    }
+
     #[cold]
     fn cold(
         &mut self,

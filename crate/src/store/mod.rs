@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{self, KIND_DELETE, RecordHeader};
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
@@ -133,6 +133,23 @@ impl<F: File> Store<F> {
             Some(found) => self.log.value(&mut self.file, found.place).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The value of a key if it is in memory, in its record. Until all views have died it stays where
+    /// it is.
+    pub fn at_hand(&mut self, keyspace: u32, key: &[u8]) -> Option<&[u8]> {
+        let hash = self.hash(keyspace, key);
+        let mut probe = self.index.probe(hash);
+        let mut found = None;
+        while let Some(position) = self.index.next(&mut probe) {
+            let record = self.log.at_hand(position)?;
+            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+                found = Some(position);
+                break;
+            }
+        }
+        let record = self.log.record_at(found?);
+        (record.header.kind != KIND_EXTENT).then_some(record.value)
     }
 
     /// The version of a key's record: it grows with every change.
