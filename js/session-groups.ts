@@ -13,9 +13,6 @@ import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import { Watch } from "./strict.js";
 
-/** So much memory is kept free for the next turn, beside room for the index to double. */
-const HEADROOM = 8 * 1_048_576;
-
 /** An engine whose groups of writes are handed on in time. */
 export class Groups extends Gate implements EngineListener {
   /** Whether the end of this turn is arranged for. */
@@ -27,7 +24,6 @@ export class Groups extends Gate implements EngineListener {
   private readonly timers: Timers;
   private microtask: boolean;
   private readonly onTurnEnd: () => void;
-  private footprint: number;
   private readonly unhook: Array<() => void>;
 
   protected constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
@@ -44,7 +40,6 @@ export class Groups extends Gate implements EngineListener {
       flush: () => this.betweenTurns(() => this.handOn(true)),
       witness: () => this.betweenTurns(() => this.engine.witness()),
     });
-    this.footprint = 0;
     this.unhook = [];
     engine.listener = this;
     engine.onRead(() => this.soon());
@@ -96,17 +91,7 @@ export class Groups extends Gate implements EngineListener {
   private closeTurn(): void {
     this.handOn(this.settings.durability === "flushed" || this.reports.flushAwaited);
     this.engine.endTurn(this.watch !== undefined);
-    this.keepHeadroom();
     this.timers.arm(this.engine);
-  }
-
-  /** The memory is to grow here, between turns, and not while a program holds views. */
-  private keepHeadroom(): void {
-    const { memoryBytes, indexBytes } = this.engine.stats();
-    if (memoryBytes + indexBytes === this.footprint) return;
-    this.footprint = memoryBytes + indexBytes;
-    // An index that doubles, or the first range, which sorts all keys: both may come within a turn.
-    this.engine.reserve(HEADROOM + 5 * indexBytes);
   }
 
   private checkViews(): void {

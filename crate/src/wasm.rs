@@ -82,6 +82,8 @@ impl File for HostFile {
 const KEY_AREA: usize = MAX_KEY + 1;
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
+/// So much memory is kept free for the next turn, beside what the store may come to need.
+const HEADROOM: usize = 8 << 20;
 /// A page of keys ends when it has this many bytes.
 const PAGE_BYTES: usize = 64 << 10;
 
@@ -97,6 +99,8 @@ struct Instance {
     store: Option<Store<HostFile>>,
     answer: Answer,
     error: Option<Error>,
+    /// The store's footprint when room was last reserved.
+    footprint: [usize; 3],
     /// Keys of a range: their lengths and then their bytes.
     page: Vec<u8>,
     scratch: [u8; 2 * KEY_AREA],
@@ -111,6 +115,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     store: None,
     answer: Answer { code: 0, length: 0, numbers: [0.0; 15] },
     error: None,
+    footprint: [0; 3],
     page: Vec::new(),
     scratch: [0; 2 * KEY_AREA],
 }));
@@ -153,6 +158,18 @@ impl Instance {
         self.answer.code = error.code();
         self.error = Some(error);
         self.answer.code
+    }
+
+    /// Has memory ready for what the next turn may come to need.
+    fn make_room(&mut self) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let now = store.footprint();
+        if std::mem::replace(&mut self.footprint, now) != now {
+            let (whole, rest) = store.headroom();
+            take_and_leave(whole, HEADROOM + rest);
+        }
     }
 
     fn numbers(&mut self, values: &[u64]) {
@@ -229,10 +246,24 @@ extern "C" fn open(
 /// Allocates and frees, so that later calls need not grow memory: growth detaches every view.
 #[unsafe(no_mangle)]
 extern "C" fn reserve(bytes: usize) {
-    let mut block: Vec<u8> = Vec::new();
-    // No room is no error here: the call that really needs it says so.
-    let _ = block.try_reserve_exact(bytes);
-    std::hint::black_box(&mut block);
+    take_and_leave(0, bytes);
+}
+
+/// Takes so many bytes in one piece and so many in any, and lets them go. Small pieces: for one that
+/// does not fit the allocator takes as much again from outside, whatever it has at its end.
+fn take_and_leave(whole: usize, rest: usize) {
+    const PIECE: usize = 1 << 20;
+    let mut taken: Vec<Vec<u8>> = Vec::new();
+    let pieces = std::iter::repeat_n(PIECE, rest.div_ceil(PIECE));
+    for size in std::iter::once(whole).chain(pieces) {
+        let mut piece = Vec::new();
+        // No room is no error here: the call that really needs it says so.
+        if piece.try_reserve_exact(size).is_err() {
+            break;
+        }
+        taken.push(piece);
+    }
+    std::hint::black_box(&mut taken);
 }
 
 /// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
@@ -379,10 +410,14 @@ extern "C" fn close() -> u32 {
     status
 }
 
-/// Bit 0: detach views before the next call.
+/// Bit 0: detach views before the next call. Memory that the next turn may need is taken here,
+/// between turns, since growing detaches all views.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
-    instance().store.as_mut().map_or(0, |store| u32::from(store.end_turn()))
+    let instance = instance();
+    let stale = instance.store.as_mut().map_or(0, |store| u32::from(store.end_turn()));
+    instance.make_room();
+    stale
 }
 
 /// Bytes of the open group.

@@ -124,6 +124,12 @@ impl HashIndex {
         self.slots.len() * 8
     }
 
+    /// Whether an eighth more records may double it.
+    #[must_use]
+    pub fn is_filling_up(&self) -> bool {
+        self.len * 3 > self.slots.len() * 2
+    }
+
     /// Starts a walk over the positions under `hash`, for callers that look at records in between.
     #[inline]
     #[must_use]

@@ -305,6 +305,23 @@ impl<F: File> Store<F> {
         &self.recovery
     }
 
+    /// Bytes of memory held, but for the order of keys, and the [`headroom`](Store::headroom) that
+    /// there has to be beside them, roughly: when any of it changes, room has to be made.
+    #[must_use]
+    pub fn footprint(&self) -> [usize; 3] {
+        let (larger, order) = self.headroom();
+        [self.log.memory_bytes() as usize + self.index.bytes(), larger, order >> 22]
+    }
+
+    /// Bytes of memory that a turn may come to take in one piece, for an index that is close to
+    /// doubling, and in small ones, for the order of keys, which the first range builds.
+    #[must_use]
+    pub fn headroom(&self) -> (usize, usize) {
+        let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
+        let order = if self.ordered && !self.sorted { 24 * self.index.len() } else { 0 };
+        (larger, order)
+    }
+
     /// Sizes and states.
     #[must_use]
     pub fn stats(&self) -> Stats {
