@@ -17,9 +17,6 @@ export const MAX_KEY = 65_535;
 /** The most bytes that a value may have. */
 export const MAX_VALUE = 16_777_216;
 
-/** Arrays up to this length may lie in the JavaScript heap, with no buffer yet. */
-export const SMALL_ARRAY = 64;
-
 type Role = "key" | "value";
 
 /** The buffers that wasm memories of this realm had before they grew or detached their views. */

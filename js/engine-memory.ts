@@ -14,7 +14,6 @@ import {
   MAX_VALUE,
   refuseArray,
   refuseLoneSurrogates,
-  SMALL_ARRAY,
 } from "./bytes.js";
 import { Code, failureOf } from "./failures.js";
 
@@ -47,6 +46,9 @@ const SHORT_BYTES = 12;
 /** The length of a bound that there is not. */
 const NO_BOUND = 0xffff_ffff;
 
+/** Arrays up to this length are remembered, so that one that a program fills again costs less. */
+const REMEMBERED = 4_096;
+
 /** Where the slots of a report begin in the result block, in units of 8 bytes. */
 const REPORT = 2;
 
@@ -75,8 +77,9 @@ export class EngineMemory {
   /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
   private lastKey: string;
   private lastKeyLength: number;
-  /** The small array that was inspected last: asking for the buffer of a fresh one costs 250 ns. */
-  protected lastSmall: Uint8Array;
+  /** The arrays that were inspected last: asking one for its buffer costs 25 ns, a fresh one 250. */
+  protected lastKeyBytes: Uint8Array;
+  protected lastValue: Uint8Array;
   /** The view that was given last, and where it begins. */
   private lastView: Uint8Array<ArrayBuffer>;
   private lastViewAt: number;
@@ -95,7 +98,8 @@ export class EngineMemory {
     this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
     this.lastKey = "";
     this.lastKeyLength = 0;
-    this.lastSmall = this.u8;
+    this.lastKeyBytes = this.u8;
+    this.lastValue = this.u8;
     this.lastView = this.u8;
     this.lastViewAt = NOWHERE;
   }
@@ -138,8 +142,9 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
-    // The array remembered as small and inspected may have been a view of the old memory.
-    this.lastSmall = this.u8;
+    // The arrays remembered as inspected may have been a view of the old memory.
+    this.lastKeyBytes = this.u8;
+    this.lastValue = this.u8;
     this.lastView = this.u8;
     this.lastViewAt = NOWHERE;
   }
@@ -151,7 +156,8 @@ export class EngineMemory {
     this.u32 = new Uint32Array(nothing);
     this.f64 = new Float64Array(nothing);
     this.scratch = this.u8;
-    this.lastSmall = this.u8;
+    this.lastKeyBytes = this.u8;
+    this.lastValue = this.u8;
     this.lastView = this.u8;
     this.buffer = nothing;
   }
@@ -190,11 +196,11 @@ export class EngineMemory {
   private encodeBytes(key: Exclude<Key, string>): number {
     const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
     const { length } = bytes;
-    if (bytes !== this.lastSmall || bytes[0] === undefined) {
+    if (bytes !== this.lastKeyBytes || bytes[0] === undefined) {
       refuseArray("key", bytes);
       if (length === 0) throw this.refusal(Code.EmptyKey);
       if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
-      if (length <= SMALL_ARRAY) this.lastSmall = bytes;
+      if (length <= REMEMBERED) this.lastKeyBytes = bytes;
     }
     this.forgetKey();
     const { scratch } = this;
@@ -234,7 +240,7 @@ export class EngineMemory {
     const buffer = refuseArray("value", bytes);
     if (bytes.length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
     if (buffer === this.buffer) return bytes.slice();
-    if (bytes.length <= SMALL_ARRAY) this.lastSmall = bytes;
+    if (bytes.length <= REMEMBERED) this.lastValue = bytes;
     return bytes;
   }
 

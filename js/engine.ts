@@ -246,7 +246,7 @@ export class Engine extends EngineMemory {
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
-    if (bytes !== this.lastSmall || bytes[0] === undefined) bytes = this.inspect(bytes);
+    if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes);
     const at = this.setBegin(this.encodeKey(key), length);
     this.copy(bytes, length, at);
     this.setCommit(length);
