@@ -4,7 +4,7 @@ import type { Key, Value } from "./bytes.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
-import type { Durability } from "./options.js";
+import { type CompactOptions, type Durability, refuseUnknown } from "./options.js";
 import { Pin } from "./pin.js";
 import { type Bounds, type ByteRange, boundsOf, type Range, type TextRange } from "./range.js";
 import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
@@ -389,6 +389,27 @@ export class Database {
    */
   flush(): void {
     this.session.flush();
+  }
+
+  /**
+   * Gives back all room in the file that nothing current needs, a slice of a fraction of a
+   * millisecond at a time, while the program goes on. It happens by itself as far as `spaceFactor`
+   * asks for it.
+   *
+   * @throws the reason of `signal` when that is aborted, and what `onProgress` throws: what was done
+   * until then stays done
+   * @throws QuotaExceededError, StorageError when the file fails: nothing is lost by that
+   * @throws ReadOnlyError when the database was opened with `readOnly`
+   */
+  async compact(options: CompactOptions = {}): Promise<void> {
+    refuseUnknown("compact()", options, ["onProgress", "signal"]);
+    const { onProgress, signal } = options;
+    await this.session.compact(() => {
+      signal?.throwIfAborted();
+      if (onProgress === undefined) return;
+      const { fileBytes, liveBytes } = this.session.stats();
+      onProgress({ fileBytes, liveBytes });
+    });
   }
 
   /**

@@ -6,7 +6,10 @@ import type { CorruptionDetails } from "./errors.js";
 export interface EngineStats {
   /** Keys present. */
   count: number;
-  /** Bytes of the records that are current, their keys and headers included. */
+  /**
+   * Bytes of the records that are current, their keys and headers included. Where opening went on
+   * from a checkpoint, the sizes of what the rest of the log replaced are an estimate.
+   */
   liveBytes: number;
   /** Length of the file. */
   fileBytes: number;
@@ -55,8 +58,10 @@ export interface Recovery {
   readonly droppedFrames: number;
   /** Number of the last frame that stands. */
   readonly lastSequence: number;
-  /** Frames that were read to open. */
+  /** Frames that were read to open: all, or those behind the checkpoint. */
   readonly replayedFrames: number;
+  /** Whether the index came from a checkpoint, so that not the whole log had to be read. */
+  readonly fromCheckpoint: boolean;
   /** Whether the database had been closed in order. */
   readonly wasClean: boolean;
   /** Whether the database is new. */
@@ -91,6 +96,7 @@ export function recoveryOf(slot: Report): Recovery {
     replayedFrames: slot(3),
     wasClean: slot(4) !== 0,
     created: slot(5) !== 0,
+    fromCheckpoint: slot(6) !== 0,
   });
 }
 

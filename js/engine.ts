@@ -25,7 +25,13 @@ interface Exports {
   readonly memory: WebAssembly.Memory;
   scratch(): number;
   result(): number;
-  open(segmentLog2: number, flags: number, memory: number, ...entropy: number[]): number;
+  open(
+    segmentLog2: number,
+    flags: number,
+    memory: number,
+    factor: number,
+    ...entropy: number[]
+  ): number;
   reserve(bytes: number): void;
   find(keyspace: number, keyLength: number): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
@@ -51,6 +57,7 @@ interface Exports {
   witness(): number;
   close(): number;
   end_turn(): number;
+  tend(all: number): number;
   pending(): number;
   unflushed(): number;
   unwitnessed(): number;
@@ -126,7 +133,7 @@ export class Engine extends EngineMemory {
     name: string,
     module: WebAssembly.Module,
     file: StorageFile,
-    options: { memory: number; ordered: boolean; readOnly: boolean },
+    options: { memory: number; spaceFactor: number; ordered: boolean; readOnly: boolean },
     onBytes?: (count: number) => void,
   ): Promise<Engine> {
     const host = new Host(file, options.readOnly);
@@ -138,7 +145,9 @@ export class Engine extends EngineMemory {
     const entropy = crypto.getRandomValues(new Uint32Array(8));
     const flags = (options.ordered ? 0 : POINTS_ONLY) | (options.readOnly ? READ_ONLY : 0);
     host.onBytes = onBytes;
-    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, options.memory, ...entropy)));
+    const { memory } = options;
+    const factor = Math.round(options.spaceFactor * 100);
+    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, memory, factor, ...entropy)));
     host.onBytes = undefined;
     // Counted from here on, for what is read then is what was not in memory.
     host.reads = 0;
@@ -420,9 +429,21 @@ export class Engine extends EngineMemory {
     return this.plain(this.wasm.unwitnessed) !== 0;
   }
 
-  /** Ends a turn. Views are detached when memory that one may show is to be used again. */
-  endTurn(detach: boolean): void {
-    if ((this.plain(this.wasm.end_turn) & 1) !== 0 || detach) this.detach();
+  /**
+   * Ends a turn. Views are detached when memory that one may show is to be used again. Answers
+   * whether there is housekeeping to do.
+   */
+  endTurn(detach: boolean): boolean {
+    const answer = this.plain(this.wasm.end_turn);
+    if ((answer & 1) !== 0 || detach) this.detach();
+    return (answer & 2) !== 0;
+  }
+
+  /** Does a slice of housekeeping. Answers whether there is more to do. */
+  tend(all: boolean): boolean {
+    const more = this.call(() => this.wasm.tend(all ? 1 : 0));
+    if (more < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return more !== 0;
   }
 
   /** Kills all views. */

@@ -32,7 +32,13 @@ export {
   VersionChangedError,
 } from "./errors.js";
 export { open } from "./open.js";
-export type { Durability, OpenOptions, OpenProgress } from "./options.js";
+export type {
+  CompactOptions,
+  CompactProgress,
+  Durability,
+  OpenOptions,
+  OpenProgress,
+} from "./options.js";
 export type { Pin } from "./pin.js";
 export { databases, destroy, persist, type StorageOptions } from "./places.js";
 export type { ByteRange, Range, TextRange } from "./range.js";

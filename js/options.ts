@@ -30,6 +30,12 @@ export interface OpenOptions {
    * 256 KiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
    */
   memory?: number | undefined;
+  /**
+   * How large the file may become, as a multiple of what lives in it: from 1.2 to 3, 1.5 when left
+   * out. Less means more work for the same writes. Four segments of 1 MiB and two copies of the
+   * index come on top.
+   */
+  spaceFactor?: number | undefined;
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */
   ordered?: boolean | undefined;
   /**
@@ -71,10 +77,27 @@ export interface OpenProgress {
   readonly total: number;
 }
 
+/** The options of `compact`. */
+export interface CompactOptions {
+  /** Hears after each slice how large the file is, and how much of it lives. */
+  onProgress?: ((progress: CompactProgress) => void) | undefined;
+  /** Ends the compaction when it is aborted; what was done until then stays done. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How far a compaction has come. */
+export interface CompactProgress {
+  /** Bytes of the file. */
+  readonly fileBytes: number;
+  /** Bytes of the records that are current. */
+  readonly liveBytes: number;
+}
+
 /** What two opens of one database have to agree in. */
 export interface Settings {
   durability: Durability;
   memory: number;
+  spaceFactor: number;
   ordered: boolean;
   strictViews: boolean;
   readOnly: boolean;
@@ -84,6 +107,7 @@ const KNOWN = [
   "storage",
   "durability",
   "memory",
+  "spaceFactor",
   "ordered",
   "strictViews",
   "onError",
@@ -121,6 +145,7 @@ export function checkOptions(options: OpenOptions): Settings {
   const {
     durability = "written",
     memory = 64 * MIB,
+    spaceFactor = 1.5,
     ordered = true,
     strictViews = false,
     readOnly = false,
@@ -133,6 +158,9 @@ export function checkOptions(options: OpenOptions): Settings {
       "The option memory is a whole number of bytes, from 1 MiB (1048576) to 2 GiB (2147483648).",
       memory,
     );
+  }
+  if (typeof spaceFactor !== "number" || !(spaceFactor >= 1.2 && spaceFactor <= 3)) {
+    throw badArgument("The option spaceFactor is a number from 1.2 to 3.", spaceFactor);
   }
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
@@ -150,12 +178,19 @@ export function checkOptions(options: OpenOptions): Settings {
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
   }
-  return { durability, memory, ordered, strictViews, readOnly };
+  return { durability, memory, spaceFactor, ordered, strictViews, readOnly };
 }
 
 /** The names of the settings in which two opens differ. */
 export function differences(a: Settings, b: Settings): (keyof Settings)[] {
-  const names = ["durability", "memory", "ordered", "strictViews", "readOnly"] as const;
+  const names = [
+    "durability",
+    "memory",
+    "spaceFactor",
+    "ordered",
+    "strictViews",
+    "readOnly",
+  ] as const;
   return names.filter((name) => a[name] !== b[name]);
 }
 

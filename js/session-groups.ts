@@ -5,13 +5,19 @@
 
 import type { Engine, EngineListener } from "./engine.js";
 import type { Recovery } from "./engine-reports.js";
-import { DatabasePoisonedError } from "./errors.js";
+import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
 import type { Durability, Settings } from "./options.js";
 import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
 import { Reports } from "./session-reports.js";
 import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import { Watch } from "./strict.js";
+
+/** `compact()` lets other tasks run after so long. */
+const COMPACT_MS = 4;
+
+/** Housekeeping that found no room waits for so long. */
+const FULL_DISK_MS = 1_000;
 
 /** An engine whose groups of writes are handed on in time. */
 export class Groups extends Gate implements EngineListener {
@@ -39,6 +45,7 @@ export class Groups extends Gate implements EngineListener {
       handOn: this.onTurnEnd,
       flush: () => this.betweenTurns(() => this.handOn(true)),
       witness: () => this.betweenTurns(() => this.engine.witness()),
+      tend: () => this.tendInBackground(),
     });
     this.unhook = [];
     engine.listener = this;
@@ -78,7 +85,7 @@ export class Groups extends Gate implements EngineListener {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     try {
       this.checkViews();
-      if (viewsOnly) this.engine.endTurn(this.watch !== undefined);
+      if (viewsOnly) this.endEngineTurn();
       else this.closeTurn();
     } catch (error) {
       this.fail(error as Error);
@@ -90,7 +97,44 @@ export class Groups extends Gate implements EngineListener {
 
   private closeTurn(): void {
     this.handOn(this.settings.durability === "flushed" || this.reports.flushAwaited);
-    this.engine.endTurn(this.watch !== undefined);
+    this.endEngineTurn();
+    this.timers.arm(this.engine);
+  }
+
+  private endEngineTurn(): void {
+    if (this.engine.endTurn(this.watch !== undefined)) this.timers.armTend();
+  }
+
+  /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
+  private tendInBackground(): boolean {
+    let more = false;
+    this.betweenTurns(() => {
+      try {
+        more = this.engine.tend(false);
+      } catch (error) {
+        if (!(error instanceof QuotaExceededError)) throw error;
+        this.timers.armTend(FULL_DISK_MS);
+      }
+      this.engine.endTurn(this.watch !== undefined);
+    });
+    return more;
+  }
+
+  /** Moves everything together that lives, a slice at a time. */
+  async compact(heed: () => void): Promise<void> {
+    this.admitOutside("compact()");
+    this.handOn(false);
+    for (let more = true, begins = true; more; ) {
+      heed();
+      const until = Date.now() + COMPACT_MS;
+      do {
+        more = this.guarded(() => this.engine.tend(begins), this.lost);
+        begins = false;
+      } while (more && Date.now() < until);
+      this.engine.endTurn(this.watch !== undefined);
+      await pause();
+      this.admitOutside("compact()");
+    }
     this.timers.arm(this.engine);
   }
 
@@ -182,9 +226,9 @@ export class Groups extends Gate implements EngineListener {
     this.reports.settleFlushed();
   }
 
-  private guarded(call: () => void, failed: (this: this, error: Error) => void): void {
+  private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
     try {
-      call();
+      return call();
     } catch (error) {
       failed.call(this, error as Error);
       // That writes are refused is no news to a listener.
@@ -322,6 +366,11 @@ export class Groups extends Gate implements EngineListener {
     }
     if (failure !== undefined) throw failure;
   }
+}
+
+/** Lets other tasks run. */
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 function listen(

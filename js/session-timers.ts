@@ -10,6 +10,8 @@ export interface Tasks {
   handOn(): void;
   flush(): void;
   witness(): void;
+  /** A slice of housekeeping. Answers whether there is more of it. */
+  tend(): boolean;
 }
 
 /** What the engine has to say of its file. */
@@ -28,12 +30,22 @@ export class Timers {
   private buffer: Timer;
   private flush: Timer;
   private witness: Timer;
+  private tend: Timer;
 
   constructor(tasks: Tasks) {
     this.tasks = tasks;
     this.buffer = undefined;
     this.flush = undefined;
     this.witness = undefined;
+    this.tend = undefined;
+  }
+
+  /** There is housekeeping to do: a slice after each task, and none while nothing else happens. */
+  armTend(pause = 0): void {
+    this.tend ??= idle(() => {
+      this.tend = undefined;
+      if (this.tasks.tend()) this.armTend();
+    }, pause);
   }
 
   /** Something was written that may wait for more. */
@@ -64,7 +76,7 @@ export class Timers {
   }
 
   stop(): void {
-    for (const timer of [this.buffer, this.flush, this.witness]) clearTimeout(timer);
+    for (const timer of [this.buffer, this.flush, this.witness, this.tend]) clearTimeout(timer);
   }
 }
 

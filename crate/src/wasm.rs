@@ -199,13 +199,15 @@ extern "C" fn result() -> *const Answer {
     &instance().answer
 }
 
-/// Opens the database in the host's file, with `memory` bytes between turns. Flags: 1 points only, 2 read-only.
+/// Opens the database in the host's file, with `memory` bytes between turns, letting it
+/// grow to `factor` per cent of what lives in it. Flags: 1 points only, 2 read-only.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
     segment_log2: u32,
     flags: u32,
     memory: usize,
+    factor: u32,
     e0: u32,
     e1: u32,
     e2: u32,
@@ -227,6 +229,7 @@ extern "C" fn open(
         ordered: flags & 1 == 0,
         read_only: flags & 2 != 0,
         memory,
+        factor,
         // SAFETY: no memory is passed.
         detach: || unsafe { host::detach() },
     };
@@ -410,14 +413,25 @@ extern "C" fn close() -> u32 {
     status
 }
 
-/// Bit 0: detach views before the next call. Memory that the next turn may need is taken here,
-/// between turns, since growing detaches all views.
+/// Bit 0: detach views before the next call. Bit 1: there is housekeeping to do. Memory that the
+/// next turn may need is taken here, between turns, since growing detaches all views.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
+    let end = |store: &mut Store<HostFile>| {
+        u32::from(store.end_turn()) | u32::from(store.wants_tending()) << 1
+    };
     let instance = instance();
-    let stale = instance.store.as_mut().map_or(0, |store| u32::from(store.end_turn()));
+    let answer = instance.store.as_mut().map_or(0, end);
     instance.make_room();
-    stale
+    answer
+}
+
+/// Does a slice of housekeeping; with `all` begins a compaction of all that can be gained. 1: there
+/// is more to do, 0: there is not, -1: it failed.
+#[unsafe(no_mangle)]
+extern "C" fn tend(all: u32) -> i32 {
+    let more = instance().run(|store, _, _| store.tend(all != 0));
+    more.map_or(-1, i32::from)
 }
 
 /// Bytes of the open group.
@@ -462,7 +476,8 @@ extern "C" fn stats() {
     ]);
 }
 
-/// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created.
+/// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created, whether
+/// the index came from a checkpoint.
 #[unsafe(no_mangle)]
 extern "C" fn recovery() {
     let instance = instance();
@@ -476,6 +491,7 @@ extern "C" fn recovery() {
         r.replayed_frames,
         u64::from(r.clean),
         u64::from(r.created),
+        u64::from(r.checkpoint),
     ]);
 }
 

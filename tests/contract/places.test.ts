@@ -192,14 +192,15 @@ suite("destroy and databases", () => {
 });
 
 suite("opening", () => {
-  /** A closed database of some segments. */
+  /** A database of some segments whose program died: its whole log has to be read. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);
     for (let i = 0; i < 400; i++) db.set(`key ${i}`, filled(10_000, i));
+    db.flush();
+    const left = fake.crashed();
     await db.close();
-    fake.forget();
-    return fake;
+    return left;
   }
 
   const openOf = (fake: FakeStorage, options: OpenOptions) =>

@@ -52,7 +52,16 @@ export async function reopen(machine: Machine): Promise<void> {
   equal("recovery.wasClean", machine.db.recovery.wasClean, true);
   equal("recovery.tornBytes", machine.db.recovery.tornBytes, 0);
   checkMemory(machine);
-  equal("liveBytes after reopening", machine.db.stats().liveBytes, liveBytes);
+  // Exact where the whole log was read. Behind a checkpoint the sizes of records that were replaced
+  // and not read are guessed.
+  const after = machine.db.stats().liveBytes;
+  if (!machine.db.recovery.fromCheckpoint) equal("liveBytes after reopening", after, liveBytes);
+  else
+    equal(
+      "liveBytes after reopening, within half",
+      Math.abs(after - liveBytes) <= liveBytes / 2,
+      true,
+    );
   compareAll(machine);
 }
 

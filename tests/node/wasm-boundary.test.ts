@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { context, deepEqual, ok, suite, test } from "../harness.js";
 
 /** What the engine asks of its host: a file, dead views before memory is reused, an ear before a trap. */
-const IMPORTS = ["detach", "flush", "panicked", "read", "size", "write"];
+const IMPORTS = ["detach", "flush", "panicked", "read", "size", "truncate", "write"];
 
 /** What crosses the boundary the other way. Only js/engine.ts calls these. */
 const EXPORTS = [
@@ -33,6 +33,7 @@ const EXPORTS = [
   "set_begin",
   "set_commit",
   "stats",
+  "tend",
   "unflushed",
   "unpin",
   "unwitnessed",

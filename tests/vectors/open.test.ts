@@ -37,6 +37,7 @@ async function byReader(bytes: Uint8Array): Promise<Outcome> {
         replayedFrames,
         wasClean: clean,
         created,
+        fromCheckpoint: false,
       },
       live: Object.fromEntries(raw.map(({ key, value }) => [hex(key), hex(value)])),
       count: raw.length,

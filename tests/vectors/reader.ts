@@ -459,7 +459,7 @@ class Reader {
       kind,
       keyspace: view.getUint32(8, true),
       version: u64(view, 24),
-      expiry: u64(view, 32),
+      expiry: view.getUint32(32, true),
       key: this.file.subarray(at + RECORD, at + RECORD + keyLength),
       value: this.file.subarray(valueAt, valueAt + valueLength),
     };

@@ -4,6 +4,7 @@
 //! musli-zerocopy struct, little-endian, without padding, its size asserted at compile time, so
 //! that the bytes on disk are the bytes in memory.
 
+pub mod checkpoint;
 pub mod checksum;
 pub mod frame;
 pub mod payload;

@@ -10,6 +10,11 @@ pub const KEY_COLLECTION: &[u8] = b"collection/";
 /// big-endian, and its name in UTF-8 behind this.
 pub const KEY_INDEX: &[u8] = b"index/";
 
+/// Engine keyspace: with the number of a segment's first frame as 8 bytes, big-endian, behind this,
+/// says that the frames before it, from the number in its value on (8 bytes, little-endian), were
+/// relocated or superseded, and their segments given back.
+pub const KEY_GAP: &[u8] = b"gap/";
+
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;
 /// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never given out again.

@@ -45,8 +45,11 @@ pub struct RecordHeader {
     pub oldest: u32,
     /// Grows with every change of any record; survives relocation.
     pub version: u64,
-    /// Milliseconds since 1970 after which the record is absent; 0 for never.
-    pub expiry: u64,
+    /// Seconds since 1970 after which the record is absent; 0 for never.
+    pub expiry: u32,
+    /// Where the record stood that this one takes the place of, in units of 8 bytes from the first
+    /// segment; 0 for none. Replay moves the index by it and need not read the old record's key.
+    pub previous: u32,
 }
 
 const _: () = assert!(size_of::<RecordHeader>() == SIZE);

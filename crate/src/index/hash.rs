@@ -165,6 +165,12 @@ impl HashIndex {
         }
     }
 
+    /// Whether the table names `position` under `hash`.
+    #[must_use]
+    pub fn holds(&self, hash: u32, position: Position) -> bool {
+        self.find(hash, |p| p == position).is_some()
+    }
+
     /// Adds a record that is not in the table.
     pub fn insert(&mut self, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
@@ -206,6 +212,31 @@ impl HashIndex {
     /// Every position, in no order.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
         self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| position_of(slot))
+    }
+
+    /// Adds the entries whose hash is from `first` to `last` to `out`, as hash and position, nearly
+    /// in the order of their hashes.
+    pub fn collect(&self, first: u32, last: u32, out: &mut Vec<(u32, Position)>) {
+        let mask = self.slots.len() - 1;
+        let (from, to) = ((first >> self.shift) as usize, (last >> self.shift) as usize);
+        // An entry stands at its home or behind it, with no empty slot between.
+        for at in from..from + self.slots.len() {
+            let slot = self.slots[at & mask];
+            if slot == 0 && at >= to {
+                break;
+            }
+            if slot != 0 && (first..=last).contains(&hash_of(slot)) {
+                out.push((hash_of(slot), position_of(slot)));
+            }
+        }
+    }
+
+    /// A table with room for `count` records.
+    #[must_use]
+    pub fn with_room(count: usize) -> Self {
+        let slots = (count + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
+        let shift = 32 - slots.trailing_zeros();
+        HashIndex { slots: vec![0; slots].into_boxed_slice(), shift, len: 0 }
     }
 
     fn slot_of(&self, hash: u32, position: Position) -> usize {

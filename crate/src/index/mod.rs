@@ -2,4 +2,5 @@
 
 pub mod hash;
 pub mod ordered;
+pub mod small;
 pub mod spaces;

@@ -46,6 +46,11 @@ impl Spaces {
         }
     }
 
+    /// How many keys each keyspace has.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.spaces.iter().map(|space| (space.id, space.count))
+    }
+
     /// Bytes of the ordered keys.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -168,7 +168,7 @@ impl Log {
         }
     }
 
-    fn header_of(&self, slot: u32) -> SegmentHeader {
+    pub(super) fn header_of(&self, slot: u32) -> SegmentHeader {
         let s = &self.slots[slot as usize];
         SegmentHeader {
             kind: segment::KIND_LOG,
@@ -249,8 +249,19 @@ impl Log {
     }
 
     fn accept(&mut self, frames: &[FrameSpan]) {
-        self.next_frame += frames.len() as u64;
+        for span in frames {
+            self.next_frame += 1;
+            let slot = &mut self.slots[span.slot as usize];
+            (slot.end, slot.end_frame) = (span.end as u32, self.next_frame);
+            if slot.first_frame == 0 {
+                slot.first_frame = self.next_frame - 1;
+            }
+            self.tail_bytes += (span.end - span.start) as u64;
+        }
         self.witnessed_frames = self.flushed_frames;
+        for dead in self.dead_extents.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
+            dead.frame = Some(self.next_frame - 1);
+        }
         for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
             self.slots[slot as usize].written = true;
         }

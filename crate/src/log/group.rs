@@ -90,6 +90,15 @@ impl Log {
         Ok(())
     }
 
+    /// Goes on in another segment. There is no open group.
+    pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
+        let slot = self.take_slot(file)?;
+        self.cursor = Cursor::at(slot, segment::SIZE);
+        self.group = self.cursor;
+        self.floor = self.cursor.tail;
+        Ok(())
+    }
+
     fn close_frame(&mut self) {
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if let (Some(slot), true) = (slot, records > 0) {
@@ -120,53 +129,72 @@ impl Log {
     }
 
     fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {
-        let spare = self.slots.iter().position(|slot| slot.used == Use::Spare);
-        let index = spare.unwrap_or(self.slots.len()) as u32;
+        let index = self.find_spare(file, 1)?;
         self.check_limits(index)?;
         self.reserve(file, index, 1)?;
         let buffer = self.take_buffer(Holds::Segment(index))?;
         let slot = Slot { buffer, ..self.fresh_slot(Use::Log, 1) };
-        match spare {
-            Some(index) => self.slots[index] = slot,
-            None => self.slots.push(slot),
-        }
+        self.occupy_span(index, slot);
         Ok(index)
+    }
+
+    /// The first of `span` spare slots in a row, perhaps at the end of the file and beyond.
+    fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
+        let mut first = 0;
+        for index in 0..self.slots.len() {
+            if self.slots[index].used == Use::Unknown {
+                self.look_at(file, index as u32)?;
+            }
+            if self.slots[index].used != Use::Spare {
+                first = index + 1;
+            } else if index + 1 - first == span as usize {
+                break;
+            }
+        }
+        Ok(first as u32)
+    }
+
+    /// Puts what `slot` describes into its slots.
+    fn occupy_span(&mut self, first: u32, slot: Slot) {
+        let (from, end) = (first as usize, (first + slot.span) as usize);
+        if self.slots.len() < end {
+            self.slots.resize_with(end, || Slot::new(Use::Spare));
+        }
+        self.slots[from..end].fill_with(|| Slot::new(Use::Body));
+        self.slots[from] = slot;
+        self.count_spare();
+    }
+
+    /// Reserves slots for `span` segments that begin with one header, and gives the first.
+    pub(super) fn take_span(
+        &mut self,
+        file: &mut impl File,
+        used: Use,
+        span: u32,
+    ) -> Result<u32, Error> {
+        let first = self.find_spare(file, span)?;
+        self.check_limits(first.saturating_add(span - 1))?;
+        self.reserve(file, first, span)?;
+        let slot = self.fresh_slot(used, span);
+        self.occupy_span(first, slot);
+        Ok(first)
     }
 
     /// Reserves an extent for a value of `length` bytes and gives its first slot.
     pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
-        let span = self.geometry.extent_span(length);
-        let first = self.spare_run(span);
-        let end = first.saturating_add(span);
-        self.check_limits(end - 1)?;
         let value = self.take_value(length)?;
-        if let Err(error) = self.reserve(file, first, span) {
-            self.leave_value(Some(value));
-            return Err(error);
-        }
-        let (value, touched) = (Some(value), self.pool.now());
-        let slot = Slot { value, touched, ..self.fresh_slot(Use::Extent, span) };
-        let missing = (end as usize).saturating_sub(self.slots.len());
-        self.slots.extend((0..missing).map(|_| Slot::new(Use::Spare)));
-        self.slots[first as usize..end as usize].fill_with(|| Slot::new(Use::ExtentBody));
-        self.slots[first as usize] = slot;
+        let taken = self.take_span(file, Use::Extent, self.geometry.extent_span(length));
+        let first = match taken {
+            Ok(first) => first,
+            Err(error) => {
+                self.leave_value(Some(value));
+                return Err(error);
+            }
+        };
+        let slot = &mut self.slots[first as usize];
+        (slot.value, slot.touched) = (Some(value), self.pool.now());
         self.extents.push(first);
         Ok(first)
-    }
-
-    /// Where `span` free slots follow each other, or would with more at the end: what was taken back
-    /// is used again, and a file that has no room left does not grow with each attempt.
-    fn spare_run(&self, span: u32) -> u32 {
-        let mut first = 0;
-        for (slot, index) in self.slots.iter().zip(0..) {
-            if index - first == span {
-                break;
-            }
-            if slot.used != Use::Spare {
-                first = index + 1;
-            }
-        }
-        first
     }
 
     /// Takes back the extent that was reserved last and never became part of a record.
@@ -176,20 +204,29 @@ impl Log {
         }
     }
 
-    /// Frees slots that the open group took and never wrote. Their memory may still be viewed.
+    /// Frees slots that the open group took and never wrote.
     fn free(&mut self, first: u32) {
+        self.leave_memory(first);
         let span = self.slots[first as usize].span;
-        for index in first..first + span {
-            let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Spare));
-            if slot.shown {
-                self.value_bytes -= slot.value.as_ref().map_or(0, |value| value.len());
-                self.quarantine.extend(slot.value);
-            } else {
-                self.leave_value(slot.value);
-            }
-            if slot.buffer != NO_BUFFER {
-                self.pool.leave(slot.buffer);
-            }
+        for slot in &mut self.slots[first as usize..(first + span) as usize] {
+            *slot = Slot::new(Use::Spare);
+        }
+        self.count_spare();
+    }
+
+    /// Lets go of the memory of what begins at a slot. Views may still show it.
+    pub(super) fn leave_memory(&mut self, first: u32) {
+        let slot = &mut self.slots[first as usize];
+        let shown = slot.shown;
+        let (value, buffer) = (slot.value.take(), std::mem::replace(&mut slot.buffer, NO_BUFFER));
+        if shown {
+            self.value_bytes -= value.as_ref().map_or(0, |value| value.len());
+            self.quarantine.extend(value);
+        } else {
+            self.leave_value(value);
+        }
+        if buffer != NO_BUFFER {
+            self.pool.leave(buffer);
         }
     }
 
@@ -232,6 +269,17 @@ impl Log {
             rest.fill(0);
         }
         size
+    }
+
+    /// Appends a record that stood at `from`, as it is. Room must have been made.
+    pub(crate) fn append_copy(&mut self, bytes: &[u8], from: Position) -> Position {
+        let slot = self.cursor.slot.expect("room was made");
+        let position = self.geometry.position(slot, self.cursor.tail);
+        let target = &mut self.record_mut(position)[..bytes.len()];
+        target.copy_from_slice(bytes);
+        RecordHeader::at_mut(target).expect("the tail is aligned").previous = from;
+        self.advance(bytes.len(), false);
+        position
     }
 
     /// Makes the staged record of `size` bytes part of the group.

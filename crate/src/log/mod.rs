@@ -5,9 +5,12 @@
 //! not in memory is *cold* (a slot without `bytes`).
 
 pub mod append;
+pub mod checkpoint;
 pub mod group;
+pub(crate) mod live;
 pub mod pool;
 pub mod read;
+mod reclaim;
 pub mod recover;
 mod slots;
 mod superblocks;
@@ -20,10 +23,12 @@ use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
 use crate::format::{DATA_START, payload::ExtentRef};
 use crate::index::hash::Position;
+use crate::index::small::SmallMap;
 use crate::memory::AlignedBytes;
 
 use append::WriteError;
 use group::{Cursor, FrameSpan};
+use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
 use read::Copies;
 
@@ -36,17 +41,27 @@ enum Use {
     Log,
     /// The first slot of an extent.
     Extent,
-    /// A later slot of an extent.
-    ExtentBody,
-    /// Left alone: what a recovery dropped, or what nobody can read.
-    Abandoned,
+    /// The first slot of a checkpoint.
+    Checkpoint,
+    /// A later slot of what begins before it.
+    Body,
+    /// No header says what it is, and nobody has looked whether it is blank.
+    Unknown,
+    /// Not needed any more, but its headers stand: see [`reclaim`].
+    Garbage,
+    /// Its headers are gone for good, its other bytes not yet.
+    Dirty,
+    /// Of a kind that this build does not know: left alone.
+    Foreign,
 }
 
 /// Not in memory.
 const NO_BUFFER: BufferId = BufferId::MAX;
 
-/// One segment-sized slot of the file.
+/// One segment-sized slot of the file. Aligned to its size in wasm: a lookup then shifts, and does
+/// not multiply.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Slot {
     used: Use,
     /// Whether the header stands in the file.
@@ -68,6 +83,19 @@ struct Slot {
     touched: u32,
     shown: bool,
     pins: u32,
+    /// Log: where its frames end, and the number behind the last of them.
+    end: u32,
+    end_frame: u64,
+    /// Log: live records and their bytes.
+    live: u32,
+    live_bytes: u32,
+    /// Log: bytes of its deletions, and the oldest segment that one of them covers.
+    grave_bytes: u32,
+    grave_oldest: u32,
+    /// Log: what lived here lives elsewhere; it goes with the next checkpoint.
+    doomed: bool,
+    /// Log: something in it is damaged, so it stays where it is.
+    kept: bool,
 }
 
 impl Slot {
@@ -86,6 +114,14 @@ impl Slot {
             touched: 0,
             shown: false,
             pins: 0,
+            end: 0,
+            end_frame: 0,
+            live: 0,
+            live_bytes: 0,
+            grave_bytes: 0,
+            grave_oldest: u32::MAX,
+            doomed: false,
+            kept: false,
         }
     }
 
@@ -201,6 +237,10 @@ pub struct Log {
     pending: Vec<FrameSpan>,
     /// First slots of extents that the open group brought.
     extents: Vec<u32>,
+    /// Which records name extents, and which.
+    extent_of: SmallMap<ExtentName>,
+    /// Extents that no record names any more, and that still stand in the file.
+    dead_extents: Vec<DeadExtent>,
     /// Records at or above this offset of the cursor's slot may be changed in place.
     floor: usize,
     next_frame: u64,
@@ -209,8 +249,10 @@ pub struct Log {
     entropy: u64,
     /// Frames below this number are flushed.
     flushed_frames: u64,
-    /// The largest watermark that stands in the file.
+    /// The largest watermark that stands in the file,
     witnessed_frames: u64,
+    /// and the largest one that is flushed: no crash makes these frames look unflushed.
+    sure_frames: u64,
     /// Memory of segments and of copies of cold records.
     pool: Pool,
     copies: Copies,
@@ -223,6 +265,20 @@ pub struct Log {
     /// Whether a view may show memory that is about to be used again.
     views_stale: bool,
     file_slots: u32,
+    /// The first slot of the checkpoint that the superblocks name.
+    checkpoint: Option<u32>,
+    /// Bytes of frames since it was taken.
+    tail_bytes: u64,
+    /// Stretches of the file that hold what a recovery dropped.
+    stale: Vec<(u64, usize)>,
+    /// Whether there may be something to give back.
+    untidy: bool,
+    /// Garbage that opening found is needed by nobody once this many frames are surely flushed.
+    garbage_after: u64,
+    /// Bytes of live records, and of slots that live extents cover.
+    live_total: u64,
+    /// Slots that can be used again, or can after the next checkpoint.
+    spare_slots: u32,
 }
 
 impl Log {
@@ -322,6 +378,8 @@ impl Log {
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
         file.flush()?;
         self.flushed_frames = self.next_frame;
+        self.sure_frames = self.witnessed_frames;
+        self.discard_dead_extents();
         self.cancelled_tail_is_flushed();
         Ok(())
     }

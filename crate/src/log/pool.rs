@@ -35,7 +35,9 @@ pub enum Purpose {
     View,
 }
 
+/// Aligned to its size in wasm: a lookup then shifts, and does not multiply.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Buffer {
     bytes: AlignedBytes,
     holds: Holds,
@@ -217,10 +219,11 @@ impl Pool {
     }
 
     /// Says that nothing counts any more of what a buffer holds. Views may show it until the turn
-    /// ends.
+    /// ends, and pins until they do.
     pub fn leave(&mut self, id: BufferId) {
         let buffer = &mut self.buffers[id as usize];
-        buffer.holds = if buffer.shown { Holds::Remains } else { Holds::Nothing };
+        let is_seen = buffer.shown || buffer.pins > 0;
+        buffer.holds = if is_seen { Holds::Remains } else { Holds::Nothing };
     }
 
     /// Ends a turn: gives back what it took above the budget, and frees some buffers for the next
@@ -228,7 +231,8 @@ impl Pool {
     pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
         self.clock += 1;
         self.turn = self.clock;
-        let remains = self.buffers.iter().any(|buffer| buffer.holds == Holds::Remains);
+        let mut all = self.buffers.iter();
+        let remains = all.any(|buffer| buffer.holds == Holds::Remains && buffer.pins == 0);
         self.release_remains();
         let in_use = self.buffers.iter().filter(|buffer| buffer.holds != Holds::Nothing).count();
         // A quarter is freed at once, so that views are detached once in many turns.
@@ -265,7 +269,8 @@ impl Pool {
     }
 
     fn release_remains(&mut self) {
-        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.holds == Holds::Remains) {
+        let remains = |buffer: &&mut Buffer| buffer.holds == Holds::Remains && buffer.pins == 0;
+        for buffer in self.buffers.iter_mut().filter(remains) {
             buffer.holds = Holds::Nothing;
         }
     }

@@ -4,6 +4,7 @@
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
+use crate::format::frame::FrameHeader;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::{align_up, segment};
@@ -17,6 +18,9 @@ use super::{Log, NO_BUFFER, RecordRef, Slot, Use};
 /// A cold record is read with what follows it, between so many bytes: one call for most records.
 const LEAST_GUESS: usize = 512;
 const LARGEST_GUESS: usize = 4096;
+/// After so many cold records of one segment in a row the whole segment is read: chance does not do
+/// that, a walk in the order of writing does.
+const IN_A_ROW: u32 = 8;
 
 /// Bytes before a copy: its position and its size; a position of 0 ends a buffer's copies.
 const COPY_HEADER: usize = 8;
@@ -47,12 +51,22 @@ pub(super) struct Copies {
     tail: usize,
     /// How many bytes to read for the next: as much as those before it would have needed.
     guess: usize,
+    /// The slot of the last one, and how many others of that slot came just before it.
+    slot: u32,
+    run: u32,
 }
 
 impl Copies {
     pub(super) fn new() -> Self {
         let index = HashIndex::default();
-        Copies { index, current: None, tail: 0, guess: LARGEST_GUESS }
+        Copies { index, current: None, tail: 0, guess: LARGEST_GUESS, slot: 0, run: 0 }
+    }
+
+    /// Whether a cold record of this slot is one of many in a row.
+    fn is_run(&mut self, slot: u32) -> bool {
+        self.run = if slot == self.slot { self.run + 1 } else { 0 };
+        self.slot = slot;
+        self.run % IN_A_ROW == IN_A_ROW - 1
     }
 }
 
@@ -60,6 +74,10 @@ impl Copies {
 const fn spread(position: Position) -> u32 {
     position.wrapping_mul(0x9E37_79B9)
 }
+
+/// The number that undoes [`spread`].
+const UNSPREAD: u32 = 0x144C_BC89;
+const _: () = assert!(UNSPREAD.wrapping_mul(0x9E37_79B9) == 1);
 
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -120,6 +138,18 @@ impl Busy<'_> {
 }
 
 impl Log {
+    /// Forgets copies of records in slots that are going: others will stand where they did.
+    pub(super) fn forget_copies(&mut self, goes: impl Fn(&Slot) -> bool) {
+        let mut copies = Vec::new();
+        self.copies.index.collect(0, u32::MAX, &mut copies);
+        for (hash, copy) in copies {
+            let (slot, _) = self.geometry.locate(hash.wrapping_mul(UNSPREAD));
+            if goes(&self.slots[slot as usize]) {
+                self.copies.index.remove(hash, copy);
+            }
+        }
+    }
+
     /// A buffer for something new. Places that were given before may no longer hold.
     pub(super) fn take_buffer(&mut self, holds: Holds) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
@@ -182,10 +212,19 @@ impl Log {
         Some(Place { buffer, offset: offset as u32 })
     }
 
+    /// The record at a place that the index led to: none if it lied.
+    #[inline]
+    #[must_use]
+    pub fn peek(&self, place: Place) -> Option<RecordRef<'_>> {
+        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?;
+        let (header, key, value) = record::parts(bytes)?;
+        Some(RecordRef { header, key, value })
+    }
+
     /// The record at a place.
     ///
     /// # Panics
-    /// If there is none: places come from this log.
+    /// If there is none: the place was looked at before.
     #[inline]
     #[must_use]
     pub fn record_in(&self, place: Place) -> RecordRef<'_> {
@@ -220,6 +259,12 @@ impl Log {
             return Ok(Place { buffer, offset });
         }
         let (slot, offset) = self.geometry.locate(position);
+        if self.copies.is_run(slot) && !self.pool.callback_open {
+            self.load_whole(file, slot)?;
+            if let Some(place) = self.resident_for(position, purpose) {
+                return Ok(place);
+            }
+        }
         let room = self.geometry.room_end().saturating_sub(offset);
         let at = self.geometry.slot_start(slot) + offset as u64;
         let guess = self.copies.guess.min(room);
@@ -293,6 +338,31 @@ impl Log {
         };
         bytes[there..].fill(0);
         self.slots[slot as usize].buffer = id;
+        Ok(())
+    }
+
+    /// Brings a segment into memory if all of its frames are whole; else its records stay cold, to
+    /// be verified one by one.
+    ///
+    /// # Errors
+    /// As for [`place`](Log::place).
+    pub fn load_whole(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
+        let Slot { buffer, salt, end, kept, .. } = self.slots[slot as usize];
+        if buffer != NO_BUFFER || kept {
+            return Ok(());
+        }
+        self.load(file, slot)?;
+        let start = self.geometry.slot_start(slot);
+        let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.room_end()];
+        let mut at = segment::SIZE;
+        while at < end as usize {
+            let Some(header) = FrameHeader::open(&bytes[at..], salt, start + at as u64) else {
+                self.slots[slot as usize].kept = true;
+                self.leave_memory(slot);
+                return Ok(());
+            };
+            at += header.length as usize;
+        }
         Ok(())
     }
 
@@ -383,11 +453,15 @@ impl Log {
 
     #[cold]
     fn extent_value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
-        let extent = ExtentRef::decode(self.record_in(place).value);
-        let extent = extent.expect("an extent record holds a descriptor");
+        // Only a lying checkpoint leads to a record of another shape.
+        let Some(extent) = ExtentRef::decode(self.record_in(place).value) else {
+            return Err(damaged(0));
+        };
         // An extent of the open group is not sealed yet, and resident.
-        let slot = &self.slots[extent.slot as usize];
-        let resident = slot.value.is_some() && slot.sequence == extent.sequence;
+        let resident = self
+            .slots
+            .get(extent.slot as usize)
+            .is_some_and(|slot| slot.value.is_some() && slot.sequence == extent.sequence);
         if !resident && !self.load_extent(file, &extent)? {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
@@ -513,6 +587,6 @@ impl Log {
 }
 
 /// One record, or one value, is not what was written there.
-fn damaged(position: u64) -> Error {
+pub(crate) fn damaged(position: u64) -> Error {
     Error::Corruption(Damage { position, ..Damage::default() })
 }

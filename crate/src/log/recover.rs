@@ -4,19 +4,22 @@
 
 use crate::error::{Damage, Error};
 use crate::file::File;
+use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::ExtentRef;
+use crate::format::payload::{ExtentRef, KEY_GAP};
 use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
-use crate::format::{DATA_START, MAJOR, MAX_VALUE};
+use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 use crate::index::hash::Position;
+use crate::index::small::SmallMap;
 use crate::sort;
 
+use super::checkpoint::Loaded;
 use super::group::Cursor;
 use super::pool::Pool;
 use super::read::Copies;
-use super::{DroppedTail, Geometry, Log, Use, superblocks};
+use super::{DroppedTail, Geometry, Log, Slot, Use, superblocks};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +30,10 @@ pub struct Recovery {
     pub dropped_frames: u64,
     /// Number of the last frame that counts; 0 for none.
     pub last_frame: u64,
-    /// Frames that were replayed.
+    /// Frames that were replayed: all, or those behind the checkpoint.
     pub replayed_frames: u64,
+    /// Whether the index came from a checkpoint.
+    pub checkpoint: bool,
     /// Whether the file had been closed in order and not been written since.
     pub clean: bool,
     /// Whether the database was made by this opening.
@@ -44,6 +49,8 @@ pub struct FrameAt {
     pub offset: u32,
     /// Its bytes.
     pub length: u32,
+    number: u64,
+    watermark: u64,
     is_void: bool,
     commits: bool,
 }
@@ -53,6 +60,8 @@ pub struct FrameAt {
 pub struct Opened {
     /// The log, ready to append.
     pub log: Log,
+    /// The index as of before the frames, where a checkpoint tells it.
+    pub checkpoint: Option<Loaded>,
     /// The frames that count, in order.
     pub frames: Vec<FrameAt>,
     /// The records among them whose values lie in extents.
@@ -84,7 +93,11 @@ impl Log {
         let pool = Pool::new(1 << superblock.segment_log2, memory, detach);
         let mut log = Log::empty(superblock, entropy[3], pool);
         log.find_slots(file, size)?;
-        let mut opened = log.replay(file)?;
+        let checkpoint = log.load_checkpoint(file)?;
+        if checkpoint.is_none() {
+            log.forget_tables();
+        }
+        let mut opened = log.replay(file, checkpoint)?;
         opened.recovery.created = created;
         Ok(opened)
     }
@@ -100,12 +113,15 @@ impl Log {
             group: Cursor::default(),
             pending: Vec::new(),
             extents: Vec::new(),
+            extent_of: SmallMap::default(),
+            dead_extents: Vec::new(),
             floor: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,
             entropy,
             flushed_frames: superblock.next_frame,
             witnessed_frames: superblock.next_frame,
+            sure_frames: 0,
             pool,
             copies: Copies::new(),
             value_bytes: 0,
@@ -113,12 +129,20 @@ impl Log {
             quarantine: Vec::new(),
             views_stale: false,
             file_slots: 0,
+            checkpoint: None,
+            tail_bytes: 0,
+            stale: Vec::new(),
+            untidy: false,
+            garbage_after: 0,
+            live_total: 0,
+            spare_slots: 0,
         }
     }
 
-    fn replay(mut self, file: &mut impl File) -> Result<Opened, Error> {
-        let segments = self.log_segments();
-        let mut chain = self.walk(file, &segments)?;
+    fn replay(mut self, file: &mut impl File, checkpoint: Option<Loaded>) -> Result<Opened, Error> {
+        let head = checkpoint.as_ref().map(|checkpoint| checkpoint.head);
+        let segments = self.log_segments(head.as_ref());
+        let mut chain = self.walk(file, &segments, head.as_ref())?;
         let beyond = self.scan_beyond(file, &chain, &segments)?;
         self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
         let committed = self.cut(file, &mut chain)?;
@@ -140,13 +164,19 @@ impl Log {
             dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
             last_frame: committed - 1,
             replayed_frames: chain.frames.len() as u64,
+            checkpoint: head.is_some(),
             clean: !torn && self.ends_clean(&chain, committed),
             created: false,
         };
-        let next_version = self.superblock.next_version;
+        self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
+        self.garbage_after = committed + u64::from(torn);
+        self.untidy = true;
+        let known = head.map_or(0, |head| head.next_version);
+        let next_version = self.superblock.next_version.max(known);
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let extents = extents.collect();
-        Ok(Opened { log: self, frames: chain.frames, extents, recovery, next_version })
+        let frames = chain.frames;
+        Ok(Opened { log: self, checkpoint, frames, extents, recovery, next_version })
     }
 
     /// Whether nothing but the witness frame follows the end that a clean close recorded: the
@@ -157,28 +187,43 @@ impl Log {
         self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness)
     }
 
-    /// Log segments that no recovery abandoned, in order, each with the frame number at which the
-    /// next one takes over. A fresh segment that starts at a number cancels that number and all
-    /// above it in older segments.
-    fn log_segments(&mut self) -> Vec<(u32, u64)> {
-        let logs = self.slots.iter().zip(0..).filter(|(slot, _)| slot.used == Use::Log);
+    /// Log segments that have to be walked, in order, each with the frame number at which the next
+    /// one takes over: a fresh segment that starts at a number cancels that number and all above
+    /// it in older segments. With a checkpoint those are the ones from its end on. What nobody
+    /// needs becomes garbage.
+    fn log_segments(&mut self, head: Option<&CheckpointHead>) -> Vec<(u32, u64)> {
         // Segments below the first sequence are no longer needed by the log, whatever they hold.
-        let first = self.superblock.first_sequence;
-        let order: Vec<(u32, u32)> = logs
-            .filter(|(slot, _)| u64::from(slot.sequence) >= first)
-            .map(|(slot, i)| (slot.sequence, i))
-            .collect();
+        let first = u32::try_from(self.superblock.first_sequence).unwrap_or(u32::MAX);
+        let current = self.checkpoint;
+        let mut order: Vec<(u32, u32)> = Vec::new();
+        for (slot, i) in self.slots.iter_mut().zip(0..) {
+            let sequence = slot.sequence;
+            match (slot.used, head) {
+                (Use::Checkpoint, _) if current != Some(i) => slot.used = Use::Garbage,
+                (Use::Log, None) if sequence >= first => order.push((sequence, i)),
+                (Use::Log, Some(head)) if sequence >= head.next_sequence => {
+                    order.push((sequence, i));
+                }
+                (Use::Log, Some(head)) if sequence == head.end_sequence => {
+                    order.push((sequence, i));
+                }
+                (Use::Log, Some(_)) if slot.end > 0 => {}
+                (Use::Log, _) => slot.used = Use::Garbage,
+                _ => {}
+            }
+        }
         let order = sort::by_number(order);
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
-        for &(_, index) in order.iter().rev() {
+        for &(sequence, index) in order.iter().rev() {
             let slot = &mut self.slots[index as usize];
-            if slot.first_frame >= limit {
-                slot.used = Use::Abandoned;
+            let is_end = head.is_some_and(|head| head.end_sequence == sequence);
+            if slot.first_frame >= limit && !is_end {
+                slot.used = Use::Garbage;
                 continue;
             }
             kept.push((index, limit));
-            limit = slot.first_frame;
+            limit = slot.first_frame.min(limit);
         }
         kept.reverse();
         kept
@@ -196,16 +241,28 @@ impl Log {
         FrameHeader::open(self.room_from(slot, offset), self.slots[slot as usize].salt, position)
     }
 
-    /// Follows the frames from the first to the first that is missing.
-    fn walk(&mut self, file: &mut impl File, segments: &[(u32, u64)]) -> Result<Chain, Error> {
-        let mut chain = Chain { expected: self.superblock.first_frame, ..Chain::default() };
+    /// Follows the frames from the first, or from the checkpoint, to the first that is missing.
+    fn walk(
+        &mut self,
+        file: &mut impl File,
+        segments: &[(u32, u64)],
+        head: Option<&CheckpointHead>,
+    ) -> Result<Chain, Error> {
+        let start = head.map_or(self.superblock.first_frame, |head| head.frame);
+        let mut chain = Chain { expected: start, ..Chain::default() };
         for (i, &(slot, limit)) in segments.iter().enumerate() {
-            if self.slots[slot as usize].first_frame != chain.expected {
-                break;
+            let Slot { sequence, first_frame, .. } = self.slots[slot as usize];
+            let goes_on = head.filter(|head| head.end_sequence == sequence);
+            if goes_on.is_none() && first_frame != chain.expected {
+                // Perhaps what lay between was given back: only what comes later can tell.
+                let place = (chain.segment, chain.slot, chain.offset);
+                let (frames, expected) = (chain.frames.len(), chain.expected);
+                chain.gaps.push(Gap { place, frames, from: expected, to: first_frame });
+                chain.expected = first_frame;
             }
             self.load(file, slot)?;
             chain.segment = i;
-            chain.offset = segment::SIZE;
+            chain.offset = goes_on.map_or(segment::SIZE, |head| head.end_offset as usize);
             chain.slot = Some(slot);
             while chain.expected < limit {
                 let header = self.frame_at(slot, chain.offset);
@@ -213,8 +270,22 @@ impl Log {
                 let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
                 chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
             }
+            self.note_end(slot, &chain, limit);
         }
+        chain.close_gaps();
         Ok(chain)
+    }
+
+    /// Notes where the frames of a segment end, and what a recovery left behind them.
+    fn note_end(&mut self, slot: u32, chain: &Chain, limit: u64) {
+        let (offset, end) = (chain.offset, self.geometry.room_end());
+        let rest = self.room_from(slot, offset);
+        let is_blank = rest.iter().all(|&b| b == 0);
+        if chain.expected == limit && !is_blank {
+            self.stale.push((self.geometry.slot_start(slot) + offset as u64, end - offset));
+        }
+        let slot = &mut self.slots[slot as usize];
+        (slot.end, slot.end_frame) = (offset as u32, chain.expected);
     }
 
     /// Looks for valid frames behind the end of the chain, at every aligned place: their
@@ -249,14 +320,13 @@ impl Log {
     /// the first frame that does not count. Extents of flushed commits are verified when they are
     /// read, since one that was superseded may be gone.
     fn cut(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
-        let first = chain.expected - chain.frames.len() as u64;
         let flaw = chain.flaw.take();
         let mut end = flaw.map_or(chain.frames.len(), |(frame, _)| frame);
         // In the order of records: what comes first, ends the log or refuses the file. None behind
         // a flaw was noted in its own frame.
         let mut refuses = flaw.is_some_and(|(_, flaw)| flaw == Flaw::Unknown);
         for named in chain.extents.iter().take_while(|named| named.frame <= end) {
-            let flushed = first + (named.frame as u64) < self.flushed_frames;
+            let flushed = chain.frames[named.frame].number < self.flushed_frames;
             if !flushed && !self.verify_extent(file, &named.extent)? {
                 (end, refuses) = (named.frame, false);
                 break;
@@ -267,12 +337,14 @@ impl Log {
         }
         let complete = chain.frames[..end].iter().rposition(|f| f.commits).map_or(0, |i| i + 1);
         chain.incomplete = (chain.frames.len() - complete) as u64;
+        let mut committed = chain.expected;
         if let Some(dropped) = chain.frames.get(complete) {
+            committed = dropped.number;
             chain.cut = Some((dropped.slot, dropped.offset as usize));
         }
         chain.frames.truncate(complete);
         chain.extents.retain(|named| named.frame < complete);
-        Ok(first + complete as u64)
+        Ok(committed)
     }
 
     /// Puts the cursor behind the last commit, or nowhere (a fresh segment) if anything but zeros
@@ -294,9 +366,15 @@ impl Log {
             let from = if s == slot { offset } else { segment::SIZE };
             self.load(file, s)?;
             let rest = self.room_from(s, from);
-            torn += rest.iter().rposition(|&b| b != 0).map_or(0, |last| last as u64 + 1);
+            let left = rest.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+            torn += left as u64;
             if i > at {
-                self.slots[s as usize].used = Use::Abandoned;
+                self.slots[s as usize].used = Use::Garbage;
+            } else if left > 0 {
+                self.stale.push((self.geometry.slot_start(s) + from as u64, left));
+            }
+            if s == slot {
+                self.slots[s as usize].end = offset as u32;
             }
         }
         if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
@@ -328,9 +406,30 @@ struct NamedExtent {
     extent: ExtentRef,
 }
 
+/// Missing frames between two segments, and how far the chain had come before them.
+#[derive(Debug)]
+struct Gap {
+    /// Index of the segment, its slot, and the offset in it.
+    place: (usize, Option<u32>, usize),
+    /// Frames before it.
+    frames: usize,
+    from: u64,
+    to: u64,
+}
+
+/// What a record about a gap says: the frames that were given back, and the one behind them.
+fn claim(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
+    let to = key.get(KEY_GAP.len()..)?.try_into().ok().map(u64::from_be_bytes)?;
+    let from = value.get(..8)?.try_into().ok().map(u64::from_le_bytes)?;
+    Some((from, to))
+}
+
 /// The frames from the first on, as far as they follow each other.
 #[derive(Debug, Default)]
 struct Chain {
+    gaps: Vec<Gap>,
+    /// Gaps that records speak of.
+    claims: Vec<(u64, u64)>,
     frames: Vec<FrameAt>,
     /// Extents that they name.
     extents: Vec<NamedExtent>,
@@ -349,6 +448,22 @@ struct Chain {
 }
 
 impl Chain {
+    /// Goes back to the first gap that no record accounts for: the chain ends there. What was given
+    /// back once is never needed again, so it does not matter where the record stands, nor whether
+    /// all of it has gone.
+    fn close_gaps(&mut self) {
+        let is_open =
+            |gap: &Gap| !self.claims.iter().any(|&(from, to)| from <= gap.from && gap.to <= to);
+        let gaps = std::mem::take(&mut self.gaps);
+        let Some(gap) = gaps.into_iter().find(is_open) else { return };
+        (self.segment, self.slot, self.offset) = gap.place;
+        self.expected = gap.from;
+        self.frames.truncate(gap.frames);
+        self.extents.retain(|named| named.frame < gap.frames);
+        self.flaw = self.flaw.filter(|&(frame, _)| frame < gap.frames);
+        self.watermark = self.frames.iter().map(|frame| frame.watermark).max().unwrap_or(0);
+    }
+
     /// Takes the frame in `bytes`, which lies at position `start`.
     fn take(&mut self, slot: u32, start: Position, header: &FrameHeader, bytes: &[u8]) {
         let index = self.frames.len();
@@ -363,6 +478,8 @@ impl Chain {
             slot,
             offset: self.offset as u32,
             length: header.length,
+            number: header.number,
+            watermark: header.watermark,
             is_void,
             commits: header.commits(),
         });
@@ -390,6 +507,9 @@ impl Chain {
             }
             if header.kind > KIND_EXTENT && !skippable {
                 return Err(Flaw::Unknown);
+            }
+            if header.keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+                self.claims.extend(claim(key, value));
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;

@@ -17,7 +17,7 @@ impl Log {
         let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.file_slots = count;
-        self.slots = (0..count).map(|_| Slot::new(Use::Spare)).collect();
+        self.slots = (0..count).map(|_| Slot::new(Use::Unknown)).collect();
         let mut headers = Vec::new();
         for index in 0..count {
             self.read_headers(file, index, &mut headers)?;
@@ -26,11 +26,6 @@ impl Log {
         let order = headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
         for (_, i) in sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize], count);
-        }
-        for index in 0..count {
-            if self.slots[index as usize].used == Use::Spare && !self.is_blank(file, index)? {
-                self.slots[index as usize].used = Use::Abandoned;
-            }
         }
         Ok(())
     }
@@ -64,15 +59,16 @@ impl Log {
         let end = header.slot.saturating_add(header.span.max(1)).min(count);
         let range = header.slot as usize..end as usize;
         self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
-        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Spare) {
+        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Unknown) {
             return;
         }
         let used = match header.kind {
             segment::KIND_LOG => Use::Log,
             segment::KIND_EXTENT => Use::Extent,
-            _ => Use::Abandoned,
+            segment::KIND_CHECKPOINT => Use::Checkpoint,
+            _ => Use::Foreign,
         };
-        self.slots[range].fill_with(|| Slot::new(Use::ExtentBody));
+        self.slots[range].fill_with(|| Slot::new(Use::Body));
         self.slots[header.slot as usize] = Slot {
             written: true,
             sequence: header.sequence,
@@ -85,10 +81,15 @@ impl Log {
         };
     }
 
-    /// Whether a slot holds only zeros, so that using it overwrites nothing.
-    fn is_blank(&mut self, file: &mut impl File, index: u32) -> Result<bool, Error> {
+    /// Makes a slot of which nothing is known spare if it holds only zeros, so that using it
+    /// overwrites nothing. Otherwise it is garbage: all that is needed has been found.
+    pub(super) fn look_at(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
         read_full(file, &mut bytes, self.geometry.slot_start(index))?;
-        Ok(bytes.iter().all(|&b| b == 0))
+        let is_blank = bytes.iter().all(|&b| b == 0);
+        self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
+        self.untidy |= !is_blank;
+        self.count_spare();
+        Ok(())
     }
 }

@@ -64,9 +64,8 @@ fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
 
 fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
     let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
-    // History and checkpoints are written down in the format and not built yet.
-    let unbuilt = superblock.mode != 0 || superblock.checkpoint_sequence != 0;
-    if superblock.major != MAJOR || unknown != 0 || unbuilt {
+    // History is written down in the format and not built yet.
+    if superblock.major != MAJOR || unknown != 0 || superblock.mode != 0 {
         return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown });
     }
     // A checksum proves that the bytes are as written, not that their writer meant well.

@@ -17,9 +17,11 @@ pub(super) struct Undo {
     pub new: Option<Position>,
     /// The record that made the change; it has the key, and is resident while its group is open.
     pub appended: Position,
-    /// Bytes that came to life and that died.
-    pub come: u64,
-    pub gone: u64,
+    /// Bytes of the records that came to life and that died.
+    pub come: u32,
+    pub gone: u32,
+    /// Whether the record was moved, and nothing else changed.
+    pub moved: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,13 @@ impl<F: File> Store<F> {
         if !self.savepoints.is_empty() {
             return Err(Error::Misuse);
         }
+        let bytes = self.log.group_bytes();
+        self.commit_group()?;
+        self.keep_up(bytes);
+        Ok(())
+    }
+
+    pub(super) fn commit_group(&mut self) -> Result<(), Error> {
         match self.log.commit(&mut self.file, self.next_version) {
             Ok(wrote) => {
                 self.undo.clear();
@@ -166,6 +175,7 @@ impl<F: File> Store<F> {
         if self.poisoned || self.read_only || untouched {
             return Ok(());
         }
+        self.checkpoint_at_close()?;
         self.log.close(&mut self.file, self.next_version)
     }
 
@@ -208,17 +218,17 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    fn fail(&mut self, failure: WriteError) -> Error {
+    pub(super) fn fail(&mut self, failure: WriteError) -> Error {
         self.poisoned |= matches!(failure, WriteError::Unclear(_));
         self.undo_to(0);
         self.log.discard_group();
         failure.into_error()
     }
 
-    fn undo_to(&mut self, length: usize) {
+    pub(super) fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
-            self.live_bytes = self.live_bytes + undo.gone - undo.come;
+            self.unaccount(&undo);
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
         }
     }

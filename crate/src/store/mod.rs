@@ -1,8 +1,10 @@
 //! The store: operations on keys, over a log and its index.
 
+mod compact;
 mod group;
 mod pin;
 mod replay;
+mod tend;
 mod update;
 
 use std::ops::Bound;
@@ -10,20 +12,21 @@ use std::ops::Bound;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
-use crate::format::{DEFAULT_SEGMENT_LOG2, MAX_KEY, MAX_VALUE};
+use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
 use crate::index::spaces::Spaces;
 use crate::log::{
     Log,
     pool::Purpose,
-    read::{Pin, Place},
+    read::{Pin, Place, damaged},
 };
 
 pub use crate::log::recover::Recovery;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
+use tend::{Change, Job};
 use update::{Changing, NewRecord, Staged};
 
 /// How to open a store.
@@ -42,6 +45,8 @@ pub struct Options {
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
+    /// How large the file may become, in per cent of what lives in it, from 120 to 300.
+    pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.
     pub detach: fn(),
@@ -55,6 +60,7 @@ impl Default for Options {
             ordered: true,
             read_only: false,
             memory: 64 << 20,
+            factor: 150,
             detach: || (),
         }
     }
@@ -63,7 +69,7 @@ impl Default for Options {
 /// Sizes and states, for showing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Live keys in all keyspaces.
+    /// Live keys in all keyspaces but the engine's own.
     pub count: u64,
     /// Bytes of live records with their headers and values.
     pub live_bytes: u64,
@@ -105,7 +111,6 @@ pub struct Store<F> {
     /// for, and kept up from then on.
     ordered: bool,
     sorted: bool,
-    live_bytes: u64,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -116,6 +121,14 @@ pub struct Store<F> {
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
+    /// The housekeeping that is under way.
+    job: Job,
+    is_tending: bool,
+    /// All that can be gained was asked for, of segments below this sequence.
+    wants_all: Option<u32>,
+    factor: u32,
+    /// Compaction is not worth trying again below this many bytes.
+    compact_above: u64,
     read_only: bool,
     poisoned: bool,
     unflushed: bool,
@@ -252,12 +265,13 @@ impl<F: File> Store<F> {
             key_len: key.len() as u16,
             keyspace,
             oldest: old.oldest,
+            previous: old.position,
             version: self.take_version(),
             ..Default::default()
         };
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
-        self.reindex(hash, Some(old), position, None);
+        self.reindex(hash, Some(old), position, size as u32, None);
         self.hand_on_large_group()?;
         Ok(true)
     }
@@ -326,8 +340,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: self.index.len() as u64,
-            live_bytes: self.live_bytes,
+            count: self.index.len() as u64 - self.count(KEYSPACE_ENGINE),
+            live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
             segments: self.log.segments() as u64,
@@ -387,7 +401,7 @@ impl<F: File> Store<F> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.look(&mut self.file, position, purpose)?;
-            let record = self.log.record_in(place);
+            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key) && record.header.keyspace == keyspace {
                 return Ok(Some(At { position, place }));
             }
@@ -399,8 +413,8 @@ impl<F: File> Store<F> {
     #[inline]
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
-        let (oldest, bytes) = (record.header.oldest, record.bytes());
-        Predecessor { position: at.position, oldest, bytes }
+        let (oldest, size) = (record.header.oldest, record.header.size() as u32);
+        Predecessor { position: at.position, oldest, size }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -430,21 +444,49 @@ impl<F: File> Store<F> {
         if length > MAX_VALUE { Err(Error::ValueTooLong) } else { Ok(()) }
     }
 
-    /// Enters that the record of a key moved from `old` to `new` by what was appended at
-    /// `appended`, and how to take that back.
+    /// Enters that the record of a key moved from `old` to `new` by the `size` bytes that were
+    /// appended at `appended`, and how to take that back.
+    #[inline]
     fn reindex(
         &mut self,
         hash: u32,
         old: Option<Predecessor>,
         appended: Position,
+        size: u32,
         new: Option<Position>,
     ) {
-        let gone = old.map_or(0, |old| old.bytes);
-        let come = new.map_or(0, |new| self.log.record_at(new).bytes());
-        self.live_bytes = self.live_bytes + come - gone;
+        let (mut oldest, mut gone) = (0, 0);
+        if let Some(old) = old {
+            (oldest, gone) = (old.oldest, old.size);
+            self.log.died(old.position, gone);
+            self.log.drop_name(old.position);
+        }
+        match new {
+            Some(new) => self.log.born(new, size),
+            None => self.log.buried(appended, size, oldest),
+        }
         let old = old.map(|old| old.position);
-        self.undo.push(Undo { hash, old, new, appended, come, gone });
+        self.undo.push(Undo { hash, old, new, appended, come: size, gone, moved: false });
         self.move_in_index(hash, old, new, appended);
+    }
+
+    /// Takes back what a change did to the accounts of what is alive.
+    fn unaccount(&mut self, undo: &Undo) {
+        match (undo.new, undo.old) {
+            (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
+            (Some(new), _) => self.log.forget_name(new),
+            _ => {}
+        }
+        match undo.new {
+            Some(new) => self.log.died(new, undo.come),
+            None => self.log.unburied(undo.appended, undo.come),
+        }
+        if let Some(old) = undo.old {
+            self.log.born(old, undo.gone);
+            if !undo.moved {
+                self.log.restore_name(old);
+            }
+        }
     }
 
     /// Moves a key in the index; `record` is resident and has the key.
@@ -456,6 +498,9 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
+        if let Job::Checkpointing(job) = &mut self.job {
+            job.note(Change { hash, old, new });
+        }
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
             return;
@@ -495,8 +540,8 @@ struct At {
 struct Predecessor {
     position: Position,
     oldest: u32,
-    /// Bytes of the record, its extent included.
-    bytes: u64,
+    /// Bytes of the record.
+    size: u32,
 }
 
 /// Equality of short keys without a call: `memcmp` costs more than the comparison.

@@ -5,14 +5,16 @@ use crate::file::File;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
-use crate::index::hash::{HashIndex, KeyHash, Position};
+use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
 use crate::index::spaces::Spaces;
 use crate::log::Log;
+use crate::log::live::ExtentName;
+use crate::log::read::damaged;
 use crate::log::recover::{FrameAt, Opened};
 use crate::sort;
 
-use super::{Changing, NewRecord, Options, Staged, Store};
+use super::{Changing, Job, NewRecord, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
 /// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
@@ -45,18 +47,19 @@ impl<F: File> Store<F> {
             Ok(opened) => opened,
             Err(error) => return Err((file, error)),
         };
-        let Opened { log, frames, extents, recovery, next_version } = opened;
+        let Opened { log, checkpoint, frames, extents, recovery, next_version } = opened;
+        let (index, spaces) =
+            checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces));
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
             log,
-            index: HashIndex::default(),
+            index,
             key_hash,
             last: None,
-            spaces: Spaces::default(),
+            spaces,
             ordered: options.ordered,
             sorted: false,
-            live_bytes: 0,
             next_version,
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -66,11 +69,19 @@ impl<F: File> Store<F> {
             saved: Vec::new(),
             pins: Vec::new(),
             recovery,
+            job: Job::Nothing,
+            is_tending: false,
+            wants_all: None,
+            factor: options.factor.clamp(120, 300),
+            compact_above: 0,
             read_only: options.read_only,
             poisoned: false,
             unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
         };
-        let replayed = store.replay(&frames).and_then(|()| store.verify_extents(&extents));
+        let replayed = store
+            .replay(&frames)
+            .and_then(|()| store.verify_extents(&extents))
+            .and_then(|()| store.log.settle_extents().map_or(Ok(()), |at| Err(store.lost(at))));
         if !recovery.clean {
             store.next_version += VERSION_JUMP;
         }
@@ -107,49 +118,72 @@ impl<F: File> Store<F> {
 
     fn replay_record(&mut self, position: Position) -> Result<(), Error> {
         let record = self.log.record_at(position);
-        let (kind, keyspace, version) =
-            (record.header.kind, record.header.keyspace, record.header.version);
-        if !matches!(kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
+        let header = *record.header;
+        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
             return Ok(());
         }
-        self.next_version = self.next_version.max(version.saturating_add(1));
-        let (key, bytes) = (Key::new(record.key), record.bytes());
-        let hash = self.hash(keyspace, &key);
-        let old = self.find_hashed(hash, keyspace, &key)?;
-        // A record that was moved keeps its version and may come after a newer one.
-        if old.is_some_and(|old| self.log.record_in(old.place).header.version > version) {
-            return Ok(());
+        let hash = self.hash(header.keyspace, record.key);
+        let extent = record.extent().map(|extent| ExtentName::from(&extent));
+        self.next_version = self.next_version.max(header.version.saturating_add(1));
+        // The index goes through the states that it had when this was written, so a record that is
+        // where the writer found its predecessor is that one, and need not be read.
+        let is_known = header.previous != 0 && self.index.holds(hash, header.previous);
+        let old = match is_known {
+            true => Some((header.previous, self.log.size_or_guess(header.previous))),
+            false => {
+                let key = Key::new(record.key);
+                let found = self.find_hashed(hash, header.keyspace, &key)?;
+                let found = found.map(|at| (at, *self.log.record_in(at.place).header));
+                self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
+                match found {
+                    // One that was moved keeps its version and may come after a newer one.
+                    Some((_, old)) if old.version > header.version => return Ok(()),
+                    found => found.map(|(at, old)| (at.position, old.size() as u32)),
+                }
+            }
+        };
+        let size = header.size() as u32;
+        if let Some((old, size)) = old {
+            self.log.died(old, size);
+            // A record that was moved names the same extent.
+            if self.log.extent_of(old) == extent {
+                self.log.forget_name(old);
+            } else {
+                self.log.drop_name(old);
+            }
         }
-        let old = old.map(|at| self.predecessor(at));
-        self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
-        let new = (kind != KIND_DELETE).then_some(position);
-        self.live_bytes += new.map_or(0, |_| bytes);
-        self.live_bytes -= old.map_or(0, |old| old.bytes);
-        self.move_in_index(hash, old.map(|old| old.position), new, position);
+        let new = (header.kind != KIND_DELETE).then_some(position);
+        match new {
+            Some(_) => self.log.born(position, size),
+            None => self.log.buried(position, size, header.oldest),
+        }
+        if let Some(extent) = extent {
+            self.log.name_extent(position, extent);
+        }
+        self.move_in_index(hash, old.map(|(position, _)| position), new, position);
         Ok(())
     }
 
-    /// Verifies the extents that the index still names.
+    /// Verifies the extents that live records of the replayed part name.
     fn verify_extents(&mut self, extents: &[(Position, ExtentRef)]) -> Result<(), Error> {
         for (position, extent) in extents {
-            if self.is_live(*position)? && !self.log.verify_extent(&mut self.file, extent)? {
-                return Err(Error::Corruption(Damage {
-                    position: self.log.geometry().slot_start(extent.slot) + segment::SIZE as u64,
-                    expected_frame: self.log.next_frame(),
-                    flushed_frames: self.log.next_frame(),
-                    ..Damage::default()
-                }));
+            let is_live = self.log.names_extent(*position);
+            if is_live && !self.log.verify_extent(&mut self.file, extent)? {
+                let start = self.log.geometry().slot_start(extent.slot);
+                return Err(self.lost(start + segment::SIZE as u64));
             }
         }
         Ok(())
     }
 
-    /// Whether the index names the record at `position`.
-    fn is_live(&mut self, position: Position) -> Result<bool, Error> {
-        let place = self.log.place(&mut self.file, position)?;
-        let record = self.log.record_in(place);
-        let (keyspace, key) = (record.header.keyspace, Key::new(record.key));
-        Ok(self.find(keyspace, &key)?.is_some_and(|found| found.position == position))
+    /// A live record's extent is not what it has to be.
+    fn lost(&self, position: u64) -> Error {
+        Error::Corruption(Damage {
+            position,
+            expected_frame: self.log.next_frame(),
+            flushed_frames: self.log.next_frame(),
+            ..Damage::default()
+        })
     }
 
     /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
@@ -161,8 +195,9 @@ impl<F: File> Store<F> {
         let mut built = Spaces::default();
         for position in sort::by_number(self.index.positions().collect()) {
             let slot = self.log.geometry().locate(position).0;
-            self.log.load(&mut self.file, slot)?;
-            let record = self.log.record_at(position);
+            self.log.load_whole(&mut self.file, slot)?;
+            let place = self.log.place(&mut self.file, position)?;
+            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             built.entry(record.header.keyspace).keys.insert(record.key);
         }
         self.spaces.take_keys(built);

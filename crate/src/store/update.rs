@@ -8,6 +8,7 @@ use crate::format::payload::ExtentRef;
 use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
+use crate::log::live::ExtentName;
 
 use super::{At, Place, Predecessor, Store};
 
@@ -217,6 +218,7 @@ impl<F: File> Store<F> {
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
             oldest: self.new.old.map_or(0, |old| old.oldest),
+            previous: self.new.old.map_or(0, |old| old.position),
             ..Default::default()
         };
         let (position, place) = self.log.stage(header, key);
@@ -273,7 +275,12 @@ impl<F: File> Store<F> {
             None => self.log.end_value(place, length, version, true),
         };
         self.log.advance(size, false);
-        self.reindex(hash, old, position, Some(position));
+        self.reindex(hash, old, position, size as u32, Some(position));
+        if extent.is_some()
+            && let Some(extent) = self.log.descriptor_at(position)
+        {
+            self.log.name_extent(position, ExtentName::from(&extent));
+        }
         version
     }
 
@@ -281,9 +288,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let Changing { at: At { position, place }, extent } = self.changing;
         if let Some(slot) = extent {
-            let before = self.log.record_at(position).bytes();
             self.end_extent(position, slot, length);
-            self.live_bytes = self.live_bytes + self.log.record_at(position).bytes() - before;
         } else if length != self.saved.len() {
             self.log.end_value(place, length, version, false);
         }

@@ -55,6 +55,51 @@ fn every_value_of_a_database_larger_than_memory_is_to_be_had_in_any_order() {
     assert!(memory < 200 << 10, "{memory} bytes are held");
 }
 
+/// Records of 200 bytes in 20 segments, of which four are held in memory; opened and all cold.
+fn long(file: &FaultFile) -> Store<FaultFile> {
+    let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("open");
+    for i in 0..5000 {
+        store.set(0, &key(i), &bytes_of(u64::from(i), 200)).expect("set");
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    Store::open(file.clone(), options).expect("open")
+}
+
+#[test]
+fn a_walk_in_the_order_of_writing_reads_whole_segments() {
+    let file = FaultFile::default();
+    let mut store = long(&file);
+    let forwards: Vec<u32> = (0..5000).collect();
+    let backwards: Vec<u32> = (0..5000).rev().collect();
+    for order in [forwards, backwards] {
+        let calls = file.calls();
+        for i in order {
+            assert_eq!(store.get(0, &key(i)), Ok(Some(&*bytes_of(u64::from(i), 200))));
+            store.end_turn();
+        }
+        let reads = file.calls() - calls;
+        assert!(reads < 20 * 12, "{reads} reads for 20 segments");
+    }
+}
+
+#[test]
+fn damage_under_a_walk_is_told_of_its_record_alone() {
+    let file = FaultFile::default();
+    let mut store = long(&file);
+    let value = bytes_of(2500, 200);
+    let at = file.image().windows(200).position(|w| w == value).expect("it is in the file");
+    file.damage(at + 77, 4);
+    for i in 0..5000 {
+        match store.get(0, &key(i)) {
+            Ok(seen) => assert_eq!(seen, Some(&*bytes_of(u64::from(i), 200))),
+            Err(error) => assert!(i == 2500 && matches!(error, Error::Corruption(_)), "key {i}"),
+        }
+        store.end_turn();
+    }
+    assert!(matches!(store.get(0, &key(2500)), Err(Error::Corruption(_))));
+}
+
 #[test]
 fn a_bit_that_flips_under_an_open_store_is_never_served() {
     let file = FaultFile::default();

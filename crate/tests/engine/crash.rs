@@ -32,6 +32,9 @@ struct Tally {
     process: AtomicU64,
     system: AtomicU64,
     nested: AtomicU64,
+    /// Of all these, opened from a checkpoint, and the same once more without it.
+    from_checkpoint: AtomicU64,
+    without: AtomicU64,
     /// Of the first two, those in which a commit with an extent was torn or not flushed, one of
     /// several frames, or in which memory had been given up before.
     extents: AtomicU64,
@@ -85,13 +88,37 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     session.disk.heal();
 }
 
+/// Destroys every checkpoint in an image.
+fn without_checkpoints(image: &[u8]) -> Vec<u8> {
+    let mut image = image.to_vec();
+    for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
+        if &image[at + 8..at + 12] == b"VCKP" {
+            image[at + 8] = b'X';
+        }
+    }
+    image
+}
+
 /// What every crash state has to pass. Answers the content that it shows.
-fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>) -> State {
+fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tally) -> State {
     let file = FaultFile::new(crash.image.to_vec());
     let mut store =
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
     let seen = state_of(&mut store);
     oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
+    if store.recovery().checkpoint {
+        add(&tally.from_checkpoint);
+        // The log alone tells the same.
+        if crash.event.is_multiple_of(3) {
+            add(&tally.without);
+            let bare = FaultFile::new(without_checkpoints(crash.image));
+            let mut store =
+                Store::open(bare, *options).unwrap_or_else(|e| panic!("without checkpoint: {e}"));
+            assert!(!store.recovery().checkpoint, "the checkpoint was destroyed");
+            let bare = state_of(&mut store);
+            assert!(bare == seen, "without checkpoint it shows {}", difference(&bare, &seen));
+        }
+    }
     drop(store.into_file());
 
     let mut store =
@@ -133,7 +160,7 @@ fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, t
     let limits = Limits { exhaustive: 24, drawn: 4, patterns: 3, tear_step, ..LIMITS };
     walk(&base, start, &events, limits, rng, |crash| {
         add(&tally.nested);
-        verify(&session.oracle, options, crash);
+        verify(&session.oracle, options, crash, tally);
     });
 }
 
@@ -167,7 +194,7 @@ fn run_seed(seed: u64, tally: &Tally) {
                 let (trail, bounds) = (trail(&events, crash.event), crash.bounds);
                 format!("generation {generation}, {:?} died, {bounds:?}\n{trail}", crash.death)
             };
-            let seen = explain(seed, place, || verify(&session.oracle, &options, crash));
+            let seen = explain(seed, place, || verify(&session.oracle, &options, crash, tally));
             let nested = if crash.death == Death::Process { 600 } else { 150 };
             if rng.one_in(nested) {
                 let (rng, seen) = (&mut rng, seen.clone());
@@ -221,12 +248,16 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     let [process, system, nested] = [&tally.process, &tally.system, &tally.nested].map(read);
     let [extents, frames, evicted] = [&tally.extents, &tally.frames, &tally.evicted].map(read);
     let total = process + system + nested;
+    let [from_checkpoint, without] =
+        [&tally.from_checkpoint, &tally.without].map(|counter| counter.load(Ordering::Relaxed));
+    println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
          {nested} during and after recovery; {extents} with an extent under way, {frames} with a \
          commit of several frames, {evicted} after memory was given up; {:.1?}",
         begin.elapsed()
     );
+    assert!(from_checkpoint > 10_000 && without > 3_000, "checkpoints are hardly met");
     assert!(total >= REQUIRED, "only {total} crash states");
     for (count, what) in [(extents, "extents"), (frames, "several frames"), (evicted, "eviction")] {
         assert!(count >= REQUIRED_OF_EACH, "only {count} crash states with {what}");
@@ -324,7 +355,7 @@ fn segments_of_a_mebibyte_with_large_values_recover_too() {
     walk(&base, start, &events, limits, &mut Rng::new(1), |crash| {
         states += 1;
         let place = || trail(&events, crash.event);
-        explain(0, place, || verify(&session.oracle, &options, crash));
+        explain(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
     });
     println!("{states} crash states with segments of a mebibyte");
 }
@@ -364,7 +395,11 @@ fn a_commit_that_was_cut_off_is_never_completed_by_a_later_one() {
     let mut states = 0;
     walk(&base, start, &events, limits, &mut rng, |crash| {
         states += 1;
-        explain(0, || trail(&events, crash.event), || verify(&session.oracle, &options, crash));
+        explain(
+            0,
+            || trail(&events, crash.event),
+            || verify(&session.oracle, &options, crash, &Tally::default()),
+        );
     });
     println!("{states} crash states behind a commit that was cut off");
 }

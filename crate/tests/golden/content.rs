@@ -171,7 +171,7 @@ fn extents() -> Golden {
 }
 
 fn expiry() -> Golden {
-    let (past, future) = (978_307_200_000, 4_102_444_800_000);
+    let (past, future) = (978_307_200, 4_102_444_800);
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let records = [

@@ -39,7 +39,7 @@ pub struct Live {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
     pub version: u64,
-    pub expiry: u64,
+    pub expiry: u32,
 }
 
 /// A transaction record of the log.
@@ -101,7 +101,7 @@ impl Content {
     }
 
     /// The key named last expires.
-    pub fn expiring(mut self, expiry: u64) -> Self {
+    pub fn expiring(mut self, expiry: u32) -> Self {
         self.live.last_mut().expect("a key comes first").expiry = expiry;
         self
     }

@@ -73,8 +73,8 @@ impl Record {
         self
     }
 
-    pub fn expiry(mut self, milliseconds: u64) -> Self {
-        self.header.expiry = milliseconds;
+    pub fn expiry(mut self, seconds: u32) -> Self {
+        self.header.expiry = seconds;
         self
     }
 

@@ -5,7 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use varve::{File, Store};
+use varve::{Error, File, Store};
 
 /// The keyspaces that the tests write to.
 pub const KEYSPACES: [u32; 3] = [0, 2, 70_000];
@@ -169,21 +169,24 @@ pub fn difference(found: &State, expected: &State) -> String {
 
 /// Everything that the store shows, read by its ordered keys and checked against its counts.
 pub fn state_of<F: File>(store: &mut Store<F>) -> State {
+    try_state_of(store).unwrap()
+}
+
+/// The same where a record may turn out to be damaged when it is read.
+pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
     let mut state = State::new();
     for keyspace in KEYSPACES {
-        let keys: Vec<Vec<u8>> = store.keys(keyspace).unwrap().map(<[u8]>::to_vec).collect();
+        let keys: Vec<Vec<u8>> = store.keys(keyspace)?.map(<[u8]>::to_vec).collect();
         assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
         assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
         for key in keys {
-            let value = store
-                .get(keyspace, &key)
-                .unwrap()
-                .unwrap_or_else(|| panic!("{key:?} has no value"));
+            let value =
+                store.get(keyspace, &key)?.unwrap_or_else(|| panic!("{key:?} has no value"));
             let value = Rc::from(value);
             let version =
-                store.version(keyspace, &key).unwrap().expect("a key that is there has a version");
+                store.version(keyspace, &key)?.expect("a key that is there has a version");
             state.insert((keyspace, key), Entry { value, version });
         }
     }
-    state
+    Ok(state)
 }

@@ -52,6 +52,11 @@ pub enum Step {
     Commit,
     Flush,
     Witness,
+    /// So many slices of housekeeping; everything that can be gained, or what is worth it.
+    Tend {
+        slices: usize,
+        all: bool,
+    },
     /// Close and open again.
     Reopen,
     /// The process dies between two calls.
@@ -266,12 +271,31 @@ impl Session {
                 let after = self.state.clone();
                 self.call(after, Store::witness, |_, _, ()| ())
             }
+            Step::Tend { slices, all } if self.saved.is_empty() => {
+                // Housekeeping that fails takes back no commit, so the group goes first.
+                self.step(&Step::Commit)?;
+                let after = self.state.clone();
+                let tend = |s: &mut Store<FaultFile>| {
+                    for i in 0..*slices {
+                        if !s.tend(*all && i == 0)? {
+                            break;
+                        }
+                    }
+                    Ok(())
+                };
+                self.call(after, tend, |_, _, ()| ())
+            }
             Step::Reopen if self.saved.is_empty() => self.reopen(),
             Step::Crash => {
                 self.revive(None);
                 Ok(())
             }
-            Step::Die { .. } | Step::Commit | Step::Flush | Step::Witness | Step::Reopen => Ok(()),
+            Step::Die { .. }
+            | Step::Commit
+            | Step::Flush
+            | Step::Witness
+            | Step::Tend { .. }
+            | Step::Reopen => Ok(()),
         }
     }
 
@@ -425,7 +449,8 @@ pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(taste.keys));
     let fill = rng.next();
-    match rng.below(112) {
+    match rng.below(120) {
+        112..120 => Step::Tend { slices: rng.within(1..20), all: rng.one_in(3) },
         100..106 => Step::Get { keyspace, key },
         106..112 => Step::EndTurn,
         0..34 => Step::Set { keyspace, key, len: size_of_value(rng, taste.segment), fill },

@@ -1,0 +1,143 @@
+//! Checkpoints: the index as of just before one frame, so that opening costs the tail and not the
+//! log. They lie in segments of their own: a head with three tables, then blocks of entries.
+
+use musli_zerocopy::ZeroCopy;
+
+use super::checksum::{checksum, seed_at};
+
+/// `b"VCKP"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCKP");
+/// Bytes of a full block of entries: its checksum, and then one entry each 8 bytes.
+pub const BLOCK: usize = 64 << 10;
+/// Entries of a full block.
+pub const BLOCK_ENTRIES: usize = BLOCK / 8 - 1;
+
+/// The start of a checkpoint.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CheckpointHead {
+    /// XXH3-64 of bytes 8..`length`, seeded with the segment's salt and the head's position.
+    pub check: u64,
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// Bytes of the head with its tables; a multiple of 8.
+    pub length: u32,
+    /// The index is as of just before this frame.
+    pub frame: u64,
+    /// Sequence of the segment in which that frame is expected.
+    pub end_sequence: u32,
+    /// Offset at which it is expected there, if it does not begin the next segment.
+    pub end_offset: u32,
+    /// Versions below this may have been used.
+    pub next_version: u64,
+    /// Entries in the blocks.
+    pub entries: u64,
+    /// Rows of the first table, [`KeyspaceRow`].
+    pub keyspaces: u32,
+    /// Rows of the second, [`SegmentRow`]: every segment of the log that is needed.
+    pub segments: u32,
+    /// Rows of the third, [`ExtentRow`].
+    pub extents: u32,
+    /// Segments from this sequence on are younger.
+    pub next_sequence: u32,
+}
+
+/// How many keys a keyspace holds.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct KeyspaceRow {
+    /// Which.
+    pub keyspace: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// How many.
+    pub count: u64,
+}
+
+/// A segment of the log.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SegmentRow {
+    /// Where it lies.
+    pub slot: u32,
+    /// Which it is.
+    pub sequence: u32,
+    /// Number behind its last frame.
+    pub end_frame: u64,
+    /// Offset behind its last frame.
+    pub end: u32,
+    /// Its live records,
+    pub live: u32,
+    /// and their bytes.
+    pub live_bytes: u32,
+    /// Bytes of its deletions,
+    pub grave_bytes: u32,
+    /// and the oldest segment that one of them covers.
+    pub grave_oldest: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// An extent that a live record names.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ExtentRow {
+    /// Its first slot.
+    pub slot: u32,
+    /// Which it is.
+    pub sequence: u32,
+    /// Position of the record, in units of 8 bytes from the first segment.
+    pub record: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Bytes of the head without its tables.
+pub const HEAD: usize = size_of::<CheckpointHead>();
+
+const _: () = assert!(HEAD == 64);
+const _: () = assert!(size_of::<KeyspaceRow>() == 16);
+const _: () = assert!(size_of::<SegmentRow>() == 40);
+const _: () = assert!(size_of::<ExtentRow>() == 16);
+
+impl CheckpointHead {
+    /// Bytes of the head and its tables; none when that is more than there can be.
+    #[must_use]
+    pub fn full_length(&self) -> Option<usize> {
+        let rows = (self.keyspaces as usize).checked_mul(size_of::<KeyspaceRow>())?;
+        let segments = (self.segments as usize).checked_mul(size_of::<SegmentRow>())?;
+        let extents = (self.extents as usize).checked_mul(size_of::<ExtentRow>())?;
+        HEAD.checked_add(rows)?.checked_add(segments)?.checked_add(extents)
+    }
+
+    /// Bytes of the blocks behind the head.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        let blocks = self.entries.div_ceil(BLOCK_ENTRIES as u64);
+        self.entries.saturating_add(blocks).saturating_mul(8)
+    }
+}
+
+/// Seals the bytes of a head or a block, whose first eight are its checksum.
+pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
+    let check = checksum(&bytes[8..], seed_at(salt, position));
+    bytes[..8].copy_from_slice(&check.to_le_bytes());
+}
+
+/// Whether a head or a block is intact.
+#[must_use]
+pub fn verify(bytes: &[u8], salt: u64, position: u64) -> bool {
+    bytes.len() >= 8 && bytes[..8] == checksum(&bytes[8..], seed_at(salt, position)).to_le_bytes()
+}
+
+/// Rows of `T` at the front of `bytes`, which are aligned, and moves past them.
+#[must_use]
+pub fn take_rows<'a, T: ZeroCopy + Copy + 'a>(
+    bytes: &mut &'a [u8],
+    count: u32,
+) -> Option<impl Iterator<Item = T> + use<'a, T>> {
+    let length = (count as usize).checked_mul(size_of::<T>())?;
+    let (rows, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(rows.chunks_exact(size_of::<T>()).filter_map(|row| T::from_bytes(row).ok().copied()))
+}

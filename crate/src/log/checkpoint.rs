@@ -1,0 +1,382 @@
+//! Checkpoints, read and written: where the log stands, so that opening costs the tail.
+
+use musli_zerocopy::ZeroCopy;
+
+use crate::error::Error;
+use crate::file::{File, read_full, write_all};
+use crate::format::checkpoint::{
+    self, BLOCK, BLOCK_ENTRIES, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+};
+use crate::format::record;
+use crate::format::segment::{self, SegmentHeader};
+use crate::format::{ALIGN, DATA_START};
+use crate::index::hash::{HashIndex, Position};
+use crate::index::spaces::Spaces;
+use crate::memory::AlignedBytes;
+
+use super::append::WriteError;
+use super::live::ExtentName;
+use super::{Log, NO_BUFFER, Use};
+
+/// A checkpoint that was read and can be relied on.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its head.
+    pub head: CheckpointHead,
+    /// Keyspaces and how many keys they hold.
+    pub spaces: Spaces,
+    /// The index.
+    pub index: HashIndex,
+}
+
+/// A checkpoint that is being written.
+#[derive(Debug)]
+pub struct Writing {
+    first: u32,
+    head: CheckpointHead,
+    /// Where the next block goes.
+    at: u64,
+    block: AlignedBytes,
+    filled: usize,
+    left: u64,
+}
+
+impl Log {
+    /// The checkpoint that the superblock names; none when there is none, or when anything about
+    /// it is not as it has to be: the log tells the same, only slower.
+    pub(super) fn load_checkpoint(
+        &mut self,
+        file: &mut impl File,
+    ) -> Result<Option<Loaded>, Error> {
+        let wanted = self.superblock.checkpoint_sequence;
+        let named = |s: &super::Slot| s.used == Use::Checkpoint && u64::from(s.sequence) == wanted;
+        let Some(first) = self.slots.iter().position(named).filter(|_| wanted != 0) else {
+            return Ok(None);
+        };
+        let salt = self.slots[first].salt;
+        let start = self.geometry.slot_start(first as u32);
+        let end = self.geometry.slot_start(first as u32 + self.slots[first].span);
+        let (mut at, end) = (start + segment::SIZE as u64, end - segment::SIZE as u64);
+
+        let mut bytes = AlignedBytes::zeroed(HEAD);
+        read_full(file, &mut bytes, at)?;
+        let Some(head) = CheckpointHead::from_bytes(&bytes).ok().copied() else { return Ok(None) };
+        let length = head.full_length().filter(|&n| {
+            head.magic == checkpoint::MAGIC
+                && n == head.length as usize
+                && (n as u64).saturating_add(head.block_bytes()) <= end - at
+        });
+        let Some(length) = length else { return Ok(None) };
+        let mut bytes = AlignedBytes::zeroed(length);
+        read_full(file, &mut bytes, at)?;
+        if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
+            return Ok(None);
+        }
+        let Some(spaces) = self.enter_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
+        at += length as u64;
+
+        // As many bytes as the file has, so a lie about the number allocates no more than that.
+        let mut index = HashIndex::with_room(head.entries as usize);
+        let mut block = AlignedBytes::zeroed(BLOCK);
+        let mut left = head.entries as usize;
+        while left > 0 {
+            let count = left.min(BLOCK_ENTRIES);
+            let bytes = &mut block[..8 * (count + 1)];
+            let there = read_full(file, bytes, at)?;
+            if there < bytes.len() || !checkpoint::verify(bytes, salt, at) {
+                return Ok(None);
+            }
+            for entry in bytes[8..].chunks_exact(8) {
+                let word = entry.try_into().map_or(0, u64::from_le_bytes);
+                let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
+                if !self.may_hold_record(position) {
+                    return Ok(None);
+                }
+                index.insert(hash, position);
+            }
+            at += bytes.len() as u64;
+            left -= count;
+        }
+        if !self.is_end_whole(file, &head)? {
+            return Ok(None);
+        }
+        self.checkpoint = Some(first as u32);
+        Ok(Some(Loaded { head, spaces, index }))
+    }
+
+    /// Whether all frames before the end of the log are whole in the segment that it goes on in:
+    /// that one stays in memory, where nobody verifies it again.
+    fn is_end_whole(&mut self, file: &mut impl File, head: &CheckpointHead) -> Result<bool, Error> {
+        let is_end = |s: &super::Slot| s.used == Use::Log && s.sequence == head.end_sequence;
+        let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
+        self.load_whole(file, slot as u32)?;
+        Ok(!std::mem::take(&mut self.slots[slot].kept))
+    }
+
+    /// Whether a record could stand at `position` of a segment that the checkpoint knows.
+    fn may_hold_record(&self, position: Position) -> bool {
+        let (slot, offset) = self.geometry.locate(position);
+        let end = self.slots.get(slot as usize).map_or(0, |s| s.end as usize);
+        offset >= segment::SIZE && offset + record::SIZE <= end
+    }
+
+    /// Enters what the tables say about segments and extents; none if one of them is not there.
+    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Spaces> {
+        let mut tables = tables;
+        let room_end = self.geometry.room_end();
+        let keyspaces = checkpoint::take_rows::<KeyspaceRow>(&mut tables, head.keyspaces)?;
+        let segments = checkpoint::take_rows::<SegmentRow>(&mut tables, head.segments)?;
+        let extents = checkpoint::take_rows::<ExtentRow>(&mut tables, head.extents)?;
+        let mut ends_there = false;
+        for row in segments {
+            let slot = self.slots.get_mut(row.slot as usize)?;
+            let is_it = slot.used == Use::Log && slot.sequence == row.sequence;
+            if !is_it || row.end as usize > room_end {
+                return None;
+            }
+            (slot.end, slot.end_frame) = (row.end, row.end_frame);
+            (slot.live, slot.live_bytes) = (row.live, row.live_bytes);
+            (slot.grave_bytes, slot.grave_oldest) = (row.grave_bytes, row.grave_oldest);
+            self.live_total += u64::from(row.live_bytes);
+            ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
+        }
+        for row in extents {
+            // It may have died and gone since: what is still named after replay has to be there.
+            let name = ExtentName { slot: row.slot, sequence: row.sequence };
+            self.name_extent(row.record, name);
+        }
+        let mut spaces = Spaces::default();
+        keyspaces.for_each(|row| spaces.entry(row.keyspace).count = row.count);
+        let offset = head.end_offset as usize;
+        let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
+        sane.then_some(spaces)
+    }
+
+    /// Undoes what a checkpoint entered that turned out to be unusable.
+    pub(super) fn forget_tables(&mut self) {
+        self.extent_of.clear();
+        self.live_total = 0;
+        for slot in &mut self.slots {
+            (slot.end, slot.end_frame, slot.live, slot.live_bytes) = (0, 0, 0, 0);
+            (slot.grave_bytes, slot.grave_oldest) = (0, u32::MAX);
+        }
+    }
+
+    /// Bytes that opening would have to replay.
+    pub(crate) fn tail_bytes(&self) -> u64 {
+        self.tail_bytes
+    }
+
+    /// Starts a checkpoint of an index of `entries`, as of the log's end. There is no open group.
+    ///
+    /// # Errors
+    /// What the file said; nothing has changed then.
+    pub(crate) fn begin_checkpoint(
+        &mut self,
+        file: &mut impl File,
+        entries: usize,
+        spaces: &Spaces,
+        next_version: u64,
+    ) -> Result<Writing, Error> {
+        let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
+        let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
+        {
+            let slot = &mut self.slots[end_slot as usize];
+            (slot.end, slot.end_frame) = (end, end_frame);
+        }
+        let kept = |s: &super::Slot| s.used == Use::Log && s.written && !s.doomed;
+        let segments = self.slots.iter().filter(|s| kept(s)).count();
+        let mut head = CheckpointHead {
+            magic: checkpoint::MAGIC,
+            frame: end_frame,
+            end_sequence: self.slots[end_slot as usize].sequence,
+            end_offset: end,
+            next_version,
+            entries: entries as u64,
+            keyspaces: spaces.counts().count() as u32,
+            segments: segments as u32,
+            extents: self.extent_of.len() as u32,
+            next_sequence: self.next_sequence,
+            ..Default::default()
+        };
+        let length = head.full_length().ok_or(Error::Quota)?;
+        head.length = length as u32;
+        let total = length + head.block_bytes() as usize;
+        let first = self.take_span(file, Use::Checkpoint, self.geometry.extent_span(total))?;
+        // Its own slot is not among those that the head speaks of.
+        let mut bytes = AlignedBytes::zeroed(length);
+        bytes[..HEAD].copy_from_slice(head.to_bytes());
+        let mut at = HEAD;
+        let mut put = |row: &[u8]| {
+            bytes[at..at + row.len()].copy_from_slice(row);
+            at += row.len();
+        };
+        for (keyspace, count) in spaces.counts() {
+            put(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
+        }
+        for (slot, s) in (0..).zip(&self.slots).filter(|(_, s)| kept(s)) {
+            let row = SegmentRow {
+                slot,
+                sequence: s.sequence,
+                end_frame: s.end_frame,
+                end: s.end,
+                live: s.live,
+                live_bytes: s.live_bytes,
+                grave_bytes: s.grave_bytes,
+                grave_oldest: s.grave_oldest,
+                reserved: 0,
+            };
+            put(row.to_bytes());
+        }
+        for &(record, ExtentName { slot, sequence }) in self.extent_of.iter() {
+            put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
+        }
+        let start = self.geometry.slot_start(first) + segment::SIZE as u64;
+        checkpoint::seal(&mut bytes, self.slots[first as usize].salt, start);
+        if let Err(error) = write_all(file, &bytes, start) {
+            self.discard(first);
+            return Err(error.into());
+        }
+        Ok(Writing {
+            first,
+            head,
+            at: start + length as u64,
+            block: AlignedBytes::zeroed(BLOCK),
+            filled: 8,
+            left: entries as u64,
+        })
+    }
+
+    /// Adds entries, writing blocks as they fill.
+    ///
+    /// # Errors
+    /// What the file said; or misuse when there are more than was announced. The checkpoint has
+    /// then to be given up.
+    pub(crate) fn add_entries(
+        &mut self,
+        file: &mut impl File,
+        writing: &mut Writing,
+        entries: impl Iterator<Item = (u32, Position)>,
+    ) -> Result<(), Error> {
+        for (hash, position) in entries {
+            writing.left = writing.left.checked_sub(1).ok_or(Error::Misuse)?;
+            let word = u64::from(hash) | u64::from(position) << 32;
+            writing.block[writing.filled..writing.filled + 8].copy_from_slice(&word.to_le_bytes());
+            writing.filled += 8;
+            if writing.filled == BLOCK {
+                self.write_block(file, writing)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, file: &mut impl File, writing: &mut Writing) -> Result<(), Error> {
+        let bytes = &mut writing.block[..writing.filled];
+        checkpoint::seal(bytes, self.slots[writing.first as usize].salt, writing.at);
+        write_all(file, bytes, writing.at)?;
+        writing.at += writing.filled as u64;
+        writing.filled = 8;
+        Ok(())
+    }
+
+    /// Makes a checkpoint to which all entries were added the one that counts: both superblocks
+    /// name it before anything that only the one before it needs is given back.
+    ///
+    /// # Errors
+    /// [`WriteError::RolledBack`]: the one before it still counts, and this one has to be given up.
+    /// [`WriteError::Unclear`]: a flush failed.
+    pub(crate) fn end_checkpoint(
+        &mut self,
+        file: &mut impl File,
+        writing: &mut Writing,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
+        if writing.left > 0 {
+            return Err(WriteError::RolledBack(Error::Misuse));
+        }
+        if writing.filled > 8 {
+            self.write_block(file, writing).map_err(WriteError::RolledBack)?;
+        }
+        let first = writing.first;
+        let start = self.geometry.slot_start(first);
+        let end = self.geometry.slot_start(first + self.slots[first as usize].span);
+        let header = SegmentHeader {
+            kind: segment::KIND_CHECKPOINT,
+            payload: writing.at - start - segment::SIZE as u64,
+            ..self.header_of(first)
+        };
+        let header = header.encode(self.superblock.file_id[0], start);
+        write_all(file, &header, end - segment::SIZE as u64)?;
+        write_all(file, &header, start)?;
+        self.flush(file).map_err(WriteError::Unclear)?;
+
+        let oldest = self.slots.iter().filter(|s| s.used == Use::Log && s.written && !s.doomed);
+        let oldest = oldest.min_by_key(|s| s.sequence);
+        let mut next = self.superblock;
+        if let Some(oldest) = oldest {
+            next.first_sequence = u64::from(oldest.sequence);
+            next.first_frame = oldest.first_frame;
+        }
+        next.checkpoint_sequence = u64::from(self.slots[first as usize].sequence);
+        next.checkpoint_frame = writing.head.frame;
+        // From here on a failure leaves one superblock with either: nothing may go.
+        self.superblock = next;
+        self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
+        self.flush(file).map_err(WriteError::Unclear)?;
+        // The other one is flushed together with the erasing of what only it leads to: by then the
+        // first one counts.
+        self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
+        self.marked_open = true;
+        self.sure_frames = self.flushed_frames;
+        self.discard_dead_extents();
+        self.slots[first as usize].written = true;
+        if let Some(before) = self.checkpoint.replace(first) {
+            self.discard(before);
+        }
+        for index in 0..self.slots.len() {
+            if self.slots[index].doomed {
+                self.discard(index as u32);
+            }
+        }
+        self.tail_bytes = self.bytes_since(&writing.head);
+        Ok(())
+    }
+
+    /// Gives up a checkpoint that was not ended.
+    pub(crate) fn drop_checkpoint(&mut self, writing: &Writing) {
+        self.discard(writing.first);
+    }
+
+    /// Bytes of the log behind the place that a checkpoint names.
+    fn bytes_since(&self, head: &CheckpointHead) -> u64 {
+        let later = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
+        let later = later.filter(|s| s.sequence >= head.end_sequence);
+        let bytes = later.map(|s| {
+            let from = if s.sequence == head.end_sequence { head.end_offset } else { 0 };
+            u64::from(s.end.saturating_sub(from))
+        });
+        bytes.sum()
+    }
+
+    /// Reads a whole segment, whether or not it is in memory.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub(crate) fn copy_segment(
+        &mut self,
+        file: &mut impl File,
+        slot: u32,
+        into: &mut AlignedBytes,
+    ) -> Result<(), Error> {
+        let buffer = self.slots[slot as usize].buffer;
+        if buffer != NO_BUFFER {
+            into.copy_from_slice(self.pool.bytes(buffer));
+            return Ok(());
+        }
+        let there = read_full(file, into, self.geometry.slot_start(slot))?;
+        into[there..].fill(0);
+        Ok(())
+    }
+}
+
+const _: () = assert!(DATA_START.is_multiple_of(ALIGN as u64));

@@ -1,0 +1,327 @@
+//! What is alive: how much of each segment, and which extents.
+
+use crate::format::payload::ExtentRef;
+use crate::index::hash::Position;
+use crate::sort;
+
+use super::{Log, Slot, Use};
+
+/// Which extent: a slot may hold another one later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtentName {
+    pub slot: u32,
+    pub sequence: u32,
+}
+
+impl From<&ExtentRef> for ExtentName {
+    fn from(extent: &ExtentRef) -> Self {
+        ExtentName { slot: extent.slot, sequence: extent.sequence }
+    }
+}
+
+/// An extent that no record names any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeadExtent {
+    pub extent: ExtentName,
+    /// The record that named it.
+    pub record: Position,
+    /// The frame that says so, once it has a number.
+    pub frame: Option<u64>,
+}
+
+impl Log {
+    fn slot_of(&mut self, position: Position) -> &mut Slot {
+        let slot = self.geometry.locate(position).0;
+        &mut self.slots[slot as usize]
+    }
+
+    /// A record of `size` bytes is what counts for its key.
+    #[inline]
+    pub(crate) fn born(&mut self, position: Position, size: u32) {
+        self.live_total += u64::from(size);
+        let slot = self.slot_of(position);
+        slot.live += 1;
+        slot.live_bytes += size;
+    }
+
+    /// It no longer is.
+    #[inline]
+    pub(crate) fn died(&mut self, position: Position, size: u32) {
+        let slot = self.slot_of(position);
+        let before = slot.live_bytes;
+        slot.live = slot.live.saturating_sub(1);
+        // Sizes that replay guessed may not add up.
+        slot.live_bytes = if slot.live == 0 { 0 } else { before.saturating_sub(size) };
+        let gone = before - slot.live_bytes;
+        self.live_total -= u64::from(gone);
+    }
+
+    /// Bytes of the record at `position`; when it is cold, what those of its segment take on
+    /// average.
+    pub(crate) fn size_or_guess(&mut self, position: Position) -> u32 {
+        if let Some(place) = self.resident(position) {
+            return self.record_in(place).header.size() as u32;
+        }
+        let slot = self.slot_of(position);
+        slot.live_bytes / slot.live.max(1)
+    }
+
+    /// Whether the record at `position` counts and its value lies in an extent.
+    pub(crate) fn names_extent(&self, position: Position) -> bool {
+        self.extent_of.get(position).is_some()
+    }
+
+    /// A deletion of `size` bytes was appended, covering segments from `oldest` on.
+    pub(crate) fn buried(&mut self, position: Position, size: u32, oldest: u32) {
+        let slot = self.slot_of(position);
+        slot.grave_bytes += size;
+        slot.grave_oldest = slot.grave_oldest.min(oldest);
+    }
+
+    /// It was taken back.
+    pub(crate) fn unburied(&mut self, position: Position, size: u32) {
+        let slot = self.slot_of(position);
+        slot.grave_bytes = slot.grave_bytes.saturating_sub(size);
+    }
+
+    /// The record at `position` names an extent.
+    pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
+        self.live_total += self.span_bytes(extent);
+        self.extent_of.insert(position, extent);
+    }
+
+    fn span_bytes(&self, extent: ExtentName) -> u64 {
+        let span = self.slots.get(extent.slot as usize).map_or(0, |slot| slot.span);
+        u64::from(span) << self.geometry.segment_log2
+    }
+
+    /// The extent that the record at `position` names.
+    pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
+        self.extent_of.get(position).copied()
+    }
+
+    /// The record at `position` no longer counts; its extent may be used again once the frame that
+    /// says so is flushed.
+    #[inline]
+    pub(crate) fn drop_name(&mut self, position: Position) {
+        if self.extent_of.is_empty() {
+            return;
+        }
+        if let Some(extent) = self.extent_of.remove(position) {
+            self.live_total -= self.span_bytes(extent);
+            self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
+        }
+    }
+
+    /// Takes back what was said last of the record at `position`.
+    pub(crate) fn restore_name(&mut self, position: Position) {
+        if let Some(dead) = self.dead_extents.pop_if(|dead| dead.record == position) {
+            self.name_extent(position, dead.extent);
+        }
+    }
+
+    /// The record that names an extent has moved.
+    pub(crate) fn move_name(&mut self, from: Position, to: Position) {
+        if let Some(extent) = self.extent_of.remove(from) {
+            self.extent_of.insert(to, extent);
+        }
+    }
+
+    /// Takes back that the record at `position` names an extent, which is going.
+    pub(crate) fn forget_name(&mut self, position: Position) {
+        if let Some(extent) = self.extent_of.remove(position) {
+            self.live_total -= self.span_bytes(extent);
+        }
+    }
+
+    /// Bytes of live records with their headers, and of their extents' values.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let logs = self.slots.iter().filter(|slot| slot.used == Use::Log);
+        let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
+        let named =
+            self.extent_of.iter().filter_map(|(_, name)| self.slots.get(name.slot as usize));
+        records + named.map(|slot| slot.length).sum::<u64>()
+    }
+}
+
+/// A segment, and what compacting it would give.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub slot: u32,
+    pub gain: usize,
+}
+
+/// Frames that are going, between two segments that stay.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    /// Number behind the last frame of the segment before; none when there is no segment before.
+    pub from: Option<u64>,
+    /// First frames of the segments that go.
+    pub inside: Vec<u64>,
+    /// First frame of the segment behind.
+    pub to: u64,
+}
+
+impl Log {
+    /// Bytes of the file but for its checkpoint, what is being erased included.
+    #[must_use]
+    pub(crate) fn space(&self) -> u64 {
+        let spans = |index: u32| self.slots.get(index as usize).map_or(0, |slot| slot.span);
+        let checkpoint = self.checkpoint.map_or(0, spans);
+        u64::from(self.file_slots - checkpoint) << self.geometry.segment_log2
+    }
+
+    /// The same without what can be used again, or soon can.
+    pub(crate) fn used_space(&self) -> u64 {
+        self.space().saturating_sub(u64::from(self.spare_slots) << self.geometry.segment_log2)
+    }
+
+    /// Counts what can be used again.
+    pub(super) fn count_spare(&mut self) {
+        let is_spare = |slot: &&Slot| matches!(slot.used, Use::Spare | Use::Dirty) || slot.doomed;
+        self.spare_slots = self.slots.iter().filter(is_spare).count() as u32;
+    }
+
+    /// Bytes that doomed segments take.
+    pub(crate) fn doomed_bytes(&self) -> u64 {
+        let doomed = self.slots.iter().filter(|slot| slot.doomed).count();
+        (doomed as u64) << self.geometry.segment_log2
+    }
+
+    /// Bytes of live records, and of slots that live extents cover.
+    #[must_use]
+    pub(crate) fn live_total(&self) -> u64 {
+        self.live_total
+    }
+
+    /// Bytes of deletions.
+    pub(crate) fn grave_bytes(&self) -> u64 {
+        let logs = self.slots.iter().filter(|slot| slot.used == Use::Log && !slot.doomed);
+        logs.map(|slot| u64::from(slot.grave_bytes)).sum()
+    }
+
+    /// Segments that can be emptied, with their slots.
+    fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
+        let busy = [self.cursor.slot, self.group.slot];
+        (0..).zip(&self.slots).filter(move |(index, slot)| {
+            let is_still = slot.used == Use::Log && slot.written && !slot.doomed && !slot.kept;
+            is_still && slot.sequence < below && !busy.contains(&Some(*index))
+        })
+    }
+
+    /// The segment of which least is needed, among those below a sequence.
+    pub(crate) fn emptiest(&self, below: u32) -> Option<Victim> {
+        let sequences = self.sequences();
+        let needed = |slot: &Slot| {
+            let covered = slot.grave_oldest..slot.sequence;
+            let from = sequences.partition_point(|&s| s < slot.grave_oldest);
+            let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
+            slot.live_bytes as usize + if covers { slot.grave_bytes as usize } else { 0 }
+        };
+        let room = self.geometry.segment();
+        let gains = self
+            .candidates(below)
+            .map(|(index, slot)| Victim { slot: index, gain: room.saturating_sub(needed(slot)) });
+        gains.max_by_key(|victim| victim.gain)
+    }
+
+    /// The last segment of the file, if it could move to the front.
+    pub(crate) fn last_in_file(&self, below: u32) -> Option<u32> {
+        let last = self.candidates(below).last()?.0;
+        self.could_move(last).then_some(last)
+    }
+
+    /// Whether the segment in which the log ends is the last of the file and could move.
+    pub(crate) fn ends_at_the_end(&self) -> bool {
+        self.cursor
+            .slot
+            .is_some_and(|slot| self.slots[slot as usize].written && self.could_move(slot))
+    }
+
+    fn could_move(&self, slot: u32) -> bool {
+        let (before, after) = self.slots.split_at(slot as usize);
+        let goes = |slot: &Slot| {
+            matches!(slot.used, Use::Spare | Use::Dirty | Use::Garbage) || slot.doomed
+        };
+        before.iter().any(|slot| slot.used == Use::Spare) && after[1..].iter().all(goes)
+    }
+
+    /// The oldest segment, if its sequence is below that.
+    pub(crate) fn oldest_below(&self, below: u32) -> Option<u32> {
+        self.candidates(below).min_by_key(|(_, slot)| slot.sequence).map(|(index, _)| index)
+    }
+
+    /// Sequences of all segments that stand in the file, in order.
+    pub(crate) fn sequences(&self) -> Vec<u32> {
+        self.in_order().into_iter().map(|(sequence, _)| sequence).collect()
+    }
+
+    /// Sequences and slots of those segments, in order.
+    fn in_order(&self) -> Vec<(u32, u32)> {
+        let order: Vec<(u32, u32)> = (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.used == Use::Log && slot.written)
+            .map(|(index, slot)| (slot.sequence, index))
+            .collect();
+        sort::by_number(order)
+    }
+
+    /// The sequence that the next segment gets.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
+    /// Seed of the checksums in a slot.
+    pub(crate) fn salt(&self, slot: u32) -> u64 {
+        self.slots[slot as usize].salt
+    }
+
+    /// Sequence of a segment, and the offset behind its last frame.
+    pub(crate) fn extent_of_segment(&self, slot: u32) -> (u32, usize) {
+        let slot = &self.slots[slot as usize];
+        (slot.sequence, slot.end as usize)
+    }
+
+    /// Everything that is needed of a segment stands elsewhere.
+    pub(crate) fn doom(&mut self, slot: u32) {
+        let slot = &mut self.slots[slot as usize];
+        slot.doomed = true;
+        self.live_total -= u64::from(slot.live_bytes);
+        (slot.live, slot.live_bytes) = (0, 0);
+        self.spare_slots += 1;
+    }
+
+    /// A segment stays as it is: nobody knows what is needed of it.
+    pub(crate) fn keep(&mut self, slot: u32) {
+        self.slots[slot as usize].kept = true;
+    }
+
+    /// The gaps that doomed segments leave in the numbers of frames.
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
+        for (_, index) in self.in_order() {
+            let slot = &self.slots[index as usize];
+            if slot.doomed {
+                inside.push(slot.first_frame);
+                continue;
+            }
+            if !inside.is_empty() {
+                let inside = std::mem::take(&mut inside);
+                gaps.push(Gap { from: before, inside, to: slot.first_frame });
+            }
+            before = Some(slot.end_frame);
+        }
+        gaps
+    }
+
+    /// Whether the log's end lies in a segment that stands in the file.
+    pub(crate) fn is_anchored(&self) -> bool {
+        self.cursor.slot.is_some_and(|slot| self.slots[slot as usize].written)
+    }
+
+    /// Whether frames were written that are not flushed.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.flushed_frames < self.next_frame
+    }
+}

@@ -1,0 +1,169 @@
+//! Giving space back: what nobody needs any more becomes blank, so that it can be used again.
+//!
+//! The order matters. First the headers and trailers of all garbage are zeroed, and that is
+//! flushed; only then the bytes between them. Else power loss could leave a segment whose header
+//! stands and whose frames are gone, which is what damage looks like.
+
+use crate::file::{File, IoError, write_all};
+use crate::format::segment;
+use crate::sort;
+
+use super::append::WriteError;
+use super::{Log, Slot, Use};
+
+/// Zeros are written in pieces of this many bytes.
+const PIECE: usize = 64 << 10;
+static ZEROS: [u8; PIECE] = [0; PIECE];
+
+/// Slots that may stay blank at the end of the file, so that it need not grow again at once.
+const SPARE_AT_END: usize = 1;
+
+fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), IoError> {
+    for from in (0..length).step_by(PIECE) {
+        write_all(file, &ZEROS[..PIECE.min(length - from)], at + from as u64)?;
+    }
+    Ok(())
+}
+
+/// Whether a pair is among others that are sorted by their first.
+fn is_among(sorted: &[(u32, u32)], pair: (u32, u32)) -> bool {
+    let first = sorted.partition_point(|other| other.0 < pair.0);
+    sorted[first..].iter().take_while(|other| other.0 == pair.0).any(|&other| other == pair)
+}
+
+impl Log {
+    /// Whether there may be anything to give back now.
+    pub(crate) fn can_reclaim(&self) -> bool {
+        self.untidy && self.sure_frames >= self.garbage_after
+    }
+
+    /// Whether nothing is left of what a recovery dropped: a segment that cancels it may go, and a
+    /// checkpoint need not speak of it.
+    pub(crate) fn is_tidy(&self) -> bool {
+        self.stale.is_empty() && self.sure_frames >= self.garbage_after
+    }
+
+    /// Does one step of a few hundred microseconds. Answers whether it did anything.
+    ///
+    /// # Errors
+    /// What the file said. A step that failed can be done again, but not after a failed flush.
+    pub(crate) fn reclaim(&mut self, file: &mut impl File) -> Result<bool, WriteError> {
+        if !self.can_reclaim() {
+            return Ok(false);
+        }
+        if let Some((at, length)) = self.stale.pop() {
+            // Never more than a segment.
+            if let Err(error) = write_zeros(file, at, length) {
+                self.stale.push((at, length));
+                return Err(error.into());
+            }
+            if self.stale.is_empty() {
+                self.flush(file).map_err(WriteError::Unclear)?;
+            }
+            return Ok(true);
+        }
+        if self.slots.iter().any(|slot| slot.used == Use::Garbage) {
+            self.remove_headers(file)?;
+            return Ok(true);
+        }
+        // At the end of the file nothing needs to be zeroed to be gone.
+        if self.blank_at_end() > SPARE_AT_END {
+            let kept = self.slots.len() - self.blank_at_end() + SPARE_AT_END;
+            file.truncate(self.geometry.slot_start(kept as u32))?;
+            self.slots.truncate(kept);
+            self.file_slots = kept as u32;
+            self.count_spare();
+            return Ok(true);
+        }
+        let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
+        if let Some(index) = dirty {
+            let at = self.geometry.slot_start(index as u32);
+            write_zeros(file, at, self.geometry.segment())?;
+            self.slots[index] = Slot::new(Use::Spare);
+            return Ok(true);
+        }
+        self.untidy = false;
+        Ok(false)
+    }
+
+    fn blank_at_end(&self) -> usize {
+        let is_blank = |slot: &&Slot| matches!(slot.used, Use::Spare | Use::Dirty);
+        self.slots.iter().rev().take_while(is_blank).count()
+    }
+
+    fn remove_headers(&mut self, file: &mut impl File) -> Result<(), WriteError> {
+        let geometry = self.geometry;
+        for index in 0..self.slots.len() {
+            let Slot { used: Use::Garbage, span, .. } = self.slots[index] else { continue };
+            let end = geometry.slot_start(index as u32 + span) - segment::SIZE as u64;
+            write_all(file, &ZEROS[..segment::SIZE], geometry.slot_start(index as u32))?;
+            write_all(file, &ZEROS[..segment::SIZE], end)?;
+        }
+        self.flush(file).map_err(WriteError::Unclear)?;
+        self.forget_copies(|slot| slot.used == Use::Garbage);
+        for index in 0..self.slots.len() {
+            if self.slots[index].used == Use::Garbage {
+                let span = self.slots[index].span;
+                self.leave_memory(index as u32);
+                for slot in &mut self.slots[index..index + span as usize] {
+                    *slot = Slot::new(Use::Dirty);
+                }
+            }
+        }
+        self.count_spare();
+        Ok(())
+    }
+
+    /// Opening is over: extents that no record names are garbage. Answers the position of one that
+    /// is named and not there.
+    pub(crate) fn settle_extents(&mut self) -> Option<u64> {
+        self.dead_extents.clear();
+        let named: Vec<(u32, u32)> =
+            self.extent_of.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
+        let named = sort::by_number(named);
+        for (slot, index) in self.slots.iter_mut().zip(0..) {
+            let name = (index, slot.sequence);
+            if slot.used == Use::Extent && !is_among(&named, name) {
+                slot.used = Use::Garbage;
+            }
+        }
+        let is_there = |&&(index, sequence): &&(u32, u32)| {
+            let slot = self.slots.get(index as usize);
+            slot.is_some_and(|slot| slot.used == Use::Extent && slot.sequence == sequence)
+        };
+        let missing = named.iter().find(|name| !is_there(name));
+        missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
+    }
+
+    /// Extents that no record names any more become garbage once no crash could make
+    /// the commit that dropped them count as unflushed: else it would count only with them.
+    pub(crate) fn discard_dead_extents(&mut self) {
+        let sure = self.sure_frames;
+        let dead = std::mem::take(&mut self.dead_extents);
+        for dead in dead {
+            let index = dead.extent.slot as usize;
+            let is_sure = dead.frame.is_some_and(|frame| frame < sure);
+            let Some(slot) = self
+                .slots
+                .get_mut(index)
+                .filter(|slot| slot.used == Use::Extent && slot.sequence == dead.extent.sequence)
+            else {
+                continue;
+            };
+            if is_sure && slot.pins == 0 {
+                slot.used = Use::Garbage;
+                self.untidy = true;
+            } else {
+                self.dead_extents.push(dead);
+            }
+        }
+    }
+
+    /// A segment or checkpoint that nothing leads to any more becomes garbage.
+    pub(crate) fn discard(&mut self, slot: u32) {
+        let slot = &mut self.slots[slot as usize];
+        slot.used = Use::Garbage;
+        slot.doomed = false;
+        self.untidy = true;
+    }
+}

@@ -1,0 +1,266 @@
+//! Compaction: what lives in a segment that is mostly dead moves to the tail.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::frame::{self, FrameHeader};
+use crate::format::payload::KEY_GAP;
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
+use crate::format::{KEYSPACE_ENGINE, segment};
+use crate::index::hash::Position;
+use crate::log::append::WriteError;
+use crate::memory::AlignedBytes;
+
+use super::group::Undo;
+use super::tend::Job;
+use super::{Staged, Store};
+
+/// Bytes of a victim that one slice goes through.
+const SLICE: usize = 128 << 10;
+
+/// Moving records out of segments.
+#[derive(Debug)]
+pub(super) struct Compacting {
+    victim: Option<Moving>,
+    /// Segments from this sequence on came after the start.
+    below: u32,
+    /// Whether everything is to be gained that can be.
+    all: bool,
+}
+
+/// A segment that is being emptied.
+#[derive(Debug)]
+struct Moving {
+    slot: u32,
+    sequence: u32,
+    bytes: AlignedBytes,
+    /// How far it has come, and where the frame ends that it is in.
+    at: usize,
+    frame_end: usize,
+    /// Where its last frame ends.
+    end: usize,
+    /// Sequences of all segments that there are, in order.
+    segments: Vec<u32>,
+}
+
+/// What became of a slice's records.
+enum Moved {
+    Some,
+    All,
+    /// Something in the segment is damaged, or nothing that this build understands.
+    Stuck,
+}
+
+impl<F: File> Store<F> {
+    /// Whether more is used than should be, or the file is longer than it need be.
+    pub(super) fn wants_compaction(&self) -> bool {
+        let space = self.log.space();
+        let is_large = self.log.used_space() > self.allowed(70, 2) || self.could_shrink();
+        is_large && space > self.compact_above
+    }
+
+    fn could_shrink(&self) -> bool {
+        self.log.space() > self.allowed(100, 4)
+    }
+
+    fn wants_shrinking(&self, job: &Compacting) -> bool {
+        job.all || self.could_shrink()
+    }
+
+    /// Whether the time between turns does not suffice.
+    pub(super) fn is_late(&self) -> bool {
+        self.log.used_space() > self.allowed(80, 2) && self.wants_tending()
+    }
+
+    /// What lives, that part of the slack, and so many segments.
+    fn allowed(&self, part: u64, segments: u64) -> u64 {
+        let live = self.log.live_total();
+        let slack = u64::from(self.factor - 100);
+        live + live / 100 * slack / 100 * part + (segments << self.log.geometry().segment_log2)
+    }
+
+    pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
+        let below = all.unwrap_or(self.log.next_sequence());
+        self.compact_slice(Compacting { victim: None, below, all: all.is_some() })
+    }
+
+    /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
+    pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
+        let Some(mut moving) = job.victim.take() else {
+            return match self.choose(&job) {
+                Some(victim) => {
+                    job.victim = self.take_up(victim).map_err(WriteError::RolledBack)?;
+                    Ok(Job::Compacting(job))
+                }
+                None if self.wants_shrinking(&job) && self.log.ends_at_the_end() => {
+                    self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
+                    Ok(Job::Compacting(job))
+                }
+                None => self.end_compaction(job.all, job.below),
+            };
+        };
+        let moved = self.move_some(&mut moving).map_err(WriteError::RolledBack)?;
+        self.commit_group().map_err(WriteError::RolledBack)?;
+        match moved {
+            Moved::Some => job.victim = Some(moving),
+            Moved::All => self.log.doom(moving.slot),
+            Moved::Stuck => self.log.keep(moving.slot),
+        }
+        Ok(Job::Compacting(job))
+    }
+
+    fn choose(&self, job: &Compacting) -> Option<u32> {
+        // What goes, goes together with a checkpoint; but not so much that the file grows by it.
+        let segment = self.log.geometry().segment();
+        let doomed = self.log.doomed_bytes();
+        if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
+            return None;
+        }
+        let is_large = job.all || self.log.used_space() > self.allowed(40, 1);
+        let least = segment / if job.all { 64 } else { 8 };
+        let emptiest = self.log.emptiest(job.below).filter(|victim| victim.gain >= least);
+        if is_large && let Some(victim) = emptiest {
+            return Some(victim.slot);
+        }
+        // Deletions go only after the segments that they cover, so the oldest goes first.
+        if is_large && !job.all && self.log.grave_bytes() * 8 > self.log.space() {
+            return self.log.oldest_below(job.below);
+        }
+        if self.wants_shrinking(job) {
+            return self.log.last_in_file(u32::MAX);
+        }
+        None
+    }
+
+    fn take_up(&mut self, slot: u32) -> Result<Option<Moving>, Error> {
+        let mut bytes = AlignedBytes::zeroed(self.log.geometry().segment());
+        self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
+        let (sequence, end) = self.log.extent_of_segment(slot);
+        let segments = self.log.sequences();
+        let at = segment::SIZE;
+        Ok(Some(Moving { slot, sequence, bytes, at, frame_end: at, end, segments }))
+    }
+
+    /// Goes through some records of a victim and appends those that are needed.
+    fn move_some(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
+        let geometry = self.log.geometry();
+        let until = moving.at + SLICE;
+        while moving.at < until {
+            if moving.at >= moving.end {
+                return Ok(Moved::All);
+            }
+            if moving.at == moving.frame_end {
+                let position = geometry.slot_start(moving.slot) + moving.at as u64;
+                let bytes = &moving.bytes[moving.at..geometry.room_end()];
+                let Some(header) = FrameHeader::open(bytes, self.log.salt(moving.slot), position)
+                else {
+                    return Ok(Moved::Stuck);
+                };
+                moving.frame_end = moving.at + header.length as usize;
+                moving.at += frame::SIZE;
+                continue;
+            }
+            let bytes = &moving.bytes[moving.at..moving.frame_end];
+            let Some((header, key, value)) = record::parts(bytes) else { return Ok(Moved::Stuck) };
+            if !header.fits(bytes.len()) {
+                return Ok(Moved::Stuck);
+            }
+            let size = header.size();
+            let position = geometry.position(moving.slot, moving.at);
+            match header.kind {
+                KIND_SET | KIND_EXTENT => {
+                    let hash = self.hash(header.keyspace, key);
+                    if self.index.holds(hash, position) {
+                        self.move_record(hash, position, *header, &bytes[..size])?;
+                    }
+                }
+                KIND_DELETE => {
+                    let written = value.get(..4).and_then(|bytes| bytes.try_into().ok());
+                    let written = written.map_or(moving.sequence, u32::from_le_bytes);
+                    let covered = header.oldest..=written;
+                    let from = moving.segments.partition_point(|&s| s < header.oldest);
+                    let mut covered =
+                        moving.segments[from..].iter().take_while(|s| covered.contains(s));
+                    if covered.any(|&s| s != moving.sequence) {
+                        self.move_deletion(*header, key, written)?;
+                    }
+                }
+                KIND_VOID | KIND_TRANSACTION => {}
+                _ => return Ok(Moved::Stuck),
+            }
+            moving.at += size;
+        }
+        Ok(Moved::Some)
+    }
+
+    fn move_record(
+        &mut self,
+        hash: u32,
+        from: Position,
+        header: RecordHeader,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        self.log.make_room(&mut self.file, bytes.len())?;
+        let to = self.log.append_copy(bytes, from);
+        let size = header.size() as u32;
+        self.log.died(from, size);
+        self.log.born(to, size);
+        self.log.move_name(from, to);
+        let (old, new) = (Some(from), Some(to));
+        self.undo.push(Undo { hash, old, new, appended: to, come: size, gone: size, moved: true });
+        self.move_in_index(hash, old, new, to);
+        Ok(())
+    }
+
+    /// A deletion that is moved tells in which segment it was written: what it covers lies before.
+    fn move_deletion(
+        &mut self,
+        header: RecordHeader,
+        key: &[u8],
+        written: u32,
+    ) -> Result<(), Error> {
+        let size = record::size_of_record(key.len(), 8);
+        self.log.make_room(&mut self.file, size)?;
+        let moved = RecordHeader { value_len: 8, capacity: 8, previous: 0, ..header };
+        let (position, _) = self.log.stage(moved, key);
+        let from = moved.value_offset();
+        let value = &mut self.log.record_mut(position)[from..from + 8];
+        value.copy_from_slice(&u64::from(written).to_le_bytes());
+        self.log.advance(size, false);
+        self.log.buried(position, size as u32, header.oldest);
+        Ok(())
+    }
+
+    /// Takes the checkpoint that does without the doomed.
+    fn end_compaction(&mut self, all: bool, below: u32) -> Result<Job, WriteError> {
+        if self.log.doomed_bytes() == 0 {
+            let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
+            self.compact_above = self.log.space() + step;
+            return Ok(Job::Nothing);
+        }
+        // It goes on when these have gone.
+        self.wants_all = all.then_some(below);
+        self.compact_above = 0;
+        self.begin_checkpoint()
+    }
+
+    pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
+        debug_assert!(matches!(self.staged, Staged::Nothing));
+        let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
+        for gap in self.log.gaps() {
+            for frame in gap.inside {
+                self.delete(KEYSPACE_ENGINE, &key(frame))?;
+            }
+            match gap.from {
+                Some(from) => {
+                    self.set(KEYSPACE_ENGINE, &key(gap.to), &from.to_le_bytes())?;
+                }
+                // Nothing needed lies before it: the superblock says where the log begins.
+                None => {
+                    self.delete(KEYSPACE_ENGINE, &key(gap.to))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

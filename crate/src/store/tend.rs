@@ -1,0 +1,281 @@
+//! Housekeeping in slices of well under a millisecond, between turns: compaction, checkpoints, and
+//! giving back what they leave.
+//!
+//! Compaction moves what lives in the emptiest segments to the tail and dooms them. The doomed go
+//! together: a record of each gap that they leave in the numbers of frames is committed, then a
+//! checkpoint is taken that does not name them, and once both superblocks lead to it they are
+//! erased. Until then a crash loses nothing but the work.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::index::hash::Position;
+use crate::log::append::WriteError;
+use crate::log::checkpoint::Writing;
+use crate::sort;
+
+use super::compact::Compacting;
+use super::{Staged, Store};
+
+/// Entries that one range of hashes holds on average: one slice writes a few of them.
+const RANGE: usize = 4096;
+const RANGES_PER_SLICE: usize = 2;
+
+/// For each so many bytes that are committed while the file is too large,
+const SLICE: usize = 128 << 10;
+/// so many slices are done at once.
+const SLICES_TO_KEEP_UP: usize = 3;
+
+/// A checkpoint is worth its flushes when opening would have to replay this many segments,
+const TAIL_SEGMENTS: u64 = 8;
+/// or at a close, when it would have to replay this many.
+const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(super) enum Job {
+    #[default]
+    Nothing,
+    /// Moving records out of segments.
+    Compacting(Compacting),
+    /// Writing the index.
+    Checkpointing(Checkpointing),
+}
+
+/// A checkpoint shows the index as it was when it began; what changes before it is written is kept.
+#[derive(Debug)]
+pub(super) struct Checkpointing {
+    writing: Writing,
+    /// Ranges are told apart by this many upper bits of the hash.
+    bits: u32,
+    next: usize,
+    changed: Vec<Vec<Change>>,
+}
+
+/// A record of the index that moved, came or went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub hash: u32,
+    pub old: Option<Position>,
+    pub new: Option<Position>,
+}
+
+impl Checkpointing {
+    pub(super) fn note(&mut self, change: Change) {
+        let range = (u64::from(change.hash) >> (32 - self.bits)) as usize;
+        if range >= self.next {
+            self.changed[range].push(change);
+        }
+    }
+}
+
+/// Takes changes back from the entries of a range.
+fn rewind(mut entries: Vec<(u32, Position)>, changed: Vec<Change>) -> Vec<(u32, Position)> {
+    if changed.is_empty() {
+        return entries;
+    }
+    entries = sort::by_number(entries);
+    for Change { hash, old, new } in changed.into_iter().rev() {
+        let first = entries.partition_point(|&(other, _)| other < hash);
+        if let Some(new) = new {
+            let same = entries[first..].iter().take_while(|&&(other, _)| other == hash);
+            if let Some(at) = same.clone().position(|&(_, position)| position == new) {
+                entries.remove(first + at);
+            }
+        }
+        if let Some(old) = old {
+            entries.insert(first, (hash, old));
+        }
+    }
+    entries
+}
+
+impl<F: File> Store<F> {
+    /// Whether there is housekeeping to do: see [`tend`](Store::tend).
+    #[must_use]
+    pub fn wants_tending(&self) -> bool {
+        let may = !self.read_only && !self.poisoned;
+        may && (!matches!(self.job, Job::Nothing)
+            || self.wants_all.is_some()
+            || self.log.can_reclaim()
+            || self.wants_compaction()
+            || self.log.tail_bytes() > self.tail_limit())
+    }
+
+    /// A crash should not cost more than reading half of what lives.
+    fn tail_limit(&self) -> u64 {
+        let segments = TAIL_SEGMENTS << self.log.geometry().segment_log2;
+        segments.max(self.log.live_total() / 2)
+    }
+
+    /// Does one slice of housekeeping. Answers whether there is more to do. With `all`, given once,
+    /// everything is compacted that is not worth it by itself. The open group is committed first.
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit) and [`flush`](Store::flush). Nothing of the content changes
+    /// whatever happens; what was under way is given up and begun again later.
+    pub fn tend(&mut self, all: bool) -> Result<bool, Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if !matches!(self.staged, Staged::Nothing) || !self.savepoints.is_empty() {
+            return Err(Error::Reentrancy);
+        }
+        self.commit_group()?;
+        self.is_tending = true;
+        if all {
+            self.wants_all = Some(self.log.next_sequence());
+        }
+        let job = std::mem::take(&mut self.job);
+        let done = self.slice(job);
+        self.is_tending = false;
+        match done {
+            Ok(job) => {
+                self.job = job;
+                Ok(self.wants_tending())
+            }
+            Err(failure) => Err(self.give_up(failure)),
+        }
+    }
+
+    /// Does as much housekeeping as a commit of so many bytes makes necessary, where the time
+    /// between turns was not enough. What fails here is told by the next call that needs it.
+    pub(super) fn keep_up(&mut self, bytes: usize) {
+        if self.is_tending || self.poisoned || !self.is_late() {
+            return;
+        }
+        for _ in 0..bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP {
+            if !matches!(self.tend(false), Ok(true)) {
+                break;
+            }
+        }
+    }
+
+    /// Ends a failed slice. What it appended is dropped; a flush that failed poisons.
+    fn give_up(&mut self, failure: WriteError) -> Error {
+        self.poisoned |= matches!(failure, WriteError::Unclear(_));
+        if self.log.group_bytes() > 0 {
+            self.undo_to(0);
+            self.log.discard_group();
+        }
+        failure.into_error()
+    }
+
+    fn slice(&mut self, job: Job) -> Result<Job, WriteError> {
+        match job {
+            Job::Compacting(compacting) => self.compact_slice(compacting),
+            Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
+            Job::Nothing if self.log.reclaim(&mut self.file)? => {
+                self.unflushed &= self.log.is_unflushed();
+                Ok(Job::Nothing)
+            }
+            Job::Nothing if !self.log.is_tidy() => {
+                // What a recovery dropped can be erased once the log behind it is flushed, and a
+                // flushed frame says so.
+                if !self.log.is_anchored() || self.log.is_unwitnessed() {
+                    self.log.write_witness(&mut self.file, self.next_version)?;
+                }
+                self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
+                self.unflushed = false;
+                Ok(Job::Nothing)
+            }
+            Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
+                let all = std::mem::take(&mut self.wants_all);
+                self.begin_compaction(all)
+            }
+            Job::Nothing if self.log.tail_bytes() > self.tail_limit() => self.begin_checkpoint(),
+            Job::Nothing => Ok(Job::Nothing),
+        }
+    }
+
+    /// Starts a checkpoint of the index as it is.
+    pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
+        // A gap ends where a segment begins, so the last one has to stand in the file.
+        self.anchor()?;
+        if self.log.doomed_bytes() > 0 {
+            self.note_gaps().map_err(WriteError::RolledBack)?;
+            self.commit_group().map_err(WriteError::RolledBack)?;
+        }
+        let entries = self.index.len();
+        let Store { file, log, spaces, next_version, .. } = self;
+        let begun = log.begin_checkpoint(file, entries, spaces, *next_version);
+        let writing = begun.map_err(WriteError::RolledBack)?;
+        let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
+        let changed = (0..1 << bits).map(|_| Vec::new()).collect();
+        Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed }))
+    }
+
+    /// Makes sure that the log ends in a segment that stands in the file.
+    pub(super) fn anchor(&mut self) -> Result<(), WriteError> {
+        if !self.log.is_anchored() {
+            self.log.write_witness(&mut self.file, self.next_version)?;
+            self.unflushed = true;
+        }
+        Ok(())
+    }
+
+    fn checkpoint_slice(&mut self, mut job: Checkpointing) -> Result<Job, WriteError> {
+        match self.write_ranges(&mut job) {
+            Ok(false) => Ok(Job::Checkpointing(job)),
+            Ok(true) => {
+                self.unflushed = false;
+                Ok(Job::Nothing)
+            }
+            Err(failure) => {
+                self.log.drop_checkpoint(&job.writing);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Writes a few ranges of the index; after the last one, ends the checkpoint.
+    fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
+        let width = 1_u64 << (32 - job.bits);
+        for _ in 0..RANGES_PER_SLICE {
+            if job.next == job.changed.len() {
+                let Store { file, log, next_version, .. } = self;
+                log.end_checkpoint(file, &mut job.writing, *next_version)?;
+                return Ok(true);
+            }
+            let first = (job.next as u64 * width) as u32;
+            let last = (first as u64 + width - 1) as u32;
+            let mut entries = Vec::with_capacity(2 * RANGE);
+            self.index.collect(first, last, &mut entries);
+            let entries = rewind(entries, std::mem::take(&mut job.changed[job.next]));
+            let added = self.log.add_entries(&mut self.file, &mut job.writing, entries.into_iter());
+            added.map_err(WriteError::RolledBack)?;
+            job.next += 1;
+        }
+        Ok(false)
+    }
+
+    /// Takes a checkpoint before closing, if opening would otherwise take its time. The close goes
+    /// on without one when there is no room for it.
+    pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
+        self.is_tending = true;
+        let limit = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+        let mut job = std::mem::take(&mut self.job);
+        if let Job::Compacting(_) = job {
+            job = Job::Nothing;
+        }
+        loop {
+            let next = match job {
+                Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
+                // As many bytes of index as of log would not open faster.
+                _ if self.log.is_tidy()
+                    && self.log.tail_bytes() > limit.max(2 * self.index.len() as u64) =>
+                {
+                    self.begin_checkpoint()
+                }
+                _ => return Ok(()),
+            };
+            job = match next {
+                Ok(Job::Nothing) | Err(WriteError::RolledBack(_)) => return Ok(()),
+                Ok(next) => next,
+                Err(failure) => return Err(self.give_up(failure)),
+            };
+        }
+    }
+}

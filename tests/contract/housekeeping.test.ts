@@ -1,0 +1,186 @@
+import type { Database } from "varve";
+import { deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { FakeStorage } from "./fake.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const MIB = 1_048_576;
+const keyOf = (i: number) => `key ${i}`;
+
+/** Lets timers run, and with them the slices of housekeeping. */
+const pause = (ms = 5) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+async function settled(db: Database): Promise<void> {
+  for (let last = -1; last !== db.stats().fileBytes; ) {
+    last = db.stats().fileBytes;
+    await pause(60);
+  }
+}
+
+function isRight(db: Database, i: number, fill: number): boolean {
+  const view = db.get(keyOf(i));
+  return view?.length === 1_000 && view[0] === fill % 256 && view[999] === fill % 256;
+}
+
+everywhere("a file in use for long", ({ storage }) => {
+  test("stays within its bound while the same keys are overwritten, and shows the last values", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    let largest = 0;
+    for (let round = 0; round < 12; round++) {
+      for (let i = 0; i < 4_000; i++) db.set(keyOf(i), filled(1_000, round));
+      await pause();
+      largest = Math.max(largest, db.stats().fileBytes);
+    }
+    await settled(db);
+    const { liveBytes, fileBytes } = db.stats();
+    // Two checkpoints of a segment each come on top, and four segments; all are whole.
+    const bound = (Math.ceil((1.5 * liveBytes) / MIB) + 6) * MIB + 8_192;
+    ok(fileBytes <= bound, `${fileBytes} bytes for ${liveBytes}`);
+    ok(largest <= 2 * liveBytes + 8 * MIB, `${largest} bytes at most`);
+    db = await reopened(db, storage, name);
+    for (let i = 0; i < 4_000; i++) ok(isRight(db, i, 11), `${i} is right`);
+    equal(db.count(), 4_000);
+    await db.close();
+  });
+
+  test("stays within its bound also when one turn writes it all", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    for (let round = 0; round < 12; round++) {
+      for (let i = 0; i < 4_000; i++) db.set(keyOf(i), filled(1_000, round));
+    }
+    const { liveBytes, fileBytes } = db.stats();
+    ok(fileBytes <= 2 * liveBytes + 8 * MIB, `${fileBytes} bytes for ${liveBytes}`);
+    for (let i = 0; i < 4_000; i++) ok(isRight(db, i, 11), `${i} is right`);
+    await db.close();
+  });
+
+  test("shrinks when most of it is deleted, and deleted keys stay deleted", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    for (let i = 0; i < 12_000; i++) db.set(keyOf(i), filled(1_000, i));
+    db.set("large", filled(3 * MIB, 1));
+    db.flush();
+    const before = db.stats().fileBytes;
+    for (let i = 0; i < 12_000; i++) if (i % 100 !== 0) db.delete(keyOf(i));
+    db.delete("large");
+    await turn();
+    await db.compact();
+    const after = db.stats().fileBytes;
+    ok(before > 14 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
+    db = await reopened(db, storage, name);
+    equal(db.count(), 120);
+    for (let i = 0; i < 12_000; i++) equal(db.has(keyOf(i)), i % 100 === 0);
+    equal(db.has("large"), false);
+    await db.close();
+  });
+
+  test("opens from a checkpoint after a close, and goes on as if it had read the whole log", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    for (let i = 0; i < 5_000; i++) db.set(keyOf(i), filled(1_000, i));
+    const version = db.getEntry(keyOf(77))?.version;
+    db = await reopened(db, storage, name);
+    equal(db.recovery.fromCheckpoint, true);
+    ok(db.recovery.replayedFrames < 3);
+    equal(db.getEntry(keyOf(77))?.version, version);
+    equal(db.count(), 5_000);
+    equal(db.count({ prefix: "key 1" }), 1_111);
+    for (let i = 0; i < 5_000; i += 3) db.delete(keyOf(i));
+    db.set("new", "value");
+    db = await reopened(db, storage, name);
+    for (let i = 0; i < 5_000; i++) equal(db.has(keyOf(i)), i % 3 !== 0);
+    equal([...db.keys()].length, 5_000 - 1_667 + 1);
+    await db.close();
+  });
+
+  test("is compacted while it is read, written, iterated and pinned", async () => {
+    const db = await opened(storage, {}, freshName());
+    for (let i = 0; i < 6_000; i++) db.set(keyOf(i), filled(1_000, i));
+    await turn();
+    for (let i = 0; i < 6_000; i += 2) db.set(keyOf(i), filled(1_000, i + 1));
+    await turn();
+    const lease = db.pin(keyOf(1));
+    const seen: string[] = [];
+    const keys = db.keys()[Symbol.iterator]();
+    let told = 0;
+    let writes = 0;
+    const compacted = db.compact({
+      onProgress({ fileBytes, liveBytes }) {
+        told += 1;
+        ok(fileBytes > 0 && liveBytes > 6_000_000);
+        const next = keys.next();
+        if (next.done !== true) seen.push(next.value);
+        writes += 1;
+        db.set(keyOf(writes % 6_000), filled(1_000, 200));
+      },
+    });
+    await compacted;
+    ok(told > 0 && writes > 0);
+    for (let next = keys.next(); next.done !== true; next = keys.next()) seen.push(next.value);
+    equal(new Set(seen).size, 6_000);
+    deepEqual(lease?.bytes.slice(0, 2), new Uint8Array([1, 1]));
+    lease?.[Symbol.dispose]();
+    for (let i = 0; i < 6_000; i++) {
+      const fill = i >= 1 && i <= writes ? 200 : i % 2 === 0 ? i + 1 : i;
+      ok(isRight(db, i, fill), `${i} is right`);
+    }
+    await db.close();
+  });
+
+  test("stops compacting when told to, and nothing is lost by that", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    for (let i = 0; i < 6_000; i++) db.set(keyOf(i), filled(1_000, 7));
+    await turn();
+    for (let i = 0; i < 6_000; i += 2) db.delete(keyOf(i));
+    const stop = new AbortController();
+    const reason = new Error("enough");
+    const onProgress = () => stop.abort(reason);
+    equal(
+      await rejects(db.compact({ onProgress, signal: stop.signal }), { message: "enough" }),
+      reason,
+    );
+    await rejects(db.compact({ signal: stop.signal }), { message: "enough" });
+    db = await reopened(db, storage, name);
+    for (let i = 0; i < 6_000; i++) equal(db.has(keyOf(i)), i % 2 === 1);
+    await db.close();
+  });
+});
+
+suite("housekeeping", () => {
+  test("compact() refuses what it does not know", async () => {
+    const db = await opened(new FakeStorage());
+    const wrong = { onProgres: () => {} } as object;
+    await rejects(db.compact(wrong), { message: /"onProgres".*onProgress, signal/ });
+    await db.close();
+    await rejects(db.compact(), { message: /closed/ });
+  });
+
+  test("spaceFactor is a number from 1.2 to 3", async () => {
+    for (const spaceFactor of [1, 3.1, Number.NaN, "1.5" as unknown as number]) {
+      await rejects(opened(new FakeStorage(), { spaceFactor }), { message: /from 1.2 to 3/ });
+    }
+  });
+
+  test("a crash at any moment of it loses nothing", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    const crashes: FakeStorage[] = [];
+    for (let i = 0; i < 4_000; i++) db.set(keyOf(i), filled(1_000, i));
+    await turn();
+    for (let i = 0; i < 4_000; i += 2) db.set(keyOf(i), filled(1_000, i + 1));
+    await turn();
+    await db.compact({ onProgress: () => crashes.push(fake.crashed()) });
+    await db.close();
+    crashes.push(fake.crashed());
+    ok(crashes.length > 2);
+    for (const left of crashes) {
+      const again = await opened(left);
+      equal(again.count(), 4_000);
+      for (let i = 0; i < 4_000; i++)
+        ok(isRight(again, i, i % 2 === 0 ? i + 1 : i), `${i} is right`);
+      await again.close();
+    }
+  });
+});
