@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::{ExtentRef, KEY_GAP};
-use crate::format::record::{self, KIND_EXTENT, KIND_SKIPPABLE, KIND_VOID};
+use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
@@ -508,7 +508,9 @@ impl Chain {
             if header.kind > KIND_EXTENT && !skippable {
                 return Err(Flaw::Unknown);
             }
-            if header.keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+            // A deletion that was moved has a value too, which is no account.
+            let is_set = header.kind == KIND_SET;
+            if is_set && header.keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
                 self.claims.extend(claim(key, value));
             }
             if header.kind == KIND_EXTENT {
