@@ -11,7 +11,12 @@ import { CORRUPTION, FormatError, hex, NOT_A_DATABASE, read } from "./reader.js"
 
 /** What opening a file comes to, as far as both sides can tell. */
 type Outcome =
-  | { recovery: Record<string, unknown>; live: Record<string, string>; count: number }
+  | {
+      recovery: Record<string, unknown>;
+      live: Record<string, string>;
+      count: number;
+      unreadable: boolean;
+    }
   | { refused: string; details?: unknown };
 
 function folder(): string {
@@ -26,7 +31,7 @@ function goldenFiles(): Map<string, Uint8Array> {
 /** What the reader says about the keyspace of the raw calls. */
 async function byReader(bytes: Uint8Array): Promise<Outcome> {
   try {
-    const { recovery, live } = await read(bytes);
+    const { recovery, live, count, unreadable } = await read(bytes);
     const { tornBytes, droppedFrames, lastFrame, replayedFrames, clean, created } = recovery;
     const raw = live.filter(({ keyspace }) => keyspace === 0);
     return {
@@ -37,10 +42,11 @@ async function byReader(bytes: Uint8Array): Promise<Outcome> {
         replayedFrames,
         wasClean: clean,
         created,
-        fromCheckpoint: false,
+        fromCheckpoint: recovery.checkpoint,
       },
       live: Object.fromEntries(raw.map(({ key, value }) => [hex(key), hex(value)])),
-      count: raw.length,
+      count,
+      unreadable: unreadable > 0,
     };
   } catch (error) {
     if (!(error instanceof FormatError)) throw error;
@@ -63,7 +69,13 @@ async function byEngine(path: Path, expected: Outcome): Promise<Outcome> {
       return [key, value === undefined ? "absent" : hex(value)];
     });
     const found = { ...db.recovery };
-    const outcome = { recovery: found, live: Object.fromEntries(live), count: db.count() };
+    const unreadable = "unreadable" in expected && expected.unreadable;
+    const outcome = {
+      recovery: found,
+      live: Object.fromEntries(live),
+      count: db.count(),
+      unreadable,
+    };
     await db.close();
     return outcome;
   } catch (error) {
@@ -156,6 +168,51 @@ suite("golden files through open()", () => {
     const { live } = await read(image);
     deepEqual(Object.fromEntries(live.map(({ key, value }) => [hex(key), hex(value)])), expected);
     await bothAgree(image, "lengths");
+  });
+
+  test("a file that was compacted again and again reads the same with its checkpoint and without", async () => {
+    const { directory } = context();
+    ok(directory !== undefined);
+    const db = await open("lived", { storage: file(join(directory, "lived")), ...wasmOption() });
+    const path = join(directory, "lived", "lived.varve");
+    const model = new Map<string, Uint8Array>();
+    const next = random(4);
+    const seen = { checkpoint: 0, gaps: 0 };
+    const last = context().thorough ? 3 : 1;
+    for (let round = 0; round <= last; round += 1) {
+      // Small ones so many that a checkpoint takes several blocks; large ones to fill segments.
+      for (let i = round === 0 ? 0 : 8_000; i < 9_600; i += 1) {
+        const key = `key ${round === 0 ? i : next(9_000)}`;
+        const value = new Uint8Array(i < 9_000 ? next(20) : 3_000 + next(6_000)).fill(round + i);
+        if (i < 9_000 && next(3) === 0) {
+          db.delete(key);
+          model.delete(key);
+        } else {
+          db.set(key, value);
+          model.set(key, value);
+        }
+        if (next(200) === 0) db.flush();
+      }
+      if (round > 0) {
+        db.set("large", new Uint8Array(300_000 + round).fill(round));
+        model.set("large", new Uint8Array(300_000 + round).fill(round));
+      }
+      await db.compact();
+      if (round === last) await db.close();
+      const image = new Uint8Array(readFileSync(path));
+      const expected = Object.fromEntries([...model].map(([key, value]) => [key, hex(value)]));
+      for (const log of ["tail", "whole"] as const) {
+        const { recovery, live, count, unreadable } = await read(image, { log });
+        const users = live.filter(({ keyspace }) => keyspace === 0);
+        const text = new TextDecoder();
+        const found = users.map(({ key, value }) => [text.decode(key), hex(value)]);
+        deepEqual(Object.fromEntries(found), expected, `round ${round}, ${log} log`);
+        deepEqual([count, unreadable], [model.size, 0]);
+        if (recovery.checkpoint) seen.checkpoint += 1;
+        else seen.gaps += live.filter(({ keyspace }) => keyspace === 1).length;
+      }
+    }
+    ok(seen.checkpoint >= 1 && seen.gaps >= 1, JSON.stringify(seen));
   });
 
   test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {

@@ -4,7 +4,7 @@
  * Section numbers are those of the document. It reads a whole file at once and is not fast.
  */
 
-import { createXXHash3 } from "hash-wasm";
+import { xxhash3 } from "hash-wasm";
 
 /** What opening a file gives (section 9). */
 export interface Database {
@@ -13,6 +13,10 @@ export interface Database {
   transactions: TransactionNote[];
   /** Live records by keyspace and key. */
   live: LiveRecord[];
+  /** Entries of the checkpoint whose records are damaged; 0 when the log was replayed. */
+  unreadable: number;
+  /** How many keys of the raw calls there are, those of unreadable records included. */
+  count: number;
 }
 
 export interface Recovery {
@@ -22,6 +26,8 @@ export interface Recovery {
   replayedFrames: number;
   clean: boolean;
   created: boolean;
+  /** Whether the index came from a checkpoint (section 8a). */
+  checkpoint: boolean;
 }
 
 export interface TransactionNote {
@@ -58,8 +64,7 @@ export class FormatError extends Error {
 
 /** XXH3-64 with a 64-bit seed. */
 export async function checksum(bytes: Uint8Array, seed: bigint): Promise<bigint> {
-  const hasher = await createXXHash3(Number(seed & 0xffff_ffffn), Number(seed >> 32n));
-  return BigInt(`0x${hasher.init().update(bytes).digest("hex")}`);
+  return BigInt(`0x${await xxhash3(bytes, Number(seed & 0xffff_ffffn), Number(seed >> 32n))}`);
 }
 
 function seedAt(salt: bigint, position: number): bigint {
@@ -76,8 +81,13 @@ const FRAME = 40;
 /** Bytes of the longest value. */
 const MAX_VALUE = 16n << 20n;
 const RECORD = 40;
-const LOG = 1;
-const EXTENT_SEGMENT = 2;
+const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
+/** Bytes of a checkpoint's head and of the rows of its tables. */
+const HEAD = 64;
+const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
+const BLOCK = 65_536;
+const ENGINE = 1;
+const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
 const [SET, DELETE, EXTENT] = [1, 2, 3];
 const VOID = 0x81;
 const TRANSACTION = 0x82;
@@ -91,6 +101,8 @@ interface Superblock {
   nextFrame: number;
   firstSequence: number;
   firstFrame: number;
+  checkpointSequence: number;
+  checkpointFrame: number;
 }
 
 interface Segment {
@@ -119,8 +131,35 @@ interface Frame {
   salt: bigint;
 }
 
+/** A checkpoint that counts (section 8a). */
+interface Checkpoint {
+  frame: number;
+  endSequence: number;
+  endOffset: number;
+  nextSequence: number;
+  /** How many keys each keyspace holds. */
+  keys: Map<number, number>;
+  /** File positions of the records that live. */
+  entries: number[];
+  /** Of those, the records whose values lie in extents, and which. */
+  extents: Map<number, { slot: number; sequence: number }>;
+  /** Sequences of the segments that it names, and the salt and the end of each, by slot. */
+  named: Map<number, { sequence: number; salt: bigint; end: number }>;
+}
+
+/** Where frames are missing between two segments. */
+interface Gap {
+  from: number;
+  to: number;
+  /** The chain as it was before. */
+  before: { frames: number; segment: number; position: number };
+}
+
 interface LogRecord {
   kind: number;
+  /** File positions of it, and of the one that it took the place of; before all segments for none. */
+  position: number;
+  previous: number;
   keyspace: number;
   version: number;
   expiry: number;
@@ -138,18 +177,31 @@ interface Chain {
   intactFrames: number;
   intactBytes: number;
   watermark: number;
+  gaps: Gap[];
 }
 
-/** Opens a database (section 9). Throws `FormatError` for what must not open. */
-export async function read(file: Uint8Array): Promise<Database> {
+/**
+ * Opens a database (section 9). Throws `FormatError` for what must not open. With `log: "whole"` it
+ * looks at no checkpoint.
+ */
+export async function read(
+  file: Uint8Array,
+  options: { log?: "whole" | "tail" } = {},
+): Promise<Database> {
   const superblock = await readSuperblock(file);
   if (superblock === undefined) return createdAnew();
-  return new Reader(file, superblock).open();
+  return new Reader(file, superblock).open(options.log !== "whole");
 }
 
 function createdAnew(): Database {
   const recovery = { tornBytes: 0, droppedFrames: 0, lastFrame: 0, replayedFrames: 0 };
-  return { recovery: { ...recovery, clean: true, created: true }, transactions: [], live: [] };
+  return {
+    recovery: { ...recovery, clean: true, created: true, checkpoint: false },
+    transactions: [],
+    live: [],
+    unreadable: 0,
+    count: 0,
+  };
 }
 
 type Found = "damaged" | "empty" | "unfinished" | "foreign";
@@ -215,13 +267,15 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
     nextFrame: u64(view, 96),
     firstSequence: u64(view, 128),
     firstFrame: u64(view, 136),
+    checkpointSequence: u64(view, 144),
+    checkpointFrame: u64(view, 152),
   };
 }
 
 function refuseUnsupported(view: DataView): void {
   const major = view.getUint16(16, true);
   const features = u64(view, 24);
-  const newer = major !== 1 || features !== 0 || view.getUint8(21) !== 0 || u64(view, 144) !== 0;
+  const newer = major !== 1 || features !== 0 || view.getUint8(21) !== 0;
   if (newer) throw new FormatError(UNSUPPORTED_FORMAT, { major, features });
 }
 
@@ -240,15 +294,16 @@ class Reader {
     this.file.set(file.subarray(0, this.file.length));
   }
 
-  async open(): Promise<Database> {
+  async open(mayUseCheckpoint: boolean): Promise<Database> {
     await this.findSegments();
-    const log = this.logSegments();
-    const chain = await this.followChain(log);
+    const checkpoint = mayUseCheckpoint ? await this.readCheckpoint() : undefined;
+    const log = this.logSegments(checkpoint);
+    const chain = await this.followChain(log, checkpoint);
     const flushed = await this.lookBeyond(log, chain);
     const kept = await this.wholeCommits(chain.frames, flushed);
-    const next = this.superblock.firstFrame + kept.length;
     // Frames that were valid and do not count begin where the first of them is.
     const position = chain.frames[kept.length]?.position ?? chain.position;
+    const next = chain.frames[kept.length]?.number ?? chain.expected;
     if (next < flushed) {
       const { intactFrames, intactBytes } = chain;
       const damage = { position, expectedFrame: next, flushedFrames: flushed };
@@ -266,8 +321,9 @@ class Reader {
       replayedFrames: kept.length,
       clean: clean && tornBytes === 0 && (next === nextFrame || witnessed),
       created: false,
+      checkpoint: checkpoint !== undefined,
     };
-    return { recovery, ...(await this.replay(kept, next)) };
+    return { recovery, ...(await this.replay(kept, next, checkpoint)) };
   }
 
   slotStart(slot: number): number {
@@ -316,15 +372,118 @@ class Reader {
     };
   }
 
-  /** Section 9, steps 2 and 3: the log segments that no recovery abandoned, in order. */
-  logSegments(): Segment[] {
+  /** Section 8a: the checkpoint that the superblock names, if it counts. */
+  async readCheckpoint(): Promise<Checkpoint | undefined> {
+    const { checkpointSequence, checkpointFrame } = this.superblock;
+    const segment = [...this.segments.values()].find(
+      ({ kind, sequence }) => kind === CHECKPOINT && sequence === checkpointSequence,
+    );
+    if (segment === undefined || checkpointSequence === 0) return undefined;
+    const at = segment.start + HEADER;
+    const view = viewOf(this.file.subarray(at, segment.roomEnd));
+    const length = view.getUint32(12, true);
+    if (view.getUint32(8, true) !== 0x504b_4356 || length > view.byteLength) return undefined;
+    if (!(await this.isSealed(at, length, segment.salt))) return undefined;
+    const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
+    const [keyspaces = 0, segments = 0, extents = 0] = counts;
+    const tables = keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
+    if (length !== HEAD + tables || u64(view, 16) !== checkpointFrame) return undefined;
+    const checkpoint: Checkpoint = {
+      frame: checkpointFrame,
+      endSequence: view.getUint32(24, true),
+      endOffset: view.getUint32(28, true),
+      nextSequence: view.getUint32(60, true),
+      keys: new Map(),
+      entries: [],
+      extents: new Map(),
+      named: new Map(),
+    };
+    for (let i = 0, row = HEAD; i < keyspaces; i += 1, row += KEYSPACE_ROW) {
+      checkpoint.keys.set(view.getUint32(row, true), u64(view, row + 8));
+    }
+    for (
+      let i = 0, row = HEAD + keyspaces * KEYSPACE_ROW;
+      i < segments;
+      i += 1, row += SEGMENT_ROW
+    ) {
+      const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
+      const found = this.segments.get(slot);
+      if (found?.kind !== LOG || found.sequence !== sequence) return undefined;
+      const end = found.start + view.getUint32(row + 16, true);
+      if (end > found.roomEnd) return undefined;
+      checkpoint.named.set(slot, { sequence, salt: found.salt, end });
+    }
+    for (let i = 0, row = length - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
+      const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
+      checkpoint.extents.set(placeOf(view.getUint32(row + 8, true)), { slot, sequence });
+    }
+    const isRead = await this.readBlocks(checkpoint, segment, at + length, u64(view, 40));
+    return isRead && (await this.isEndWhole(checkpoint)) ? checkpoint : undefined;
+  }
+
+  /** The entries of a checkpoint; whether they are what they have to be. */
+  async readBlocks(
+    checkpoint: Checkpoint,
+    segment: Segment,
+    start: number,
+    entries: number,
+  ): Promise<boolean> {
+    let at = start;
+    for (let left = entries; left > 0; ) {
+      const count = Math.min(left, BLOCK / 8 - 1);
+      const length = 8 + 8 * count;
+      if (at + length > segment.roomEnd) return false;
+      if (!(await this.isSealed(at, length, segment.salt))) return false;
+      const view = viewOf(this.file.subarray(at, at + length));
+      for (let i = 1; i <= count; i += 1) {
+        const position = placeOf(view.getUint32(8 * i + 4, true));
+        const slot = Math.floor((position - DATA_START) / 2 ** this.superblock.segmentLog2);
+        const named = checkpoint.named.get(slot);
+        const inside = position >= this.slotStart(slot) + HEADER;
+        if (named === undefined || !inside || position + RECORD > named.end) return false;
+        checkpoint.entries.push(position);
+      }
+      at += length;
+      left -= count;
+    }
+    return true;
+  }
+
+  /** Whether the checksum in the first eight bytes is that of the rest, at that place. */
+  async isSealed(at: number, length: number, salt: bigint): Promise<boolean> {
+    const bytes = this.file.subarray(at, at + length);
+    if (bytes.length < 8) return false;
+    const check = await checksum(bytes.subarray(8), seedAt(salt, at));
+    return check === viewOf(bytes).getBigUint64(0, true);
+  }
+
+  /** Whether the log can go on where a checkpoint says: all frames before that are whole. */
+  async isEndWhole({ endSequence, endOffset, named }: Checkpoint): Promise<boolean> {
+    const [slot] = [...named].find(([, { sequence }]) => sequence === endSequence) ?? [];
+    const segment = slot === undefined ? undefined : this.segments.get(slot);
+    const end = slot === undefined ? undefined : named.get(slot)?.end;
+    if (segment === undefined || end !== segment.start + endOffset) return false;
+    if (endOffset < HEADER || endOffset % 8 !== 0) return false;
+    let at = segment.start + HEADER;
+    while (at < end) {
+      const frame = await this.readFrame(segment, at);
+      if (frame === undefined) return false;
+      at += frame.length;
+    }
+    return true;
+  }
+
+  /** Section 9, steps 2 and 3: the log segments that have to be walked, in order. */
+  logSegments(checkpoint: Checkpoint | undefined): Segment[] {
+    const isEnd = ({ sequence }: Segment) => sequence === checkpoint?.endSequence;
+    const first = checkpoint?.nextSequence ?? this.superblock.firstSequence;
     const log = [...this.segments.values()]
-      .filter(({ kind, sequence }) => kind === LOG && sequence >= this.superblock.firstSequence)
+      .filter((segment) => segment.kind === LOG && (segment.sequence >= first || isEnd(segment)))
       .sort((a, b) => a.sequence - b.sequence);
     for (const [i, segment] of log.entries()) {
       segment.limit = Math.min(...log.slice(i + 1).map(({ firstFrame }) => firstFrame));
     }
-    return log.filter(({ firstFrame, limit }) => firstFrame < limit);
+    return log.filter((segment) => segment.firstFrame < segment.limit || isEnd(segment));
   }
 
   async readFrame(segment: Segment, position: number): Promise<Frame | undefined> {
@@ -350,30 +509,64 @@ class Reader {
   }
 
   /** Section 9, step 4. */
-  async followChain(log: Segment[]): Promise<Chain> {
+  async followChain(log: Segment[], checkpoint: Checkpoint | undefined): Promise<Chain> {
     const chain: Chain = {
       frames: [],
       segment: 0,
       position: DATA_START,
-      expected: this.superblock.firstFrame,
+      expected: checkpoint?.frame ?? this.superblock.firstFrame,
       intactFrames: 0,
       intactBytes: 0,
-      watermark: this.superblock.nextFrame,
+      watermark: 0,
+      gaps: [],
     };
     for (const [i, segment] of log.entries()) {
-      if (segment.firstFrame !== chain.expected) break;
+      const goesOn = segment.sequence === checkpoint?.endSequence;
+      if (!goesOn && segment.firstFrame !== chain.expected) {
+        const { segment: index, position } = chain;
+        const before = { frames: chain.frames.length, segment: index, position };
+        chain.gaps.push({ from: chain.expected, to: segment.firstFrame, before });
+        chain.expected = segment.firstFrame;
+      }
       chain.segment = i;
-      chain.position = segment.start + HEADER;
+      chain.position = segment.start + (goesOn ? checkpoint.endOffset : HEADER);
       while (chain.expected < segment.limit) {
         const frame = await this.readFrame(segment, chain.position);
         if (frame?.number !== chain.expected) break;
         chain.frames.push(frame);
-        chain.watermark = Math.max(chain.watermark, frame.watermark);
         chain.position += frame.length;
         chain.expected += 1;
       }
     }
+    await this.endBeforeOpenGap(chain);
+    const watermarks = chain.frames.map(({ watermark }) => watermark);
+    chain.watermark = Math.max(this.superblock.nextFrame, ...watermarks);
     return chain;
+  }
+
+  /** Section 8, gaps: the chain ends before the first one that no record accounts for. */
+  async endBeforeOpenGap(chain: Chain): Promise<void> {
+    if (chain.gaps.length === 0) return;
+    const accounts: { from: number; to: number }[] = [];
+    for (const frame of chain.frames) {
+      await this.eachRecord(frame, (record) => {
+        const { kind, keyspace, key, value } = record;
+        const isGap = key.length === 12 && GAP.every((byte, i) => key[i] === byte);
+        if (kind === SET && keyspace === ENGINE && isGap && value.length >= 8) {
+          const to = Number(viewOf(key).getBigUint64(4, false));
+          accounts.push({ from: u64(viewOf(value), 0), to });
+        }
+        return !isUnknown(record);
+      });
+    }
+    const open = chain.gaps.find(
+      (gap) => !accounts.some(({ from, to }) => from <= gap.from && gap.to <= to),
+    );
+    if (open === undefined) return;
+    chain.frames.length = open.before.frames;
+    chain.segment = open.before.segment;
+    chain.position = open.before.position;
+    chain.expected = open.from;
   }
 
   /** Section 9, step 5: gives the largest watermark, and counts what is intact beyond. */
@@ -414,23 +607,37 @@ class Reader {
   ): Promise<LogRecord[] | undefined> {
     if (frame === undefined) return undefined;
     const records: LogRecord[] = [];
+    let holds = true;
+    const isFilled = await this.eachRecord(frame, async (record) => {
+      if (isUnknown(record)) throw new FormatError(UNSUPPORTED_FORMAT, { major: 1, features: 0 });
+      if (extentsMustHold && record.kind === EXTENT) holds &&= await this.holdsExtent(record);
+      records.push(record);
+      return holds;
+    });
+    return isFilled && records.length === frame.records ? records : undefined;
+  }
+
+  async holdsExtent(record: LogRecord): Promise<boolean> {
+    return (await this.readExtent(record.value)) !== undefined;
+  }
+
+  /** Goes over a frame's records up to the first that is malformed; whether there was none. */
+  async eachRecord(frame: Frame, take: (record: LogRecord) => unknown): Promise<boolean> {
     const end = frame.position + frame.length;
     let at = frame.position + FRAME;
     while (at < end) {
       const read = await this.readRecord(at, end, frame.salt);
-      if (read === undefined) return undefined;
-      const { kind, value } = read.record;
-      if (extentsMustHold && kind === EXTENT && !(await this.readExtent(value))) return undefined;
-      records.push(read.record);
+      if (read === undefined || (await take(read.record)) === false) return false;
       at += read.size;
     }
-    return records.length === frame.records ? records : undefined;
+    return true;
   }
 
   async readRecord(
     at: number,
     end: number,
     salt: bigint,
+    vouched: "by its frame" | "alone" = "by its frame",
   ): Promise<{ record: LogRecord; size: number } | undefined> {
     if (at + RECORD > end) return undefined;
     const view = viewOf(this.file.subarray(at));
@@ -442,17 +649,15 @@ class Reader {
       return undefined;
     }
     if ((kind & SKIPPABLE) === 0 && keyLength === 0) return undefined;
-    if (kind > EXTENT && (kind & SKIPPABLE) === 0) {
-      throw new FormatError(UNSUPPORTED_FORMAT, { major: 1, features: 0 });
-    }
     if (view.getBigUint64(24, true) >> 56n !== 0n) return undefined;
     if (kind === EXTENT) {
       if (valueLength < 32) return undefined;
       if (viewOf(this.file.subarray(valueAt)).getBigUint64(8, true) > MAX_VALUE) return undefined;
     }
-    // The frame vouches for its records; their own checksums must agree with it.
+    // Where a frame vouches for its records, their own checksums must agree with it.
     const check = await checksum(this.file.subarray(at + 4, at + size), seedAt(salt, at));
     if ((check & 0xffff_ffffn) !== BigInt(view.getUint32(0, true))) {
+      if (vouched === "alone") return undefined;
       throw new Error(`the record at ${at} belies its frame`);
     }
     const record = {
@@ -460,6 +665,8 @@ class Reader {
       keyspace: view.getUint32(8, true),
       version: u64(view, 24),
       expiry: view.getUint32(32, true),
+      position: at,
+      previous: placeOf(view.getUint32(36, true)),
       key: this.file.subarray(at + RECORD, at + RECORD + keyLength),
       value: this.file.subarray(valueAt, valueAt + valueLength),
     };
@@ -494,33 +701,90 @@ class Reader {
   async replay(
     frames: Frame[],
     next: number,
-  ): Promise<{ transactions: TransactionNote[]; live: LiveRecord[] }> {
+    checkpoint: Checkpoint | undefined,
+  ): Promise<Omit<Database, "recovery">> {
     const transactions: TransactionNote[] = [];
-    const newest = new Map<string, LogRecord>();
+    const { entries, unreadable } = await this.readEntries(checkpoint);
+    const newest = new Map(entries.map((record) => [idOf(record), record]));
+    let count = checkpoint?.keys.get(0) ?? 0;
     for (const frame of frames) {
       for (const record of (await this.readRecords(frame)) ?? []) {
         if (record.kind === TRANSACTION) transactions.push(readTransaction(record.value));
         if (record.kind > EXTENT) continue;
-        const id = `${record.keyspace}/${hex(record.key)}`;
-        if ((newest.get(id)?.version ?? 0) <= record.version) newest.set(id, record);
+        const before = newest.get(idOf(record));
+        if (before !== undefined && before.version > record.version) continue;
+        const wasThere = isLive(before) || unreadable.delete(record.previous);
+        if (record.keyspace === 0) count += Number(isLive(record)) - Number(wasThere);
+        newest.set(idOf(record), record);
       }
     }
+    const records = [...newest.values()].filter(isLive);
+    const old = new Set(entries);
     const live: LiveRecord[] = [];
-    for (const record of newest.values()) {
-      if (record.kind !== DELETE) live.push(await this.liveRecord(record, next));
+    for (const record of records) {
+      const value = await this.valueOf(record);
+      if (value !== undefined) live.push({ ...record, value });
+      else if (old.has(record)) unreadable.add(record.position);
+      else throw this.lostExtent(viewOf(record.value).getUint32(0, true), next);
     }
-    return { transactions, live };
+    const positions = [...records.map(({ position }) => position), ...unreadable];
+    this.requireExtents(checkpoint, new Set(positions), next);
+    return { transactions, live, unreadable: unreadable.size, count };
   }
 
-  async liveRecord(record: LogRecord, next: number): Promise<LiveRecord> {
-    const { kind, keyspace, version, expiry, key } = record;
-    const value = kind === SET ? record.value : await this.readExtent(record.value);
-    if (value === undefined) {
-      const position = this.slotStart(viewOf(record.value).getUint32(0, true)) + HEADER;
-      throw corruption({ position, expectedFrame: next, flushedFrames: next });
+  /** The records that a checkpoint names, and the positions of those that are damaged. */
+  async readEntries(
+    checkpoint: Checkpoint | undefined,
+  ): Promise<{ entries: LogRecord[]; unreadable: Set<number> }> {
+    const entries: LogRecord[] = [];
+    const unreadable = new Set<number>();
+    for (const position of checkpoint?.entries ?? []) {
+      const slot = Math.floor((position - DATA_START) / 2 ** this.superblock.segmentLog2);
+      const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
+      const { record } = (await this.readRecord(position, end, salt, "alone")) ?? {};
+      if (record === undefined) unreadable.add(position);
+      else entries.push(record);
     }
-    return { keyspace, version, expiry, key, value };
+    return { entries, unreadable };
   }
+
+  /** Extents that a checkpoint names must stand, if their records still count. */
+  requireExtents(checkpoint: Checkpoint | undefined, live: Set<number>, next: number): void {
+    const named = [...(checkpoint?.extents ?? [])].filter(([position]) => live.has(position));
+    const missing = named.filter(([, { slot, sequence }]) => {
+      const segment = this.segments.get(slot);
+      return segment?.kind !== EXTENT_SEGMENT || segment.sequence !== sequence;
+    });
+    const slots = missing.map(([, { slot }]) => slot);
+    if (slots.length > 0) throw this.lostExtent(Math.min(...slots), next);
+  }
+
+  async valueOf({ kind, value }: LogRecord): Promise<Uint8Array | undefined> {
+    return kind === SET ? value : this.readExtent(value);
+  }
+
+  lostExtent(slot: number, next: number): FormatError {
+    const position = this.slotStart(slot) + HEADER;
+    return corruption({ position, expectedFrame: next, flushedFrames: next });
+  }
+}
+
+function idOf({ keyspace, key }: LogRecord): string {
+  return `${keyspace}/${hex(key)}`;
+}
+
+function isLive(record: LogRecord | undefined): boolean {
+  return record !== undefined && record.kind !== DELETE;
+}
+
+/** The file position that a record's position of 32 bits is. */
+function placeOf(position: number): number {
+  return DATA_START + 8 * position;
+}
+
+/** Whether a record must be understood and is not. */
+function isUnknown({ kind }: LogRecord): boolean {
+  return kind > EXTENT && (kind & SKIPPABLE) === 0;
 }
 
 /** Section 8. */

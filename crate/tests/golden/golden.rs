@@ -25,10 +25,14 @@ pub struct Content {
     pub torn_bytes: u64,
     pub dropped_frames: u64,
     pub last_frame: u64,
-    /// Frames below the first that is needed.
+    /// Frames that were given back, or that a checkpoint speaks for.
     pub skipped_frames: u64,
     pub clean: bool,
     pub created: bool,
+    /// Whether the index came from a checkpoint.
+    pub checkpoint: bool,
+    /// Keys whose records lie damaged before the checkpoint, with their keyspaces.
+    pub unreadable: Vec<(u32, &'static str)>,
     pub live: Vec<Live>,
     pub transactions: Vec<Noted>,
 }
@@ -65,6 +69,23 @@ impl Content {
     /// Frames from `first` on are needed.
     pub fn from(mut self, first: u64) -> Self {
         self.skipped_frames = first - 1;
+        self
+    }
+
+    /// Frames that were given back.
+    pub fn without(mut self, frames: u64) -> Self {
+        self.skipped_frames += frames;
+        self
+    }
+
+    /// The index comes from a checkpoint as of just before a frame.
+    pub fn checkpoint(mut self, frame: u64) -> Self {
+        self.checkpoint = true;
+        self.from(frame)
+    }
+
+    pub fn unreadable(mut self, keyspace: u32, key: &'static str) -> Self {
+        self.unreadable.push((keyspace, key));
         self
     }
 
@@ -133,10 +154,11 @@ impl Golden {
 impl Content {
     fn describe(&self, out: &mut String) {
         let Content { torn_bytes, dropped_frames, last_frame, clean, created, .. } = self;
+        let checkpoint = if self.checkpoint { ", \"checkpoint\": true" } else { "" };
         let _ = writeln!(
             out,
             "  \"recovery\": {{ \"tornBytes\": {torn_bytes}, \"droppedFrames\": {dropped_frames}, \
-             \"lastFrame\": {last_frame}, \"replayedFrames\": {}, \"clean\": {clean}, \"created\": {created} }},",
+             \"lastFrame\": {last_frame}, \"replayedFrames\": {}, \"clean\": {clean}, \"created\": {created}{checkpoint} }},",
             self.replayed()
         );
         let transactions = self.transactions.iter().map(|t| {
@@ -147,6 +169,9 @@ impl Content {
             )
         });
         list(out, "transactions", transactions, ",");
+        if !self.unreadable.is_empty() {
+            let _ = writeln!(out, "  \"unreadable\": {},", self.unreadable.len());
+        }
         let live = self.live.iter().map(|l| {
             let (key, value) = (hex(&l.key), hex(&l.value));
             let Live { keyspace, version, expiry, .. } = l;

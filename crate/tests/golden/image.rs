@@ -1,9 +1,12 @@
 //! Builds database files byte by byte from `varve::format` alone: the engine's log is not asked, so
-//! that a mistake in it cannot hide in the files that it is tested with.
+//! that a mistake in it cannot hide in the files that it is tested with. Of the index only the hash
+//! is used, which checkpoints hold.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use musli_zerocopy::ZeroCopy;
+use varve::format::checkpoint::{self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow};
 use varve::format::checksum::{checksum, seed_at};
 use varve::format::frame::{self, FrameHeader};
 use varve::format::payload::ExtentRef;
@@ -11,6 +14,7 @@ use varve::format::record::{self, RecordHeader};
 use varve::format::segment::{self, SegmentHeader};
 use varve::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
 use varve::format::{DATA_START, MAJOR, MINOR, align_up};
+use varve::index::hash::KeyHash;
 
 /// Identity of every golden file.
 pub const FILE_ID: [u64; 2] = [0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210];
@@ -95,6 +99,11 @@ impl Record {
     }
 }
 
+/// A deletion that was moved tells in which segment it was written first.
+pub fn moved_deletion(key: impl AsRef<[u8]>, version: u64, written: u32) -> Record {
+    set(key, u64::from(written).to_le_bytes(), version).kind(record::KIND_DELETE)
+}
+
 /// `len` bytes in which no two neighbours are alike and the last is not zero.
 pub fn fill(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed) | 1 << (i % 8)).collect()
@@ -117,6 +126,24 @@ pub struct Image {
     pub log2: u8,
     pub superblock: Superblock,
     salts: u64,
+    /// Every record that was put into a frame, in order.
+    placed: Vec<Placed>,
+}
+
+#[derive(Clone, Debug)]
+struct Placed {
+    sequence: u32,
+    /// In units of 8 bytes from the first segment.
+    position: u32,
+    record: Record,
+}
+
+/// A segment that a checkpoint names.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub segment: Segment,
+    /// Number behind its last frame.
+    pub end_frame: u64,
 }
 
 /// What a frame says beside its records.
@@ -165,7 +192,7 @@ impl Image {
             checkpoint_frame: 0,
             reserved: [0; 12],
         };
-        let mut image = Image { bytes: Vec::new(), log2, superblock, salts: 0 };
+        let mut image = Image { bytes: Vec::new(), log2, superblock, salts: 0, placed: Vec::new() };
         image.write_superblock();
         image.write_superblock();
         image
@@ -298,6 +325,11 @@ impl Image {
             let from = bytes.len();
             bytes.extend(record.encode());
             RecordHeader::seal(&mut bytes[from..], segment.salt, at + from as u64);
+            self.placed.push(Placed {
+                sequence: segment.sequence,
+                position: ((at + from as u64 - DATA_START) / 8) as u32,
+                record: record.clone(),
+            });
         }
         let header = FrameHeader {
             length: bytes.len() as u32,
@@ -315,6 +347,124 @@ impl Image {
         at
     }
 
+    /// The records that count, by keyspace and key, deletions among them.
+    fn newest(&self) -> BTreeMap<(u32, &[u8]), &Placed> {
+        let mut newest: BTreeMap<(u32, &[u8]), &Placed> = BTreeMap::new();
+        for placed in &self.placed {
+            let header = placed.record.header;
+            if header.kind & record::KIND_SKIPPABLE != 0 {
+                continue;
+            }
+            let entry = newest.entry((header.keyspace, &placed.record.key)).or_insert(placed);
+            if entry.record.header.version <= header.version {
+                *entry = placed;
+            }
+        }
+        newest
+    }
+
+    /// The record as one that takes the place of the one that counts for its key.
+    pub fn over(&self, mut record: Record) -> Record {
+        let before = self.newest();
+        record.header.previous = before[&(record.header.keyspace, &record.key[..])].position;
+        record
+    }
+
+    /// A copy of the record that counts for a key, as compaction makes it.
+    pub fn moved(&self, keyspace: u32, key: &str) -> Record {
+        let found = self.newest()[&(keyspace, key.as_bytes())].record.clone();
+        self.over(found)
+    }
+
+    /// Puts a checkpoint of what was written so far into `slot`, as of just before `frame`, and
+    /// names it in the superblock that is written next. The log ends in the last of `rows`.
+    pub fn checkpoint(&mut self, slot: u32, sequence: u32, frame: u64, rows: &[Row]) {
+        let salt = self.salt();
+        let start = self.slot_start(slot) + segment::SIZE as u64;
+        let hashes = KeyHash::new(self.superblock.hash_seed);
+        let newest = self.newest();
+        let is_live = |placed: &&&Placed| placed.record.header.kind != record::KIND_DELETE;
+        let live: Vec<&Placed> = newest.values().filter(is_live).copied().collect();
+
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        live.iter().for_each(|p| *counts.entry(p.record.header.keyspace).or_default() += 1);
+        let mut tables = Vec::new();
+        for (&keyspace, &count) in &counts {
+            tables.extend(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
+        }
+        for row in rows {
+            let live = live.iter().filter(|p| p.sequence == row.segment.sequence);
+            let sizes: Vec<usize> = live.map(|p| p.record.encode().len()).collect();
+            let graves = self.placed.iter().filter(|p| p.sequence == row.segment.sequence);
+            let graves = graves.filter(|p| p.record.header.kind == record::KIND_DELETE);
+            let row = SegmentRow {
+                slot: ((row.segment.start - DATA_START) >> self.log2) as u32,
+                sequence: row.segment.sequence,
+                end_frame: row.end_frame,
+                end: (row.segment.at - row.segment.start) as u32,
+                live: sizes.len() as u32,
+                live_bytes: sizes.iter().sum::<usize>() as u32,
+                grave_bytes: graves.clone().map(|p| p.record.encode().len()).sum::<usize>() as u32,
+                grave_oldest: graves.map(|p| p.record.header.oldest).min().unwrap_or(u32::MAX),
+                reserved: 0,
+            };
+            tables.extend(row.to_bytes());
+        }
+        let extents = live.iter().filter(|p| p.record.header.kind == record::KIND_EXTENT);
+        for placed in extents.clone() {
+            let named = ExtentRef::decode(&placed.record.value).expect("an extent is named");
+            let (slot, sequence) = (named.slot, named.sequence);
+            let row = ExtentRow { slot, sequence, record: placed.position, reserved: 0 };
+            tables.extend(row.to_bytes());
+        }
+        let end = rows.last().expect("the log ends somewhere");
+        let versions = self.placed.iter().map(|p| p.record.header.version);
+        let head = CheckpointHead {
+            check: 0,
+            magic: checkpoint::MAGIC,
+            length: (HEAD + tables.len()) as u32,
+            frame,
+            end_sequence: end.segment.sequence,
+            end_offset: (end.segment.at - end.segment.start) as u32,
+            next_version: versions.max().unwrap_or(0) + 1,
+            entries: live.len() as u64,
+            keyspaces: counts.len() as u32,
+            segments: rows.len() as u32,
+            extents: extents.count() as u32,
+            next_sequence: sequence,
+        };
+        let mut bytes = [head.to_bytes(), &tables].concat();
+        checkpoint::seal(&mut bytes, salt, start);
+        let mut block = vec![0; 8];
+        for placed in live {
+            let hash = hashes.hash(placed.record.header.keyspace, &placed.record.key);
+            block.extend(hash.to_le_bytes());
+            block.extend(placed.position.to_le_bytes());
+        }
+        checkpoint::seal(&mut block, salt, start + bytes.len() as u64);
+        bytes.extend(block);
+        let header = SegmentHeader {
+            kind: segment::KIND_CHECKPOINT,
+            sequence,
+            slot,
+            salt,
+            payload: bytes.len() as u64,
+            span: 1,
+            ..Default::default()
+        };
+        assert!(bytes.len() + 2 * segment::SIZE <= 1 << self.log2, "it fits its slot");
+        self.put_headers(header);
+        self.put(start, &bytes);
+        self.superblock.checkpoint_sequence = u64::from(sequence);
+        self.superblock.checkpoint_frame = frame;
+        self.superblock.next_sequence = u64::from(sequence) + 1;
+    }
+
+    /// Zeroes a slot, as giving back a segment does.
+    pub fn erase(&mut self, slot: u32) {
+        self.zero(self.slot_start(slot)..self.slot_start(slot + 1));
+    }
+
     /// Ends the file as `close` does: frames below `next` were flushed, then a witness frame, then
     /// the clean mark.
     pub fn close(&mut self, segment: &mut Segment, next: u64, next_version: u64) {
@@ -327,7 +477,8 @@ impl Image {
         self.superblock.flags = FLAG_CLEAN;
         self.superblock.next_frame = next;
         self.superblock.next_version = next_version;
-        self.superblock.next_sequence = u64::from(segment.sequence) + 1;
+        self.superblock.next_sequence =
+            self.superblock.next_sequence.max(u64::from(segment.sequence) + 1);
         self.superblock.end_sequence = u64::from(segment.sequence);
         self.superblock.end_position = end;
         self.write_superblock();
