@@ -431,11 +431,12 @@ export class Engine extends EngineMemory {
 
   /**
    * Ends a turn. Views are detached when memory that one may show is to be used again. Answers
-   * whether there is housekeeping to do.
+   * whether there is housekeeping to do; throws what it met within the turn, if that poisoned.
    */
   endTurn(detach: boolean): boolean {
     const answer = this.plain(this.wasm.end_turn);
     if ((answer & 1) !== 0 || detach) this.detach();
+    if ((answer & 4) !== 0) this.tend(false);
     return (answer & 2) !== 0;
   }
 

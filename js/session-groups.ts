@@ -109,6 +109,9 @@ export class Groups extends Gate implements EngineListener {
   private tendInBackground(): boolean {
     let more = false;
     this.betweenTurns(() => {
+      // A slice begins with a commit. If that fails, a group is gone, and not only some time.
+      this.handOn(false);
+      if ((this.gate & FAILED) !== 0) return;
       try {
         more = this.engine.tend(false);
       } catch (error) {

@@ -413,12 +413,15 @@ extern "C" fn close() -> u32 {
     status
 }
 
-/// Bit 0: detach views before the next call. Bit 1: there is housekeeping to do. Memory that the
+/// Bit 0: detach views before the next call. Bit 1: there is housekeeping to do. Bit 2: it has
+/// failed and poisoned the store, and the next `tend` tells how. Memory that the
 /// next turn may need is taken here, between turns, since growing detaches all views.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
     let end = |store: &mut Store<HostFile>| {
-        u32::from(store.end_turn()) | u32::from(store.wants_tending()) << 1
+        u32::from(store.end_turn())
+            | u32::from(store.wants_tending()) << 1
+            | u32::from(store.is_in_trouble()) << 2
     };
     let instance = instance();
     let answer = instance.store.as_mut().map_or(0, end);

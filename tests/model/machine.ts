@@ -210,6 +210,9 @@ export class Machine {
   checkAfter(): void {
     const { count, pendingBytes, poisoned, fileBytes } = this.db.stats();
     equal("stats().count", count, this.model.size);
+    // A write may have given rise to housekeeping, which failed: the write stands, and who wants
+    // more than that is told.
+    if (poisoned && this.faulty?.struck === true) this.db.flush();
     equal("stats().poisoned", poisoned, false);
     this.fileBytes = fileBytes;
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {

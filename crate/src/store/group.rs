@@ -123,11 +123,11 @@ impl<F: File> Store<F> {
     /// then unknown, so reads live and writes are refused.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
-        if !self.unflushed {
+        if !self.unflushed && self.trouble.is_none() {
             return Ok(());
         }
         if self.poisoned {
-            return Err(Error::Poisoned);
+            return Err(self.refusal());
         }
         if let Err(error) = self.log.flush(&mut self.file) {
             self.poisoned = true;

@@ -131,6 +131,8 @@ pub struct Store<F> {
     compact_above: u64,
     read_only: bool,
     poisoned: bool,
+    /// The failure of housekeeping that poisoned the store and that nobody was told of.
+    trouble: Option<Error>,
     unflushed: bool,
 }
 

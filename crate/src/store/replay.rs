@@ -76,6 +76,7 @@ impl<F: File> Store<F> {
             compact_above: 0,
             read_only: options.read_only,
             poisoned: false,
+            trouble: None,
             unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
         };
         let replayed = store

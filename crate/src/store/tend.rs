@@ -115,7 +115,7 @@ impl<F: File> Store<F> {
     /// whatever happens; what was under way is given up and begun again later.
     pub fn tend(&mut self, all: bool) -> Result<bool, Error> {
         if self.poisoned {
-            return Err(Error::Poisoned);
+            return Err(self.refusal());
         }
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -141,16 +141,33 @@ impl<F: File> Store<F> {
     }
 
     /// Does as much housekeeping as a commit of so many bytes makes necessary, where the time
-    /// between turns was not enough. What fails here is told by the next call that needs it.
+    /// between turns was not enough. The commit has succeeded whatever fails here: what poisons is
+    /// told at the end of the turn, all else by the next call that needs it.
     pub(super) fn keep_up(&mut self, bytes: usize) {
         if self.is_tending || self.poisoned || !self.is_late() {
             return;
         }
         for _ in 0..bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP {
-            if !matches!(self.tend(false), Ok(true)) {
-                break;
+            match self.tend(false) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.trouble = self.poisoned.then_some(error);
+                    break;
+                }
             }
         }
+    }
+
+    /// Whether housekeeping poisoned the store and nobody was told: [`tend`](Store::tend) tells.
+    #[must_use]
+    pub fn is_in_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// Why a poisoned store refuses: the failure that poisoned it, if nobody was told of it yet.
+    pub(super) fn refusal(&mut self) -> Error {
+        self.trouble.take().unwrap_or(Error::Poisoned)
     }
 
     /// Ends a failed slice. What it appended is dropped; a flush that failed poisons.
