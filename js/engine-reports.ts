@@ -6,10 +6,7 @@ import type { CorruptionDetails } from "./errors.js";
 export interface EngineStats {
   /** Keys present. */
   count: number;
-  /**
-   * Bytes of the records that are current, their keys and headers included. Where opening went on
-   * from a checkpoint, the sizes of what the rest of the log replaced are an estimate.
-   */
+  /** Bytes of the records that are current, their keys and headers included. */
   liveBytes: number;
   /** Length of the file. */
   fileBytes: number;

@@ -641,7 +641,7 @@ class Reader {
   ): Promise<{ record: LogRecord; size: number } | undefined> {
     if (at + RECORD > end) return undefined;
     const view = viewOf(this.file.subarray(at));
-    const [kind, keyLength] = [view.getUint8(4), view.getUint16(6, true)];
+    const [kind, keyLength] = [view.getUint8(4), view.getUint16(8, true)];
     const [valueLength, capacity] = [view.getUint32(12, true), view.getUint32(16, true)];
     const valueAt = at + RECORD + pad8(keyLength);
     const size = RECORD + pad8(keyLength) + capacity;
@@ -662,7 +662,7 @@ class Reader {
     }
     const record = {
       kind,
-      keyspace: view.getUint32(8, true),
+      keyspace: view.getUint16(10, true),
       version: u64(view, 24),
       expiry: view.getUint32(32, true),
       position: at,

@@ -40,6 +40,8 @@ pub const KEYSPACE_RAW: u32 = 0;
 pub const KEYSPACE_ENGINE: u32 = 1;
 /// The first keyspace of collections and indexes.
 pub const KEYSPACE_FIRST_COLLECTION: u32 = 2;
+/// The last one there can be.
+pub const LAST_KEYSPACE: u32 = u16::MAX as u32;
 
 /// `n` rounded up to the alignment of the file.
 #[must_use]

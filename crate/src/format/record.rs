@@ -31,12 +31,13 @@ pub struct RecordHeader {
     pub check: u32,
     /// One of the kinds.
     pub kind: u8,
-    /// Zero.
-    pub flags: u8,
+    /// Bytes of the record at `previous`, divided by 8, little-endian: replay keeps account of what
+    /// lives where without reading it.
+    pub replaced: [u8; 3],
     /// Bytes of the key.
     pub key_len: u16,
     /// Which keyspace the key lives in.
-    pub keyspace: u32,
+    pub keyspace: u16,
     /// Bytes of the value.
     pub value_len: u32,
     /// Bytes kept for the value; a multiple of 8.
@@ -54,6 +55,13 @@ pub struct RecordHeader {
 
 const _: () = assert!(size_of::<RecordHeader>() == SIZE);
 
+/// The size of a record as the header of its successor has it.
+#[must_use]
+pub fn in_words(size: u32) -> [u8; 3] {
+    let [a, b, c, _] = (size / ALIGN as u32).to_le_bytes();
+    [a, b, c]
+}
+
 /// Bytes of a record with this key and capacity.
 #[must_use]
 pub const fn size_of_record(key_len: usize, capacity: usize) -> usize {
@@ -70,6 +78,19 @@ impl RecordHeader {
     /// The same, to be changed in place.
     pub fn at_mut(bytes: &mut [u8]) -> Option<&mut RecordHeader> {
         RecordHeader::from_bytes_mut(bytes.get_mut(..SIZE)?).ok()
+    }
+
+    /// Which keyspace the key lives in.
+    #[must_use]
+    pub fn space(&self) -> u32 {
+        u32::from(self.keyspace)
+    }
+
+    /// Bytes of the record that this one takes the place of.
+    #[must_use]
+    pub fn replaced_size(&self) -> u32 {
+        let [a, b, c] = self.replaced;
+        u32::from_le_bytes([a, b, c, 0]) * ALIGN as u32
     }
 
     /// Bytes of the whole record.

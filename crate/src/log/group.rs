@@ -277,7 +277,8 @@ impl Log {
         let position = self.geometry.position(slot, self.cursor.tail);
         let target = &mut self.record_mut(position)[..bytes.len()];
         target.copy_from_slice(bytes);
-        RecordHeader::at_mut(target).expect("the tail is aligned").previous = from;
+        let header = RecordHeader::at_mut(target).expect("the tail is aligned");
+        (header.previous, header.replaced) = (from, record::in_words(bytes.len() as u32));
         self.advance(bytes.len(), false);
         position
     }

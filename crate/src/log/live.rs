@@ -50,20 +50,10 @@ impl Log {
         let slot = self.slot_of(position);
         let before = slot.live_bytes;
         slot.live = slot.live.saturating_sub(1);
-        // Sizes that replay guessed may not add up.
+        // A file that was made by somebody else may say anything.
         slot.live_bytes = if slot.live == 0 { 0 } else { before.saturating_sub(size) };
         let gone = before - slot.live_bytes;
         self.live_total -= u64::from(gone);
-    }
-
-    /// Bytes of the record at `position`; when it is cold, what those of its segment take on
-    /// average.
-    pub(crate) fn size_or_guess(&mut self, position: Position) -> u32 {
-        if let Some(place) = self.resident(position) {
-            return self.record_in(place).header.size() as u32;
-        }
-        let slot = self.slot_of(position);
-        slot.live_bytes / slot.live.max(1)
     }
 
     /// Whether the record at `position` counts and its value lies in an extent.

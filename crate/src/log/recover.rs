@@ -510,7 +510,7 @@ impl Chain {
             }
             // A deletion that was moved has a value too, which is no account.
             let is_set = header.kind == KIND_SET;
-            if is_set && header.keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+            if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
                 self.claims.extend(claim(key, value));
             }
             if header.kind == KIND_EXTENT {

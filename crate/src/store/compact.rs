@@ -169,7 +169,7 @@ impl<F: File> Store<F> {
             let position = geometry.position(moving.slot, moving.at);
             match header.kind {
                 KIND_SET | KIND_EXTENT => {
-                    let hash = self.hash(header.keyspace, key);
+                    let hash = self.hash(header.space(), key);
                     if self.index.holds(hash, position) {
                         self.move_record(hash, position, *header, &bytes[..size])?;
                     }
@@ -221,7 +221,8 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         let size = record::size_of_record(key.len(), 8);
         self.log.make_room(&mut self.file, size)?;
-        let moved = RecordHeader { value_len: 8, capacity: 8, previous: 0, ..header };
+        let moved =
+            RecordHeader { value_len: 8, capacity: 8, previous: 0, replaced: [0; 3], ..header };
         let (position, _) = self.log.stage(moved, key);
         let from = moved.value_offset();
         let value = &mut self.log.record_mut(position)[from..from + 8];

@@ -12,7 +12,7 @@ use std::ops::Bound;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
-use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, MAX_KEY, MAX_VALUE};
+use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
 use crate::index::spaces::Spaces;
@@ -158,7 +158,7 @@ impl<F: File> Store<F> {
         let mut found = None;
         while let Some(position) = self.index.next(&mut probe) {
             let record = self.log.at_hand(position)?;
-            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+            if same_bytes(record.key, key) && record.header.space() == keyspace {
                 found = Some(position);
                 break;
             }
@@ -256,7 +256,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        self.check_write(key)?;
+        self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
@@ -265,9 +265,10 @@ impl<F: File> Store<F> {
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,
-            keyspace,
+            keyspace: keyspace as u16,
             oldest: old.oldest,
             previous: old.position,
+            replaced: record::in_words(old.size),
             version: self.take_version(),
             ..Default::default()
         };
@@ -378,7 +379,7 @@ impl<F: File> Store<F> {
     ) -> Result<Option<At>, Error> {
         if let Some(place) = self.last.and_then(|last| self.log.resident_for(last, purpose)) {
             let record = self.log.record_in(place);
-            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+            if same_bytes(record.key, key) && record.header.space() == keyspace {
                 return Ok(self.last.map(|position| At { position, place }));
             }
         }
@@ -404,7 +405,7 @@ impl<F: File> Store<F> {
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.look(&mut self.file, position, purpose)?;
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
-            if same_bytes(record.key, key) && record.header.keyspace == keyspace {
+            if same_bytes(record.key, key) && record.header.space() == keyspace {
                 return Ok(Some(At { position, place }));
             }
         }
@@ -425,7 +426,7 @@ impl<F: File> Store<F> {
         version
     }
 
-    fn check_write(&self, key: &[u8]) -> Result<(), Error> {
+    fn check_write(&self, keyspace: u32, key: &[u8]) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -436,6 +437,7 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         match key.len() {
+            _ if keyspace > LAST_KEYSPACE => Err(Error::Misuse),
             0 => Err(Error::EmptyKey),
             n if n > MAX_KEY => Err(Error::KeyTooLong),
             _ => Ok(()),
@@ -508,7 +510,7 @@ impl<F: File> Store<F> {
             return;
         }
         let record = self.log.record_at(record);
-        let (keyspace, key) = (record.header.keyspace, record.key);
+        let (keyspace, key) = (record.header.space(), record.key);
         let space = self.spaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {

@@ -123,17 +123,17 @@ impl<F: File> Store<F> {
         if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
             return Ok(());
         }
-        let hash = self.hash(header.keyspace, record.key);
+        let hash = self.hash(header.space(), record.key);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
         self.next_version = self.next_version.max(header.version.saturating_add(1));
         // The index goes through the states that it had when this was written, so a record that is
         // where the writer found its predecessor is that one, and need not be read.
         let is_known = header.previous != 0 && self.index.holds(hash, header.previous);
         let old = match is_known {
-            true => Some((header.previous, self.log.size_or_guess(header.previous))),
+            true => Some((header.previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
-                let found = self.find_hashed(hash, header.keyspace, &key)?;
+                let found = self.find_hashed(hash, header.space(), &key)?;
                 let found = found.map(|at| (at, *self.log.record_in(at.place).header));
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
@@ -199,7 +199,7 @@ impl<F: File> Store<F> {
             self.log.load_whole(&mut self.file, slot)?;
             let place = self.log.place(&mut self.file, position)?;
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
-            built.entry(record.header.keyspace).keys.insert(record.key);
+            built.entry(record.header.space()).keys.insert(record.key);
         }
         self.spaces.take_keys(built);
         self.sorted = true;

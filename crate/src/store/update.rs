@@ -60,7 +60,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
-        self.check_write(key)?;
+        self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
         let found = self.find_hashed(hash, keyspace, key)?;
@@ -74,7 +74,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        self.check_write(key)?;
+        self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         // Kept aside: to restore from, and because the old record may have to make room.
         self.saved.clear();
@@ -107,7 +107,7 @@ impl<F: File> Store<F> {
             Staged::InPlace => self.changing.at.position,
         };
         let record = self.log.record_at(position);
-        let (keyspace, key) = (record.header.keyspace, record.key.to_vec());
+        let (keyspace, key) = (record.header.space(), record.key.to_vec());
         let hash = self.hash(keyspace, &key);
         let restores = match self.staged {
             Staged::InPlace => {
@@ -214,11 +214,12 @@ impl<F: File> Store<F> {
         let header = RecordHeader {
             kind: if in_extent { KIND_EXTENT } else { KIND_SET },
             key_len: key.len() as u16,
-            keyspace,
+            keyspace: keyspace as u16,
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
             oldest: self.new.old.map_or(0, |old| old.oldest),
             previous: self.new.old.map_or(0, |old| old.position),
+            replaced: record::in_words(self.new.old.map_or(0, |old| old.size)),
             ..Default::default()
         };
         let (position, place) = self.log.stage(header, key);

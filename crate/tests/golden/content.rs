@@ -6,7 +6,7 @@ use varve::format::payload::{
     IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
 };
 use varve::format::record::KIND_TRANSACTION;
-use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE};
+use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
 use crate::golden::{Content, Expect, Golden, Noted};
 use crate::image::{
@@ -78,7 +78,7 @@ fn keyspaces() -> Golden {
         set("same", "raw", 1),
         set("same", "collection two", 2).keyspace(2),
         set("same", "collection seven", 3).keyspace(7),
-        set("same", "the last keyspace", 4).keyspace(u32::MAX),
+        set("same", "the last keyspace", 4).keyspace(LAST_KEYSPACE),
         delete("same", 5).keyspace(2),
     ];
     image.frame(&mut segment, commit(1, 1), &records);
@@ -87,7 +87,7 @@ fn keyspaces() -> Golden {
     let content = Content::closed_at(2)
         .live("same", "raw", 1)
         .live_in(7, "same", "collection seven", 3)
-        .live_in(u32::MAX, "same", "the last keyspace", 4);
+        .live_in(LAST_KEYSPACE, "same", "the last keyspace", 4);
     opens("keyspaces", about, image, content)
 }
 

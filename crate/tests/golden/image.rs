@@ -62,7 +62,7 @@ impl Record {
     }
 
     pub fn keyspace(mut self, keyspace: u32) -> Self {
-        self.header.keyspace = keyspace;
+        self.header.keyspace = keyspace as u16;
         self
     }
 

@@ -69,7 +69,7 @@ fn the_tables_of_the_document_are_the_structs_of_the_format_module() {
     );
     assert_eq!(
         table("## 6 Records"),
-        layout!(RecordHeader: check kind flags key_len keyspace value_len capacity oldest version
+        layout!(RecordHeader: check kind replaced key_len keyspace value_len capacity oldest version
             expiry previous)
     );
     assert_eq!(table("## 7 Extents"), layout!(ExtentRef: slot span length check sequence reserved));
