@@ -355,7 +355,7 @@ impl Image {
             if header.kind & record::KIND_SKIPPABLE != 0 {
                 continue;
             }
-            let entry = newest.entry((header.keyspace, &placed.record.key)).or_insert(placed);
+            let entry = newest.entry((header.space(), &placed.record.key)).or_insert(placed);
             if entry.record.header.version <= header.version {
                 *entry = placed;
             }
@@ -366,7 +366,9 @@ impl Image {
     /// The record as one that takes the place of the one that counts for its key.
     pub fn over(&self, mut record: Record) -> Record {
         let before = self.newest();
-        record.header.previous = before[&(record.header.keyspace, &record.key[..])].position;
+        let placed = before[&(record.header.space(), &record.key[..])];
+        record.header.previous = placed.position;
+        record.header.replaced = record::in_words(placed.record.encode().len() as u32);
         record
     }
 
@@ -387,7 +389,7 @@ impl Image {
         let live: Vec<&Placed> = newest.values().filter(is_live).copied().collect();
 
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        live.iter().for_each(|p| *counts.entry(p.record.header.keyspace).or_default() += 1);
+        live.iter().for_each(|p| *counts.entry(p.record.header.space()).or_default() += 1);
         let mut tables = Vec::new();
         for (&keyspace, &count) in &counts {
             tables.extend(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
@@ -437,7 +439,7 @@ impl Image {
         checkpoint::seal(&mut bytes, salt, start);
         let mut block = vec![0; 8];
         for placed in live {
-            let hash = hashes.hash(placed.record.header.keyspace, &placed.record.key);
+            let hash = hashes.hash(placed.record.header.space(), &placed.record.key);
             block.extend(hash.to_le_bytes());
             block.extend(placed.position.to_le_bytes());
         }
