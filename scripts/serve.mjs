@@ -15,10 +15,14 @@ const TYPES = {
   ".wasm": "application/wasm",
 };
 
-/** Serves `folders` (the first that has a file wins) and gives the address, without a final "/". */
-export async function serve(folders, { port = 0, pages = {} } = {}) {
+/**
+ * Serves `folders` (the first that has a file wins) and gives the address, without a final "/". What is
+ * posted to a path of `hears` is handed to its function, before the one who posted is answered.
+ */
+export async function serve(folders, { port = 0, pages = {}, hears = {} } = {}) {
   const server = createServer((request, response) => {
     const path = pathOf(request.url ?? "/");
+    if (request.method === "POST" && hears[path]) return hear(request, response, hears[path]);
     if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);
     if (path === undefined) return end(response, 400);
     const page = pages[path];
@@ -57,6 +61,17 @@ export async function serve(folders, { port = 0, pages = {} } = {}) {
         server.closeAllConnections();
       }),
   };
+}
+
+function hear(request, response, listener) {
+  let said = "";
+  request.setEncoding("utf8").on("data", (text) => {
+    said += text;
+  });
+  request.on("end", () => {
+    listener(said);
+    end(response, 200);
+  });
 }
 
 function end(response, status) {

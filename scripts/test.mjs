@@ -39,6 +39,11 @@ const SUITES = [
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
   suite({ name: "model", rooms: ["model"] }),
+  {
+    name: "kills",
+    programs: ["chromium", "firefox"],
+    run: (echo) => script(["tests/torture/kills.mjs", "--rounds", "3"], echo),
+  },
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
   suite({ name: "packaging", alone: true, rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];

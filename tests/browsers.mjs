@@ -25,31 +25,47 @@ const LAUNCH = {
   firefox: { browser: "firefox" },
 };
 
-/**
- * Gives a browser's page to `use`, and what that gives to the caller; then the browser and its
- * profile are gone. Nothing that the page is asked takes longer than `patience`.
- */
-export async function withPage(place, use, { patience = 60_000 } = {}) {
+/** Starts a browser on a profile that is there. Nothing that it is asked takes longer than `patience`. */
+export async function launch(place, profile, { patience = 60_000 } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
-  const executablePath = await findProgram(place);
+  return puppeteer.launch({
+    ...LAUNCH[place],
+    executablePath: await findProgram(place),
+    userDataDir: profile,
+    protocolTimeout: patience,
+  });
+}
+
+/** The page with which a browser has begun. What goes wrong there is said here. */
+export async function firstPage(place, browser) {
+  const [page] = await browser.pages();
+  page.on("console", (message) => say(message.text()));
+  page.on("pageerror", (error) => say(`  [${place}] ${error.stack ?? error}`));
+  page.on("error", (error) => say(`  [${place}] the page crashed: ${error.message}`));
+  return page;
+}
+
+/** Gives a fresh profile to `use`, and what that gives to the caller; then the profile is gone. */
+export async function withProfile(place, use) {
   const profile = mkdtempSync(join(tmpdir(), `varve-${place}-`));
   try {
-    const browser = await puppeteer.launch({
-      ...LAUNCH[place],
-      executablePath,
-      userDataDir: profile,
-      protocolTimeout: patience,
-    });
-    try {
-      const [page] = await browser.pages();
-      page.on("console", (message) => say(message.text()));
-      page.on("pageerror", (error) => say(`  [${place}] ${error.stack ?? error}`));
-      page.on("error", (error) => say(`  [${place}] the page crashed: ${error.message}`));
-      return await use(page);
-    } finally {
-      await browser.close();
-    }
+    return await use(profile);
   } finally {
     rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   }
+}
+
+/**
+ * Gives a browser's page to `use`, and what that gives to the caller; then the browser and its
+ * profile are gone.
+ */
+export function withPage(place, use, options) {
+  return withProfile(place, async (profile) => {
+    const browser = await launch(place, profile, options);
+    try {
+      return await use(await firstPage(place, browser));
+    } finally {
+      await browser.close();
+    }
+  });
 }

@@ -1,0 +1,180 @@
+// What is killed: each begins a life, passes on what it tells, and dies by SIGKILL when told so.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { bundleForBrowser, bundleForNode } from "../../scripts/bundle.mjs";
+import { Problem, root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/serve.mjs";
+import { firstPage, launch, withProfile } from "../browsers.mjs";
+
+const PAGE = `<!doctype html><meta charset="utf-8"><title>varve torture</title><link rel="icon" href="data:,">
+<script type="module" src="/page.js"></script>`;
+
+/** A killed process is gone within that time, or the system is in trouble. */
+const GONE_MS = 20_000;
+
+/**
+ * By name, each `(use) => …`: gives a victim to `use`, in a place where its databases outlive it.
+ * `victim.begin(order, hear)` begins a life, and `victim.kill()` resolves when it is dead and what it
+ * told before has been heard.
+ */
+export const VICTIMS = {
+  node: withProcess,
+  "chromium-renderer": (use) => withBrowser("chromium", RendererVictim, use),
+  chromium: (use) => withBrowser("chromium", BrowserVictim, use),
+  firefox: (use) => withBrowser("firefox", BrowserVictim, use),
+};
+
+async function withProcess(use) {
+  const out = `.build/tests/kills-node-${process.pid}`;
+  const folder = mkdtempSync(join(tmpdir(), "varve-kills-"));
+  const victim = new ProcessVictim(join(root, out, "process.mjs"), folder);
+  try {
+    await bundleForNode(["tests/torture/process.ts"], out);
+    return await use(victim);
+  } finally {
+    await victim.kill();
+    rmSync(join(root, out), { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+class ProcessVictim {
+  #program;
+  #folder;
+  #child;
+  #closed;
+
+  constructor(program, folder) {
+    this.#program = program;
+    this.#folder = folder;
+  }
+
+  async begin(order, hear) {
+    const args = [this.#program, this.#folder, JSON.stringify(order)];
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+    this.#child = child;
+    this.#closed = once(child, "close");
+    // A line that was cut off was not told.
+    createInterface(child.stdout).on(
+      "line",
+      (line) => line.endsWith("}") && hear(JSON.parse(line)),
+    );
+  }
+
+  async kill() {
+    this.#child?.kill("SIGKILL");
+    await this.#closed;
+  }
+}
+
+async function withBrowser(place, Victim, use) {
+  const out = `.build/tests/kills-${place}-${process.pid}`;
+  let hear = () => {};
+  const hears = { "/news": (said) => hear(JSON.parse(said)) };
+  const server = await serve([join(root, out)], { pages: { "/": PAGE }, hears });
+  try {
+    await bundleForBrowser(["tests/torture/page.ts", "tests/torture/worker.ts"], out);
+    return await withProfile(place, async (profile) => {
+      const victim = new Victim(place, profile, server.url, (listener) => {
+        hear = listener;
+      });
+      try {
+        return await use(victim);
+      } finally {
+        await victim.close();
+      }
+    });
+  } finally {
+    await server.close();
+    rmSync(join(root, out), { recursive: true, force: true });
+  }
+}
+
+/** A browser, and a page in it. */
+class BrowserVictim {
+  #place;
+  #profile;
+  #url;
+  #listen;
+  browser;
+  page;
+
+  constructor(place, profile, url, listen) {
+    this.#place = place;
+    this.#profile = profile;
+    this.#url = url;
+    this.#listen = listen;
+  }
+
+  async begin(order, hear) {
+    this.#listen(hear);
+    this.browser ??= await launch(this.#place, this.#profile);
+    this.page = await this.freshPage(this.#place);
+    await this.page.goto(this.#url);
+    await this.page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+    await this.page.evaluate(`begin(${JSON.stringify(order)})`);
+  }
+
+  freshPage(place) {
+    return firstPage(place, this.browser);
+  }
+
+  /** All processes of the browser at once: it was started as the leader of their group. */
+  async kill() {
+    const program = this.browser?.process();
+    if (program == null) return;
+    const exited =
+      program.exitCode === null && program.signalCode === null && once(program, "exit");
+    process.kill(-program.pid, "SIGKILL");
+    await exited;
+    await emptied(program.pid);
+    await this.browser.close().catch(() => {});
+    this.browser = undefined;
+  }
+
+  async close() {
+    await this.kill();
+  }
+}
+
+/** The page's own process is killed; the browser lives on. */
+class RendererVictim extends BrowserVictim {
+  /** The page that died is left as it is, and another opened. */
+  async freshPage(place) {
+    return this.page === undefined ? super.freshPage(place) : this.browser.newPage();
+  }
+
+  async kill() {
+    if (this.page === undefined) return;
+    const crashed = once(this.page, "error");
+    const devtools = await this.browser.target().createCDPSession();
+    const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
+    // One of them is that of the page. The others are kept in reserve by the browser.
+    for (const { type, id } of processInfo) if (type === "renderer") process.kill(id, "SIGKILL");
+    await crashed;
+    await devtools.detach();
+    await this.page.close();
+  }
+
+  async close() {
+    await this.browser?.close();
+  }
+}
+
+/** Waits until a group has no process any more. */
+async function emptied(group) {
+  for (const until = Date.now() + GONE_MS; Date.now() < until; ) {
+    try {
+      process.kill(-group, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  throw new Problem(`processes of the group ${group} are still there after they were killed.`);
+}
