@@ -178,6 +178,8 @@ interface Chain {
   intactBytes: number;
   watermark: number;
   gaps: Gap[];
+  /** What the records about gaps say, each with the number of its frame. */
+  accounts: { frame: number; from: number; to: number }[];
 }
 
 /**
@@ -279,6 +281,29 @@ function refuseUnsupported(view: DataView): void {
   if (newer) throw new FormatError(UNSUPPORTED_FORMAT, { major, features });
 }
 
+/**
+ * Section 9, step 4: ends a chain, of which so many frames count, before the first gap that no record
+ * accounts for. A record does that if it was flushed, or is part of what counts. Whether there was one.
+ */
+function endBeforeOpenGap(chain: Chain, count: number, flushed: number): boolean {
+  const end = Math.max(flushed, (chain.frames[count - 1]?.number ?? -1) + 1);
+  const open = chain.gaps.findIndex((gap) => {
+    const isClosed = chain.accounts.some(
+      ({ frame, from, to }) => frame < end && from <= gap.from && gap.to <= to,
+    );
+    return gap.before.frames <= count && !isClosed;
+  });
+  const gap = chain.gaps[open];
+  if (gap === undefined) return false;
+  chain.gaps.length = open;
+  chain.frames.length = gap.before.frames;
+  chain.segment = gap.before.segment;
+  chain.position = gap.before.position;
+  chain.expected = gap.from;
+  endBeforeOpenGap(chain, chain.frames.length, flushed);
+  return true;
+}
+
 class Reader {
   readonly file: Uint8Array;
   readonly segments = new Map<number, Segment>();
@@ -299,8 +324,13 @@ class Reader {
     const checkpoint = mayUseCheckpoint ? await this.readCheckpoint() : undefined;
     const log = this.logSegments(checkpoint);
     const chain = await this.followChain(log, checkpoint);
-    const flushed = await this.lookBeyond(log, chain);
-    const kept = await this.wholeCommits(chain.frames, flushed);
+    let flushed: number;
+    let kept: Frame[];
+    do {
+      flushed = await this.lookBeyond(log, chain);
+      kept = await this.wholeCommits(chain.frames, flushed);
+      // What does not count may have been what accounted for a gap.
+    } while (endBeforeOpenGap(chain, kept.length, flushed));
     // Frames that were valid and do not count begin where the first of them is.
     const position = chain.frames[kept.length]?.position ?? chain.position;
     const next = chain.frames[kept.length]?.number ?? chain.expected;
@@ -519,6 +549,7 @@ class Reader {
       intactBytes: 0,
       watermark: 0,
       gaps: [],
+      accounts: [],
     };
     for (const [i, segment] of log.entries()) {
       const goesOn = segment.sequence === checkpoint?.endSequence;
@@ -538,39 +569,31 @@ class Reader {
         chain.expected += 1;
       }
     }
-    await this.endBeforeOpenGap(chain);
     const watermarks = chain.frames.map(({ watermark }) => watermark);
     chain.watermark = Math.max(this.superblock.nextFrame, ...watermarks);
+    if (chain.gaps.length > 0) await this.readAccounts(chain);
+    endBeforeOpenGap(chain, chain.frames.length, chain.watermark);
     return chain;
   }
 
-  /** Section 8, gaps: the chain ends before the first one that no record accounts for. */
-  async endBeforeOpenGap(chain: Chain): Promise<void> {
-    if (chain.gaps.length === 0) return;
-    const accounts: { from: number; to: number }[] = [];
+  /** Section 8, gaps. */
+  async readAccounts(chain: Chain): Promise<void> {
     for (const frame of chain.frames) {
       await this.eachRecord(frame, (record) => {
         const { kind, keyspace, key, value } = record;
         const isGap = key.length === 12 && GAP.every((byte, i) => key[i] === byte);
         if (kind === SET && keyspace === ENGINE && isGap && value.length >= 8) {
-          const to = Number(viewOf(key).getBigUint64(4, false));
-          accounts.push({ from: u64(viewOf(value), 0), to });
+          const [from, to] = [u64(viewOf(value), 0), Number(viewOf(key).getBigUint64(4, false))];
+          chain.accounts.push({ frame: frame.number, from, to });
         }
         return !isUnknown(record);
       });
     }
-    const open = chain.gaps.find(
-      (gap) => !accounts.some(({ from, to }) => from <= gap.from && gap.to <= to),
-    );
-    if (open === undefined) return;
-    chain.frames.length = open.before.frames;
-    chain.segment = open.before.segment;
-    chain.position = open.before.position;
-    chain.expected = open.from;
   }
 
   /** Section 9, step 5: gives the largest watermark, and counts what is intact beyond. */
   async lookBeyond(log: Segment[], chain: Chain): Promise<number> {
+    [chain.intactFrames, chain.intactBytes] = [0, 0];
     for (const [i, segment] of log.entries()) {
       if (i < chain.segment) continue;
       // Where the chain never began there is no place in a segment at which it broke off.

@@ -50,7 +50,6 @@ pub struct FrameAt {
     /// Its bytes.
     pub length: u32,
     number: u64,
-    watermark: u64,
     is_void: bool,
     commits: bool,
 }
@@ -143,9 +142,15 @@ impl Log {
         let head = checkpoint.as_ref().map(|checkpoint| checkpoint.head);
         let segments = self.log_segments(head.as_ref());
         let mut chain = self.walk(file, &segments, head.as_ref())?;
-        let beyond = self.scan_beyond(file, &chain, &segments)?;
-        self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
-        let committed = self.cut(file, &mut chain)?;
+        let (beyond, committed) = loop {
+            let beyond = self.scan_beyond(file, &chain, &segments)?;
+            self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
+            let committed = self.cut(file, &mut chain)?;
+            // What was cut off may have been what accounted for a gap.
+            if !chain.close_gaps(self.flushed_frames) {
+                break (beyond, committed);
+            }
+        };
         if committed < self.flushed_frames {
             return Err(Error::Corruption(Damage {
                 position: chain.end_position(self.geometry),
@@ -272,7 +277,7 @@ impl Log {
             }
             self.note_end(slot, &chain, limit);
         }
-        chain.close_gaps();
+        chain.close_gaps(self.flushed_frames.max(chain.watermark));
         Ok(chain)
     }
 
@@ -342,8 +347,7 @@ impl Log {
             committed = dropped.number;
             chain.cut = Some((dropped.slot, dropped.offset as usize));
         }
-        chain.frames.truncate(complete);
-        chain.extents.retain(|named| named.frame < complete);
+        chain.keep(complete);
         Ok(committed)
     }
 
@@ -374,7 +378,9 @@ impl Log {
                 self.stale.push((self.geometry.slot_start(s) + from as u64, left));
             }
             if s == slot {
-                self.slots[s as usize].end = offset as u32;
+                let end_frame = self.next_frame;
+                let slot = &mut self.slots[s as usize];
+                (slot.end, slot.end_frame) = (offset as u32, end_frame);
             }
         }
         if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
@@ -428,8 +434,8 @@ fn claim(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
 #[derive(Debug, Default)]
 struct Chain {
     gaps: Vec<Gap>,
-    /// Gaps that records speak of.
-    claims: Vec<(u64, u64)>,
+    /// Gaps that records speak of, each with the frame of its record.
+    claims: Vec<(u64, u64, u64)>,
     frames: Vec<FrameAt>,
     /// Extents that they name.
     extents: Vec<NamedExtent>,
@@ -448,20 +454,41 @@ struct Chain {
 }
 
 impl Chain {
-    /// Goes back to the first gap that no record accounts for: the chain ends there. What was given
-    /// back once is never needed again, so it does not matter where the record stands, nor whether
-    /// all of it has gone.
-    fn close_gaps(&mut self) {
-        let is_open =
-            |gap: &Gap| !self.claims.iter().any(|&(from, to)| from <= gap.from && gap.to <= to);
-        let gaps = std::mem::take(&mut self.gaps);
-        let Some(gap) = gaps.into_iter().find(is_open) else { return };
-        (self.segment, self.slot, self.offset) = gap.place;
-        self.expected = gap.from;
-        self.frames.truncate(gap.frames);
-        self.extents.retain(|named| named.frame < gap.frames);
-        self.flaw = self.flaw.filter(|&(frame, _)| frame < gap.frames);
-        self.watermark = self.frames.iter().map(|frame| frame.watermark).max().unwrap_or(0);
+    /// Goes back to the first gap that no record accounts for: the chain ends there. Answers whether
+    /// there was one.
+    ///
+    /// A record is committed before anything is given back, and all that its gap needs before it: so
+    /// it speaks the truth if it is flushed, or itself part of the chain. Else it may speak of frames
+    /// whose copies were lost with the power.
+    fn close_gaps(&mut self, flushed: u64) -> bool {
+        let mut went_back = false;
+        loop {
+            let end = flushed.max(self.frames.last().map_or(0, |frame| frame.number + 1));
+            let claims = &self.claims;
+            let is_open = |gap: &Gap| {
+                let holds = |&(frame, from, to): &(u64, u64, u64)| {
+                    frame < end && from <= gap.from && gap.to <= to
+                };
+                !claims.iter().any(holds)
+            };
+            let Some(open) = self.gaps.iter().position(is_open) else { return went_back };
+            let gap = &self.gaps[open];
+            (self.segment, self.slot, self.offset) = gap.place;
+            self.expected = gap.from;
+            self.cut = None;
+            let frames = gap.frames;
+            self.gaps.truncate(open);
+            self.keep(frames);
+            went_back = true;
+        }
+    }
+
+    /// Forgets all but so many frames.
+    fn keep(&mut self, frames: usize) {
+        self.frames.truncate(frames);
+        self.extents.retain(|named| named.frame < frames);
+        self.gaps.retain(|gap| gap.frames <= frames);
+        self.flaw = self.flaw.filter(|&(frame, _)| frame < frames);
     }
 
     /// Takes the frame in `bytes`, which lies at position `start`.
@@ -479,7 +506,6 @@ impl Chain {
             offset: self.offset as u32,
             length: header.length,
             number: header.number,
-            watermark: header.watermark,
             is_void,
             commits: header.commits(),
         });
@@ -511,7 +537,8 @@ impl Chain {
             // A deletion that was moved has a value too, which is no account.
             let is_set = header.kind == KIND_SET;
             if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
-                self.claims.extend(claim(key, value));
+                let told = claim(key, value);
+                self.claims.extend(told.map(|(from, to)| (frame.number, from, to)));
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;

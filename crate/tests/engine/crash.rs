@@ -20,9 +20,11 @@ const REQUIRED_OF_EACH: u64 = 10_000;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
 const TORN: u64 = 14;
-const SEEDS: u64 = 120;
-/// From this seed on they are about commits of several frames, and memory that is given up.
+const SEEDS: u64 = 126;
+/// From this seed on they are about commits of several frames, and memory that is given up,
 const BULK: u64 = 100;
+/// and from this one on about housekeeping.
+const HOUSE: u64 = 120;
 
 const LIMITS: Limits =
     Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };
@@ -60,8 +62,8 @@ fn add(counter: &AtomicU64) {
 }
 
 fn options_for(seed: u64) -> Options {
-    let bulk = seed >= BULK;
-    let segment_log2 = if bulk { 12 } else { 12 + (seed % 3) as u8 };
+    let bulk = (BULK..HOUSE).contains(&seed);
+    let segment_log2 = if seed >= BULK { 12 } else { 12 + (seed % 3) as u8 };
     let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
 }
@@ -69,8 +71,9 @@ fn options_for(seed: u64) -> Options {
 /// Runs a random program of `steps` steps, dying and coming back on the way.
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
-    let bulk = session.options.entropy[0] >= BULK;
-    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk };
+    let [seed, ..] = session.options.entropy;
+    let (bulk, house) = ((BULK..HOUSE).contains(&seed), seed >= HOUSE);
+    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {

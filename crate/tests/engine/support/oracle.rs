@@ -5,6 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
+use varve::format::KEYSPACE_ENGINE;
 use varve::{Error, File, Store};
 
 /// The keyspaces that the tests write to.
@@ -188,5 +189,8 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
             state.insert((keyspace, key), Entry { value, version });
         }
     }
+    let own = store.keys(KEYSPACE_ENGINE)?.count() as u64;
+    assert_eq!(own, store.count(KEYSPACE_ENGINE), "the count of the engine's own keys");
+    assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
     Ok(state)
 }

@@ -419,6 +419,9 @@ pub struct Taste {
     /// Whether most values are large and most groups are: commits of several frames, and more data
     /// than next to no memory holds.
     pub bulk: bool,
+    /// Whether it is about housekeeping: much is overwritten, and compaction, checkpoints and giving
+    /// back go on nearly all the time.
+    pub house: bool,
 }
 
 /// A key of the small universe that programs use: short ones, and one that is long.
@@ -445,6 +448,9 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
     if taste.bulk && !rng.one_in(4) {
         return next_bulky_step(rng, taste);
+    }
+    if taste.house && !rng.one_in(6) {
+        return next_step_of_a_long_life(rng, taste);
     }
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(taste.keys));
@@ -489,5 +495,24 @@ fn next_bulky_step(rng: &mut Rng, taste: &Taste) -> Step {
         18..21 => Step::Savepoint,
         21..23 => Step::Release,
         _ => Step::EndTurn,
+    }
+}
+
+fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
+    let keyspace = *rng.pick(&KEYSPACES);
+    let key = key_of(rng.below(taste.keys));
+    let fill = rng.next();
+    let len = rng.within(taste.segment / 16..taste.segment / 4);
+    match rng.below(28) {
+        0..12 => Step::Set { keyspace, key, len, fill },
+        12 => Step::Update { keyspace, key, fill, end: Update::InPlace },
+        13..15 => Step::Delete { keyspace, key },
+        15..17 => Step::Commit,
+        17 => Step::Flush,
+        18 => Step::Witness,
+        19 => Step::EndTurn,
+        20 => Step::Reopen,
+        21..27 => Step::Tend { slices: rng.within(1..12), all: rng.one_in(3) },
+        _ => Step::Tend { slices: 1000, all: true },
     }
 }
