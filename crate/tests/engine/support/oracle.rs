@@ -9,7 +9,7 @@ use varve::format::KEYSPACE_ENGINE;
 use varve::{Error, File, Store};
 
 /// The keyspaces that the tests write to.
-pub const KEYSPACES: [u32; 3] = [0, 2, 70_000];
+pub const KEYSPACES: [u32; 3] = [0, 2, 65_535];
 
 /// The value of a key and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
