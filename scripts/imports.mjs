@@ -17,6 +17,8 @@ const JS_ROOMS = [
   { room: "database", files: /^js\/(database|registry|places|open)\.ts$/ },
   { room: "client", files: /^js\/client\// },
   { room: "index", files: /^js\/index\.ts$/ },
+  // The command line is for Node, Deno and Bun, and no part of what a browser gets.
+  { room: "cli", files: /^js\/cli(\/[a-z-]+)?\.ts$/ },
 ];
 
 /** Rooms that stay apart although one lies above the other. */
@@ -117,6 +119,7 @@ function circles(graph) {
 
 /** The types of Node's modules are erased; its modules and other packages never enter the graph. */
 function wrongPackage(path, specifier) {
+  if (specifier.startsWith("node:") && roomOf(path)?.name === "cli") return undefined;
   const source = readFileSync(join(root, path), "utf8");
   const typesOnly = new RegExp(`import type [^;]*from "${specifier}"`).test(source);
   if (specifier.startsWith("node:") && typesOnly && path.startsWith("js/storage/"))

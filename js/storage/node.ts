@@ -74,6 +74,27 @@ export function file(directory: string | URL = "."): Storage {
   };
 }
 
+/**
+ * A storage that knows one database: the file at this path, whatever it is called. For the command
+ * line, whose users name files.
+ *
+ * @internal
+ */
+export function fileAt(path: string): Storage {
+  return {
+    kind: "file",
+    identity() {
+      const node = builtins();
+      return realPath(node, node.path.resolve(path));
+    },
+    async open(_name, mode) {
+      const node = builtins();
+      const resolved = node.path.resolve(path);
+      return mode?.readOnly === true ? openToRead(node, resolved) : openFile(node, resolved);
+    },
+  };
+}
+
 async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
   let lock: Lock | undefined;
   try {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build, transform } from "esbuild";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
-import { manifest, pack, project, root, runs } from "./project.js";
+import { command, manifest, pack, project, root, runs } from "./project.js";
 
 let checked = 0;
 
@@ -71,6 +71,18 @@ suite("the package as published", () => {
       if (name !== "./package.json") equal(Object.keys(targets)[0], "types", name);
       equal(Object.keys(targets).at(-1), "default", name);
     }
+  });
+
+  test("brings its command, which npx runs in a project that has installed it", () => {
+    runs(`
+      import { file, open } from "varve";
+      const db = await open("from a program", { storage: file("data") });
+      db.set("key", "value");
+      await db.close();
+    `);
+    const npx = (...args: string[]) => command(["npx", "--offline", "varve", ...args]);
+    equal(npx("--version"), `varve ${manifest().version}\n`);
+    equal(npx("get", "data/from%20a%20program.varve", "key"), "value");
   });
 
   test("depends on no other package and runs no script when installed", () => {

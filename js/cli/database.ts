@@ -1,0 +1,59 @@
+/** A database file, opened to be looked at. */
+
+import { statSync } from "node:fs";
+import { type Database, open } from "../index.js";
+import { fileAt } from "../storage/node.js";
+import { codeOf, EXIT, Failure } from "./failure.js";
+import { Progress } from "./output.js";
+
+/** How a file is to be opened. */
+interface Opening {
+  /** Whether keys are wanted in order, which takes reading all records. */
+  readonly ordered: boolean;
+}
+
+/**
+ * Opens the file at this path for reading only, gives it to `use`, and closes it. The file stays
+ * byte for byte as it is, and nothing is left beside it.
+ */
+export async function look<T>(
+  path: string,
+  { ordered }: Opening,
+  use: (db: Database) => T | Promise<T>,
+): Promise<T> {
+  refuseOther(path);
+  const progress = new Progress(process.stderr);
+  let db: Database;
+  try {
+    db = await open(path, {
+      storage: fileAt(path),
+      readOnly: true,
+      ordered,
+      onProgress: ({ bytes, total }) => progress.tell("opening", bytes, total),
+    });
+  } finally {
+    progress.end();
+  }
+  try {
+    return await use(db);
+  } finally {
+    await db.close();
+  }
+}
+
+/** Anything but a file might make whoever opens it wait for ever. */
+export function refuseOther(path: string): void {
+  let isFile: boolean;
+  try {
+    isFile = statSync(path).isFile();
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") throw new Failure(EXIT.unreadable, `There is no file ${path}.`);
+    throw unreadable(path, error);
+  }
+  if (!isFile) throw new Failure(EXIT.unreadable, `${path} is no ordinary file.`);
+}
+
+function unreadable(path: string, error: unknown): Failure {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new Failure(EXIT.unreadable, `${path} cannot be read: ${reason}.`);
+}

@@ -1,0 +1,66 @@
+/** From the arguments of the command to its exit code. */
+
+import { readFileSync } from "node:fs";
+import { CorruptionError, VarveError } from "../index.js";
+import { codeOf, EXIT, type ExitCode, Failure, OutputClosed } from "./failure.js";
+import { get } from "./get.js";
+import { list } from "./list.js";
+import { Output } from "./output.js";
+import { stat } from "./stat.js";
+import { harmless } from "./text.js";
+import { type Call, type CommandName, understand } from "./usage.js";
+
+const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>> = {
+  stat,
+  get,
+  list,
+};
+
+/** Runs the command. Nothing is said on standard error unless something is wrong. */
+export async function main(args: readonly string[]): Promise<ExitCode> {
+  const output = new Output(process.stdout);
+  try {
+    const exit = await run(args, output);
+    await output.end();
+    return exit;
+  } catch (error) {
+    if (error instanceof OutputClosed) return EXIT.well;
+    const { exit, message } = told(error);
+    // What was printed before it stays.
+    await output.end().catch(() => undefined);
+    process.stderr.write(`varve: ${harmless(message).trimEnd()}\n`);
+    return exit;
+  }
+}
+
+async function run(args: readonly string[], output: Output): Promise<ExitCode> {
+  const asked = understand(args);
+  if ("help" in asked) {
+    await output.print(asked.help);
+    return EXIT.well;
+  }
+  if ("version" in asked) {
+    await output.print(`varve ${version()}\n`);
+    return EXIT.well;
+  }
+  return RUN[asked.command](asked, output);
+}
+
+function version(): string {
+  const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return String((JSON.parse(manifest) as { version?: unknown }).version);
+}
+
+function told(error: unknown): { exit: ExitCode; message: string } {
+  if (error instanceof Failure) return error;
+  if (error instanceof CorruptionError) {
+    return { exit: EXIT.unreadable, message: error.message };
+  }
+  if (error instanceof VarveError) return { exit: EXIT.unreadable, message: error.message };
+  // What the package refuses came from the command line.
+  if (codeOf(error) === "VARVE_BAD_ARGUMENT") {
+    return { exit: EXIT.usage, message: (error as Error).message };
+  }
+  const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { exit: EXIT.unreadable, message: `this should not have happened. ${stack}` };
+}

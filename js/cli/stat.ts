@@ -1,0 +1,54 @@
+/** `varve stat` */
+
+import type { Recovery } from "../index.js";
+import { look } from "./database.js";
+import { EXIT, type ExitCode } from "./failure.js";
+import type { Output } from "./output.js";
+import { counted, duration, number, size, table } from "./text.js";
+import type { Call } from "./usage.js";
+
+export async function stat({ words, flags }: Call, output: Output): Promise<ExitCode> {
+  const [path = ""] = words;
+  const start = performance.now();
+  return look(path, { ordered: false }, async (db) => {
+    const openedMs = performance.now() - start;
+    const { count, liveBytes, fileBytes, segments } = db.stats();
+    const { recovery } = db;
+    if (flags.has("json")) {
+      const document = {
+        file: path,
+        keys: count,
+        liveBytes,
+        fileBytes,
+        segments,
+        openedMs: Math.round(openedMs * 10) / 10,
+        recovery,
+      };
+      await output.print(`${JSON.stringify(document)}\n`);
+      return EXIT.well;
+    }
+    const share = fileBytes > 0 ? Math.round((100 * liveBytes) / fileBytes) : 0;
+    const rows = [
+      ["keys", number(count)],
+      ["live", `${size(liveBytes)}, ${share} % of the file`],
+      ["file", size(fileBytes)],
+      ["last frame", number(recovery.lastSequence)],
+      ["closed", closed(recovery)],
+      ["opened", `in ${duration(openedMs)}, by ${read(recovery)}`],
+    ] as const;
+    await output.print(table(rows));
+    return EXIT.well;
+  });
+}
+
+function closed({ wasClean, tornBytes, droppedFrames }: Recovery): string {
+  if (wasClean) return "in order";
+  if (tornBytes === 0) return "not, and nothing is missing";
+  const frames = droppedFrames > 0 ? ` with ${counted(droppedFrames, "whole frame")}` : "";
+  return `not: ${counted(tornBytes, "byte")}${frames} at the end were never flushed, and do not count`;
+}
+
+function read({ fromCheckpoint, replayedFrames }: Recovery): string {
+  const frames = counted(replayedFrames, "frame");
+  return fromCheckpoint ? `a checkpoint and ${frames}` : `all ${frames}`;
+}

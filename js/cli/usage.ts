@@ -1,0 +1,175 @@
+/** The commands, their arguments, and what help says about them. */
+
+import { parseArgs } from "node:util";
+import { EXIT, Failure } from "./failure.js";
+import { table } from "./text.js";
+
+/** An option of a command: what stands behind it, if anything, and what it does. */
+interface OptionOf {
+  readonly takes?: string;
+  readonly about: string;
+}
+
+interface CommandOf {
+  readonly about: string;
+  readonly words: readonly string[];
+  readonly more: string;
+  readonly options: Readonly<Record<string, OptionOf>>;
+}
+
+const JSON_DOCUMENT = { about: "print one JSON document" };
+const BASE64 = { about: "keys are given in base64 here, for those that are no text" };
+
+export const COMMANDS = {
+  stat: {
+    about: "sizes, counts, and how the file was left",
+    words: ["FILE"],
+    more: "",
+    options: { json: JSON_DOCUMENT },
+  },
+  get: {
+    about: "the value of a key, as it is",
+    words: ["FILE", "KEY"],
+    more: "The value's bytes go to standard output, and nothing else.\n",
+    options: {
+      base64: BASE64,
+      json: { about: "print one JSON document with key, value, size and version" },
+    },
+  },
+  list: {
+    about: "the keys in order, one in a line",
+    words: ["FILE"],
+    more:
+      "Control characters and what is not UTF-8 are escaped: \\n, \\x1b, \\u{202e}, \\xff.\n" +
+      "With --values a tab and the value follow the key; of a long one the first 200 bytes.\n" +
+      "JSON lines have whole values, and in keyBase64 and valueBase64 what is not UTF-8.\n",
+    options: {
+      prefix: { takes: "P", about: "only keys that begin with P" },
+      start: { takes: "KEY", about: "only this key and those after it" },
+      end: { takes: "KEY", about: "only keys before this one" },
+      limit: { takes: "N", about: "at most N keys" },
+      reverse: { about: "from the last to the first" },
+      values: { about: "values too" },
+      base64: BASE64,
+      json: { about: "print one JSON document in each line" },
+    },
+  },
+} as const satisfies Record<string, CommandOf>;
+
+export type CommandName = keyof typeof COMMANDS;
+
+/** What was asked for. */
+export interface Call {
+  readonly command: CommandName;
+  readonly words: readonly string[];
+  /** The options that take a text. */
+  readonly texts: Readonly<Record<string, string | undefined>>;
+  /** The options that are given or not. */
+  readonly flags: ReadonlySet<string>;
+}
+
+const EXIT_CODES = `Exit codes:
+  0  well
+  1  the answer is no: there is no such key
+  2  the command was not understood
+  3  the file cannot be read: it is missing, no database, damaged, open in another
+     process, or the system refuses
+`;
+
+function isCommand(word: string | undefined): word is CommandName {
+  return word !== undefined && Object.hasOwn(COMMANDS, word);
+}
+
+function commandOf(name: CommandName): CommandOf {
+  return COMMANDS[name];
+}
+
+/** What was asked for: help as a text, or a call. */
+export function understand(args: readonly string[]): { help: string } | { version: true } | Call {
+  const [first, ...rest] = args;
+  if (first === "--version" || first === "-v") return { version: true };
+  if (first === "--help" || first === "-h") return { help: helpOfAll() };
+  if (first === "help") {
+    return { help: isCommand(rest[0]) ? helpOf(rest[0]) : helpOfAll() };
+  }
+  if (first === undefined) throw new Failure(EXIT.usage, `What is to be done?\n\n${helpOfAll()}`);
+  if (!isCommand(first)) {
+    const what = first.startsWith("-") ? "option" : "command";
+    const names = Object.keys(COMMANDS).join(", ");
+    const known = what === "command" ? `The commands are ${names}. ` : "Name a command first. ";
+    throw new Failure(EXIT.usage, `There is no ${what} ${first}. ${known}See varve --help.`);
+  }
+  return parse(first, rest);
+}
+
+function parse(command: CommandName, args: string[]): { help: string } | Call {
+  const { words, options } = commandOf(command);
+  const known = Object.entries(options).map(([name, { takes }]) => {
+    const type = takes === undefined ? ("boolean" as const) : ("string" as const);
+    return [name, { type }] as const;
+  });
+  const help = { type: "boolean", short: "h" } as const;
+  let parsed: ReturnType<typeof parseArgs>;
+  try {
+    parsed = parseArgs({
+      args,
+      options: { ...Object.fromEntries(known), help },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    // The runtime's sentences; what follows the first is about how its own options are written.
+    const reason = error instanceof Error ? error.message : String(error);
+    const sentence = reason.replace(/\. To specify a positional[\s\S]*/, "").replace(/\.?$/, ".");
+    throw misused(command, `${sentence} Put -- before a word that begins with a dash.`);
+  }
+  const { values, positionals } = parsed;
+  if (values.help === true) return { help: helpOf(command) };
+  if (positionals.length !== words.length) {
+    const needs = `varve ${command} needs ${words.join(" and ")}`;
+    const given = positionals.length === 0 ? "nothing" : positionals.join(" ");
+    throw misused(command, `${needs}; given: ${given}.`);
+  }
+  const texts: Record<string, string> = {};
+  const flags = new Set<string>();
+  for (const [name, value] of Object.entries(values)) {
+    if (typeof value === "string") texts[name] = value;
+    else if (value === true) flags.add(name);
+  }
+  return { command, words: positionals, texts, flags };
+}
+
+/** The command was not understood. */
+export function misused(command: CommandName, reason: string): Failure {
+  return new Failure(EXIT.usage, `${reason} See varve ${command} --help.`);
+}
+
+function helpOfAll(): string {
+  const names = Object.keys(COMMANDS).filter(isCommand);
+  const rows = names.map((name) => {
+    const { words, about } = commandOf(name);
+    return [`  ${name} ${words.join(" ")}`, about] as const;
+  });
+  return `varve: looks into a database file, and never changes it.
+
+Usage: varve COMMAND FILE …
+
+${table(rows)}
+  varve COMMAND --help  the options of a command
+  varve --version       the version of this program
+
+${EXIT_CODES}`;
+}
+
+function helpOf(name: CommandName): string {
+  const { about, words, more, options } = commandOf(name);
+  const rows = Object.entries(options).map(([option, { takes, about }]) => {
+    return [`  --${option}${takes === undefined ? "" : ` ${takes}`}`, about] as const;
+  });
+  const explained = more === "" ? "" : `${more}\n`;
+  return `Usage: varve ${name} ${words.join(" ")} [options]
+
+${about[0]?.toUpperCase()}${about.slice(1)}.
+
+${explained}${table([...rows, ["  -h, --help", "this text"]])}
+${EXIT_CODES}`;
+}

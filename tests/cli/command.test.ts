@@ -1,0 +1,242 @@
+/** What holds for every command: help, wrong usage, files that cannot be read, output that ends. */
+
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { file, open } from "varve";
+import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { bin, database, folder, golden, printed, varve } from "./support.js";
+
+const COMMANDS = ["stat", "get", "list"];
+/** Arguments that each command needs behind the file. */
+const argumentsOf = (command: string, path: string) =>
+  command === "get" ? [command, path, "key"] : [command, path];
+
+suite("varve", () => {
+  test("tells with --help what there is, and with each command's what it takes", async () => {
+    const all = await printed("--help");
+    for (const command of COMMANDS) ok(all.includes(`\n  ${command} FILE`), command);
+    for (const args of [["-h"], ["help"], ["help", "nonsense"]]) equal(await printed(...args), all);
+    for (const command of COMMANDS) {
+      const help = await printed(command, "--help");
+      ok(help.startsWith(`Usage: varve ${command} FILE`), help);
+      equal(await printed("help", command), help);
+      equal(await printed(command, "-h"), help);
+      for (const text of [all, help]) {
+        ok(/Exit codes:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 /.test(text), "the exit codes");
+        for (const line of text.split("\n")) ok(line.length <= 90, `not too long: ${line}`);
+      }
+    }
+  });
+
+  test("tells its version, which is that of the package", async () => {
+    const { version } = JSON.parse(readFileSync(join(context().root, "package.json"), "utf8"));
+    for (const flag of ["--version", "-v"]) equal(await printed(flag), `varve ${version}\n`);
+  });
+
+  test("refuses what it does not understand with exit code 2, and says where to read on", async () => {
+    const path = await database((db) => db.set("key", "value"));
+    for (const args of [
+      [],
+      ["open", path],
+      ["--json"],
+      ["stat"],
+      ["stat", path, "key"],
+      ["stat", path, "--values"],
+      ["get", path],
+      ["get", path, ""],
+      ["get", path, "-key"],
+      ["get", path, "%%", "--base64"],
+      ["get", path, "key".repeat(30_000)],
+      ["list", path, "key"],
+      ["list", path, "--limit", "-1"],
+      ["list", path, "--limit", "many"],
+      ["list", path, "--limit=1e3"],
+      ["list", path, "--limit"],
+      ["list", path, "--prefix"],
+      ["list", path, "--json=yes"],
+    ]) {
+      const { code, stdout, stderr } = await varve(args);
+      equal(code, 2, args.join(" "));
+      equal(stdout.length, 0, args.join(" "));
+      ok(stderr.startsWith("varve: ") && !stderr.includes("    at "), stderr);
+      ok(/--help|^varve: A key /.test(stderr), stderr);
+    }
+  });
+
+  test("takes words behind -- as they are", async () => {
+    const path = await database((db) => db.set("--json", "value"));
+    equal(await printed("get", path, "--", "--json"), "value");
+  });
+
+  test("says with exit code 3 why a file cannot be read, and makes none", async () => {
+    const directory = folder();
+    writeFileSync(join(directory, "text"), "a text, and no database".repeat(1000));
+    writeFileSync(join(directory, "empty"), "");
+    mkdirSync(join(directory, "folder"));
+    execFileSync("mkfifo", [join(directory, "pipe")]);
+    const before = readdirSync(directory);
+    for (const [name, reason] of [
+      ["missing", /There is no file .*missing/],
+      ["missing/too", /There is no file .*missing/],
+      ["text/below", /cannot be read/],
+      ["text", /is not a varve database/],
+      ["empty", /is not a varve database/],
+      ["folder", /no ordinary file/],
+      ["pipe", /no ordinary file/],
+    ] as const) {
+      for (const command of COMMANDS) {
+        const { code, stdout, stderr } = await varve(argumentsOf(command, join(directory, name)));
+        equal(code, 3, `${command} ${name}`);
+        equal(stdout.length, 0);
+        ok(reason.test(stderr), stderr);
+      }
+    }
+    deepEqual(readdirSync(directory), before);
+  });
+
+  test("refuses files of a newer format with exit code 3", async () => {
+    const { code, stderr } = await varve(["stat", golden("newer-major")]);
+    equal(code, 3);
+    ok(/newer/.test(stderr), stderr);
+  });
+
+  test("says with exit code 3 that damage keeps it from reading", async () => {
+    for (const command of COMMANDS) {
+      const { code, stderr } = await varve(argumentsOf(command, golden("damaged-frame")));
+      equal(code, 3, command);
+      ok(/damaged/.test(stderr), stderr);
+    }
+  });
+
+  test("waits for nobody: a file that is open elsewhere is exit code 3, with the process", async () => {
+    const path = await database((db) => db.set("key", "value"));
+    const db = await open("shop", { storage: file(dirname(path)) });
+    for (const command of COMMANDS) {
+      const { code, stderr } = await varve(argumentsOf(command, path));
+      equal(code, 3, command);
+      ok(stderr.includes(`process ${process.pid}`), stderr);
+    }
+    await db.close();
+    equal(await printed("get", path, "key"), "value");
+  });
+
+  test("leaves a file as it is, in a folder where nothing can be written", async () => {
+    const path = golden("torn-frame");
+    const before = { bytes: readFileSync(path), changed: statSync(path).mtimeMs };
+    chmodSync(path, 0o444);
+    chmodSync(dirname(path), 0o555);
+    try {
+      await printed("stat", path);
+      await printed("list", path, "--values");
+      equal(await printed("get", path, "kept"), "flushed");
+      deepEqual(readdirSync(dirname(path)), ["torn-frame.varve"]);
+    } finally {
+      chmodSync(dirname(path), 0o755);
+    }
+    deepEqual(new Uint8Array(readFileSync(path)), new Uint8Array(before.bytes));
+    equal(statSync(path).mtimeMs, before.changed);
+  });
+
+  test("takes files by any name, also relative to where it runs", async () => {
+    const path = golden("one-record");
+    for (const name of ["A copy [1] of 'it'.bak", "größe\n\u202e.varve", "-dash", "%41"]) {
+      copyFileSync(path, join(dirname(path), name));
+      const { code, stdout, stderr } = await varve(["get", "--", name, "name"], {
+        cwd: dirname(path),
+      });
+      deepEqual([code, stdout.toString(), stderr], [0, "varve", ""], name);
+    }
+  });
+
+  test("prints no control characters of names and keys that it complains about", async () => {
+    const path = await database((db) => db.set("key", "value"));
+    const evil = "\x1b]0;evil\x07\x9b31m\u202e\r";
+    for (const args of [
+      ["get", path, evil],
+      ["get", path, evil, "--base64"],
+      ["stat", evil],
+      [evil],
+      ["stat", path, `--${evil}`],
+      ["list", path, "--limit", evil],
+    ]) {
+      const { code, stderr } = await varve(args);
+      ok(code !== 0);
+      ok(
+        stderr.includes("evil") && /^varve: [^\p{Cc}\p{Cf}]+\n$/u.test(stderr),
+        JSON.stringify(stderr),
+      );
+    }
+  });
+
+  test("ends quietly when nobody reads on", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 30_000; i += 1) db.set(`key ${i}`, "value ".repeat(10));
+      db.set("large", new Uint8Array(4_000_000));
+    });
+    for (const args of [
+      ["list", path],
+      ["list", path, "--values", "--json"],
+      ["get", path, "large"],
+    ]) {
+      const { code, stdout, stderr } = await varve(args, { readAtMost: 1 });
+      deepEqual([code, stderr], [0, ""], args.join(" "));
+      ok(stdout.length > 0 && stdout.length < 1_000_000, `${stdout.length} bytes`);
+    }
+  });
+
+  test("says with exit code 3 that the output could not be written", async () => {
+    const path = await database((db) => db.set("key", "value"));
+    for (const command of COMMANDS) {
+      const { code, stderr } = await varve(argumentsOf(command, path), {
+        stdout: openSync("/dev/full", "w"),
+      });
+      equal(code, 3, command);
+      ok(/^varve: The output cannot be written: .*\n$/.test(stderr), stderr);
+    }
+  });
+
+  test("runs in Node 24, Deno and Bun as in Node 20", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
+    });
+    const url = pathToFileURL(join(context().root, "scripts/programs.mjs")).href;
+    const programs: { findProgram(name: string): Promise<string> } = await import(url);
+    const expected = [await printed("list", path, "--values"), await printed("list", "--help")];
+    for (const name of ["node24", "deno", "bun"]) {
+      const program = await programs.findProgram(name);
+      const flags = name === "deno" ? ["run", "--no-prompt", "--allow-read"] : [];
+      const run = (...args: string[]) => varve(args, { runtime: [program, ...flags] });
+      const listed = await run("list", path, "--values");
+      deepEqual([listed.code, listed.stderr], [0, ""], name);
+      equal(listed.stdout.toString(), expected[0], name);
+      equal((await run("list", "--help")).stdout.toString(), expected[1], name);
+      equal((await run("get", path, "key 7")).stdout.toString(), "value 7", name);
+      deepEqual(
+        [
+          (await run("get", path, "nothing")).code,
+          (await run("list", path, "--nonsense")).code,
+          (await run("stat", `${path}.missing`)).code,
+          (await run("list", path, "--json")).code,
+          (await varve(["list", path], { runtime: [program, ...flags], readAtMost: 1 })).code,
+        ],
+        [1, 2, 3, 0, 0],
+        name,
+      );
+    }
+  });
+
+  test("has a first line that lets a shell start it", () => {
+    ok(readFileSync(bin(), "utf8").startsWith("#!/usr/bin/env node\n"));
+  });
+});

@@ -1,0 +1,234 @@
+/** `varve stat`, `get` and `list`. */
+
+import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { database, golden, printed, varve } from "./support.js";
+
+const text = new TextEncoder();
+const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64");
+
+/** Keys that would do something to a terminal, or are no text. */
+const HOSTILE = [
+  "\x1b[31mred\x1b[0m",
+  "two\nlines",
+  "\ttab\r",
+  "back\\slash \\n",
+  "\x9b31m",
+  "\u202egnp.exe",
+  "\u2066isolated\u2069",
+  "\u200b\ufeff",
+  "\u2028",
+  "\x7f\x00",
+  "\u{e0041}\ue000",
+  "größe 品 👩‍👧",
+  " spaces ",
+].map((key) => text.encode(key));
+const NOT_TEXT = [
+  [0xff],
+  [0x61, 0xc3],
+  [0xc3, 0xa9, 0xed, 0xa0, 0x80],
+  [0xf4, 0x90, 0x80, 0x80],
+  [0xc0, 0x80],
+].map((bytes) => Uint8Array.from(bytes));
+
+const hostile = () =>
+  database((db) => {
+    for (const key of [...HOSTILE, ...NOT_TEXT]) db.set(key, key);
+  });
+
+suite("varve stat", () => {
+  test("tells sizes and counts, in words and as JSON", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 1_234; i += 1) db.set(`key ${i}`, "v".repeat(100));
+    });
+    const shown = await printed("stat", path);
+    ok(/^keys {8}1,234$/m.test(shown), shown);
+    ok(/^live {8}1\d\d KB, \d+ % of the file$/m.test(shown), shown);
+    ok(/^file {8}1\.1 MB$/m.test(shown), shown);
+    ok(/^closed {6}in order$/m.test(shown), shown);
+    const document = JSON.parse(await printed("stat", path, "--json"));
+    deepEqual([document.file, document.keys, document.recovery.wasClean], [path, 1_234, true]);
+    ok(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
+  });
+
+  test("tells of an end that was never flushed, and leaves it there", async () => {
+    const path = golden("torn-frame");
+    const shown = await printed("stat", path);
+    ok(shown.includes("200 bytes at the end were never flushed"), shown);
+    equal(await printed("stat", path).then(closedLine), closedLine(shown));
+    const one = await printed("stat", golden("lost-frame"));
+    ok(one.includes("with 1 whole frame at the end"), one);
+    equal(JSON.parse(await printed("stat", path, "--json")).recovery.tornBytes, 200);
+  });
+
+  test("tells whether a checkpoint opened it", async () => {
+    ok((await printed("stat", golden("checkpoint"))).includes("by a checkpoint and 3 frames"));
+    ok((await printed("stat", golden("one-record"))).includes("by all 2 frames"));
+  });
+});
+
+function closedLine(shown: string): string | undefined {
+  return shown.split("\n").find((line) => line.startsWith("closed"));
+}
+
+suite("varve get", () => {
+  test("prints the bytes of the value and nothing else", async () => {
+    const values = {
+      text: text.encode("no line end"),
+      empty: new Uint8Array(0),
+      every: Uint8Array.from({ length: 256 }, (_, i) => i),
+      large: new Uint8Array(3_000_000).fill(0xe9),
+    };
+    const path = await database((db) => {
+      for (const [key, value] of Object.entries(values)) db.set(key, value);
+    });
+    for (const [key, value] of Object.entries(values)) {
+      const { code, stdout, stderr } = await varve(["get", path, key]);
+      deepEqual([code, stderr], [0, ""], key);
+      deepEqual(new Uint8Array(stdout), value, key);
+    }
+  });
+
+  test("says no with exit code 1 where there is no such key", async () => {
+    const path = await database((db) => db.set("key", "value"));
+    const { code, stdout, stderr } = await varve(["get", path, "other"]);
+    deepEqual([code, stdout.length], [1, 0]);
+    ok(stderr.startsWith("varve: There is no key other in "), stderr);
+    const json = await varve(["get", path, "other", "--json"]);
+    equal(json.code, 1);
+    deepEqual(JSON.parse(json.stdout.toString()), { found: false, key: "other" });
+  });
+
+  test("tells size and version with --json, and bytes that are no text in base64", async () => {
+    const path = await database((db) => {
+      db.set("first", "1");
+      db.set("key", "välue");
+      db.set("bytes", Uint8Array.from([0xff, 0]));
+    });
+    deepEqual(JSON.parse(await printed("get", path, "key", "--json")), {
+      found: true,
+      key: "key",
+      bytes: 6,
+      version: 2,
+      value: "välue",
+    });
+    deepEqual(JSON.parse(await printed("get", path, "bytes", "--json")), {
+      found: true,
+      key: "bytes",
+      bytes: 2,
+      version: 3,
+      valueBase64: "/wA=",
+    });
+  });
+
+  test("finds keys in base64, text or not", async () => {
+    const path = await hostile();
+    for (const key of [...HOSTILE.slice(0, 2), ...NOT_TEXT.slice(0, 3)]) {
+      const { code, stdout } = await varve(["get", path, "--base64", base64(key)]);
+      deepEqual([code, new Uint8Array(stdout)], [0, key]);
+    }
+  });
+
+  test("reads what is whole of a file where only a record before the checkpoint is damaged", async () => {
+    equal(await printed("get", golden("checkpoint-record-damaged"), "a"), "third");
+  });
+});
+
+suite("varve list", () => {
+  const numbered = () =>
+    database((db) => {
+      for (const i of [3, 1, 2, 10, 20]) db.set(`key/${i}`, `value ${i}`);
+      db.set("other", "");
+    });
+
+  test("prints keys in order, of the range that was asked for", async () => {
+    const path = await numbered();
+    const list = async (...args: string[]) =>
+      (await printed("list", path, ...args)).split("\n").slice(0, -1);
+    const all = ["key/1", "key/10", "key/2", "key/20", "key/3", "other"];
+    deepEqual(await list(), all);
+    deepEqual(await list("--reverse"), [...all].reverse());
+    deepEqual(await list("--prefix", "key/2"), ["key/2", "key/20"]);
+    deepEqual(await list("--start", "key/2", "--end", "key/3"), ["key/2", "key/20"]);
+    deepEqual(await list("--limit", "2", "--start=key/2"), ["key/2", "key/20"]);
+    deepEqual(await list("--limit", "1", "--reverse"), ["other"]);
+    deepEqual(await list("--prefix", "a2V5LzI=", "--base64"), ["key/2", "key/20"]);
+    deepEqual(await list("--limit", "0"), []);
+    deepEqual(await list("--prefix", "nothing"), []);
+    deepEqual(await list("--prefix", "", "--limit", "1"), ["key/1"]);
+  });
+
+  test("prints values behind a tab with --values, long ones in part", async () => {
+    const path = await database((db) => {
+      db.set("a", "one\ttwo");
+      db.set("b", "");
+      db.set("c", `${"x".repeat(199)}é and more`);
+      db.set("d", "y".repeat(200));
+      db.set("e", new Uint8Array(2_000_000).fill(0x1b));
+    });
+    const lines = (await printed("list", path, "--values")).split("\n");
+    deepEqual(lines, [
+      "a\tone\\ttwo",
+      "b\t",
+      `c\t${"x".repeat(199)}… (210 bytes)`,
+      `d\t${"y".repeat(200)}`,
+      `e\t${"\\x1b".repeat(200)}… (2.0 MB)`,
+      "",
+    ]);
+  });
+
+  test("escapes what would do something to a terminal, so that each key is one line", async () => {
+    const path = await hostile();
+    const shown = await printed("list", path, "--values");
+    ok(!/[^\P{Cc}\n\t]/u.test(shown) && !/[\p{Cf}\p{Zl}\p{Zp}\p{Co}]/u.test(shown), "harmless");
+    const lines = shown.split("\n").slice(0, -1);
+    equal(lines.length, HOSTILE.length + NOT_TEXT.length);
+    const keys = lines.map((line) => line.split("\t")[0] ?? "");
+    for (const line of lines) equal(line.split("\t")[0], line.split("\t")[1], "values likewise");
+    equal(new Set(keys).size, keys.length, "different keys look different");
+    for (const key of [
+      "\\x1b[31mred\\x1b[0m",
+      "two\\nlines",
+      "back\\\\slash \\\\n",
+      "\\u{9b}31m",
+      "\\u{202e}gnp.exe",
+      "größe 品 👩\\u{200d}👧",
+      "\\xff",
+      "a\\xc3",
+      "é\\xed\\xa0\\x80",
+    ]) {
+      ok(keys.includes(key), `${key} in ${JSON.stringify(keys)}`);
+    }
+  });
+
+  test("prints a JSON document for each key with --json, from which every byte can be had", async () => {
+    const path = await hostile();
+    const output = await printed("list", path, "--json", "--values");
+    const found = output
+      .split("\n")
+      .slice(0, -1)
+      .map((line) => {
+        const { key, keyBase64, value, valueBase64, bytes } = JSON.parse(line);
+        const of = (text?: string, coded?: string) =>
+          text === undefined ? String(coded) : base64(new TextEncoder().encode(text));
+        equal(of(key, keyBase64), of(value, valueBase64));
+        equal(bytes, Buffer.from(of(key, keyBase64), "base64").length);
+        return of(key, keyBase64);
+      });
+    deepEqual(found.sort(), [...HOSTILE, ...NOT_TEXT].map(base64).sort());
+    const keys = (await printed("list", path, "--json")).split("\n").slice(0, -1);
+    deepEqual(Object.keys(JSON.parse(keys[0] ?? "")), ["key"]);
+  });
+
+  test("goes over more than fits into memory", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 90; i += 1) db.set(`key ${i}`, new Uint8Array(1_000_000).fill(i));
+    });
+    let bytes = 0;
+    const { code, stdout } = await varve(["list", path, "--values", "--json"]);
+    for (const line of stdout.toString().split("\n").slice(0, -1)) {
+      const document = JSON.parse(line);
+      bytes += document.bytes;
+    }
+    deepEqual([code, bytes], [0, 90_000_000]);
+  });
+});

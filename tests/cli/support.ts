@@ -1,0 +1,91 @@
+/** Runs the built command as a user would: as a program of its own. */
+
+import { spawn } from "node:child_process";
+import { copyFileSync, mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { type Database, file, open } from "varve";
+import { cleanup, context, equal } from "../harness.js";
+
+export interface Ended {
+  code: number | null;
+  stdout: Buffer;
+  stderr: string;
+}
+
+/** How the command is started, if not by this Node with pipes to all of its streams. */
+export interface Start {
+  /** The program and its flags that stand before the command's file. */
+  runtime?: readonly string[];
+  /** Reads no more once so many bytes have come, as `head` does. */
+  readAtMost?: number;
+  /** A file descriptor that takes the output. */
+  stdout?: number;
+  cwd?: string;
+}
+
+/** The command's file, as the package names it. */
+export function bin(): string {
+  return join(context().root, "dist/cli.js");
+}
+
+/** Runs `varve` with these arguments to its end. */
+export function varve(args: readonly string[], start: Start = {}): Promise<Ended> {
+  const { runtime = [process.execPath], readAtMost = Number.POSITIVE_INFINITY, cwd } = start;
+  const [program = "", ...flags] = runtime;
+  const child = spawn(program, [...flags, bin(), ...args], {
+    stdio: ["ignore", start.stdout ?? "pipe", "pipe"],
+    cwd,
+    timeout: 60_000,
+  });
+  cleanup(() => child.kill("SIGKILL"));
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  let stderr = "";
+  child.stdout?.on("data", (chunk: Buffer) => {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes >= readAtMost) child.stdout?.destroy();
+  });
+  child.stderr?.setEncoding("utf8").on("data", (chunk) => {
+    stderr += chunk;
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => resolve({ code, stdout: Buffer.concat(chunks), stderr }));
+  });
+}
+
+/** What a command prints that succeeds and has nothing to complain of. */
+export async function printed(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await varve(args);
+  equal(stderr, "", args.join(" "));
+  equal(code, 0, args.join(" "));
+  return stdout.toString();
+}
+
+let folders = 0;
+
+/** A fresh folder, removed after the test. */
+export function folder(): string {
+  folders += 1;
+  const path = join(context().directory ?? ".", `cli-${folders}`);
+  mkdirSync(path, { recursive: true });
+  cleanup(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** The path of a closed database that `fill` has filled. */
+export async function database(fill: (db: Database) => void): Promise<string> {
+  const directory = folder();
+  const db = await open("shop", { storage: file(directory) });
+  fill(db);
+  await db.close();
+  return join(directory, "shop.varve");
+}
+
+/** A copy of a golden file. */
+export function golden(name: string): string {
+  const path = join(folder(), `${name}.varve`);
+  copyFileSync(join(context().root, `tests/vectors/golden/${name}.varve`), path);
+  return path;
+}
