@@ -136,6 +136,32 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
   });
 });
 
+everywhere("values that fit in memory all together", ({ storage }) => {
+  const options = { memory: 16 * MIB };
+
+  for (const length of [LENGTH, 64 * 1_024, MIB]) {
+    test(`stay there: those of ${length} bytes are read from the file no more`, async () => {
+      const name = freshName();
+      const count = Math.min(1_000, (10 * MIB) / length);
+      const db = await opened(storage, options, name);
+      for (let i = 0; i < count; i += 1) db.set(keyOf(i), filled(length, i & 0xff));
+      const again = await reopened(db, storage, name, options);
+      const reads: number[] = [];
+      for (let pass = 0; pass < 4; pass += 1) {
+        const next = random(pass);
+        for (let i = 0; i < count * 3; i += 1) {
+          const key = pass === 0 ? i % count : next(count);
+          equal(again.get(keyOf(key))?.[length - 1], key & 0xff);
+          if (i % 10 === 9) await turn();
+        }
+        reads.push(again.stats().coldReads);
+      }
+      // In the second pass single copies still make room for whole segments.
+      equal(reads.at(-1), reads[1], "reads of the file after two passes over all");
+    });
+  }
+});
+
 suite("stats", () => {
   test("of a small database tell no cold read: all of it is in memory", async () => {
     const storage = memory();

@@ -478,7 +478,9 @@ impl Log {
             self.discard_group();
             stale = true;
         }
-        stale |= self.trim_extents(self.pool.budget() / 4);
+        // A quarter goes at once, so that views are detached once in many turns.
+        let room = self.room_for_extents();
+        stale |= self.value_bytes > room && self.trim_extents(room - room / 4);
         stale |= self.trim_pool();
         self.quarantine = Vec::new();
         let quarter = self.pool.budget() / 4;

@@ -435,7 +435,7 @@ impl Log {
         extent: &ExtentRef,
     ) -> Result<bool, Error> {
         let whole = self.load_extent(file, extent);
-        self.trim_extents(self.pool.budget() / 4);
+        self.trim_extents(self.room_for_extents());
         whole
     }
 
@@ -562,6 +562,13 @@ impl Log {
             return Err(Error::ViewsHeld);
         }
         Ok(())
+    }
+
+    /// Bytes that the values of extents may take between turns: what buffers leave of the budget, and
+    /// at least a quarter of it.
+    pub(super) fn room_for_extents(&self) -> usize {
+        let budget = self.pool.budget();
+        budget.saturating_sub(self.pool.memory()).max(budget / 4)
     }
 
     /// Lets go of the values of extents that were not looked at lately, when they hold more than
