@@ -176,6 +176,8 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         self.checkpoint_at_close()?;
+        // One that found no room may have left frames behind.
+        self.flush()?;
         self.log.close(&mut self.file, self.next_version)
     }
 
