@@ -63,6 +63,7 @@ impl Log {
         let Some(head) = CheckpointHead::from_bytes(&bytes).ok().copied() else { return Ok(None) };
         let length = head.full_length().filter(|&n| {
             head.magic == checkpoint::MAGIC
+                && (head.frame | head.next_version) >> 56 == 0
                 && n == head.length as usize
                 && (n as u64).saturating_add(head.block_bytes()) <= end - at
         });
@@ -135,9 +136,11 @@ impl Log {
                 return None;
             }
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
-            (slot.live, slot.live_bytes) = (row.live, row.live_bytes);
-            (slot.grave_bytes, slot.grave_oldest) = (row.grave_bytes, row.grave_oldest);
-            self.live_total += u64::from(row.live_bytes);
+            // No more than there is room for, whatever it says: sums stay far from overflowing.
+            let at_most = |n: u32| n.min(row.end);
+            (slot.live, slot.live_bytes) = (at_most(row.live), at_most(row.live_bytes));
+            (slot.grave_bytes, slot.grave_oldest) = (at_most(row.grave_bytes), row.grave_oldest);
+            self.live_total += u64::from(slot.live_bytes);
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
         for row in extents {
@@ -146,7 +149,7 @@ impl Log {
             self.name_extent(row.record, name);
         }
         let mut spaces = Spaces::default();
-        keyspaces.for_each(|row| spaces.entry(row.keyspace).count = row.count);
+        keyspaces.for_each(|row| spaces.entry(row.keyspace).count = row.count.min(head.entries));
         let offset = head.end_offset as usize;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
         sane.then_some(spaces)

@@ -343,7 +343,7 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: self.index.len() as u64 - self.count(KEYSPACE_ENGINE),
+            count: (self.index.len() as u64).saturating_sub(self.count(KEYSPACE_ENGINE)),
             live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
@@ -522,7 +522,8 @@ impl<F: File> Store<F> {
             }
             (Some(old), None) => {
                 self.index.remove(hash, old);
-                space.count -= 1;
+                // A checkpoint that lies may have told fewer.
+                space.count = space.count.saturating_sub(1);
                 if self.sorted {
                     space.keys.remove(key);
                 }

@@ -1,0 +1,249 @@
+//! The parsers, and the whole of opening a file and living with it. Whatever the bytes are, nothing
+//! panics, nothing outside them is read, and no more memory is asked for than they are worth.
+
+use std::ops::Bound;
+
+use musli_zerocopy::ZeroCopy;
+use varve::format::checkpoint::{
+    self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
+};
+use varve::format::frame::{self, FrameHeader};
+use varve::format::payload::ExtentRef;
+use varve::format::record::{self, RecordHeader};
+use varve::format::segment::SegmentHeader;
+use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
+use varve::memory::AlignedBytes;
+use varve::{Error, MemoryFile, Options, Store};
+
+use super::allocations::most_held;
+use super::repair;
+
+/// One that takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// All of them, by name.
+pub const TARGETS: [(&str, Target); 6] = [
+    ("superblock", superblock),
+    ("segment", segment),
+    ("frame", frame),
+    ("record", record),
+    ("checkpoint", checkpoint),
+    ("open", open),
+];
+
+const SALT: u64 = 0x5A17;
+const POSITION: u64 = 8192 + 64;
+
+fn aligned(data: &[u8]) -> AlignedBytes {
+    let mut bytes = AlignedBytes::zeroed(data.len());
+    bytes[..data.len()].copy_from_slice(data);
+    bytes
+}
+
+/// Superblocks, as they are and with a good checksum.
+pub fn superblock(data: &[u8]) {
+    for slot in 0..2 {
+        let _ = Superblock::decode(data, slot);
+    }
+    let mut image = data.to_vec();
+    repair::superblocks(&mut image);
+    if let Slot::Valid(superblock) = Superblock::decode(&image, 0) {
+        assert_eq!(superblock.encode(0)[..], image[..256], "it is read as it was written");
+    }
+    let mut image = vec![0; SLOT_STRIDE as usize];
+    image.extend_from_slice(data);
+    repair::superblocks(&mut image);
+    let _ = Superblock::decode(&image[SLOT_STRIDE as usize..], 1);
+}
+
+/// Headers of segments.
+pub fn segment(data: &[u8]) {
+    let _ = SegmentHeader::decode(data, SALT, POSITION);
+    let mut header = data.to_vec();
+    header.resize(64, 0);
+    repair::seal(&mut header, SALT, POSITION);
+    if let Some(read) = SegmentHeader::decode(&header, SALT, POSITION) {
+        assert_eq!(read.encode(SALT, POSITION)[..], header[..], "it is read as it was written");
+    }
+}
+
+/// Frames with their records.
+pub fn frame(data: &[u8]) {
+    let mut bytes = aligned(data);
+    let _ = FrameHeader::open(&bytes, SALT, POSITION);
+    if data.len() >= frame::SIZE {
+        bytes[8..12].copy_from_slice(&frame::MAGIC.to_le_bytes());
+        let length = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]) as usize;
+        let length = if length <= bytes.len() { length } else { bytes.len() };
+        if length >= frame::SIZE {
+            repair::seal(&mut bytes[..length], SALT, POSITION);
+        }
+    }
+    if let Some(header) = FrameHeader::open(&bytes, SALT, POSITION) {
+        assert!(header.length as usize <= bytes.len());
+        let mut at = frame::SIZE;
+        while at < header.length as usize {
+            let rest = &bytes[at..header.length as usize];
+            match record::parts(rest) {
+                Some((record, ..)) if record.fits(rest.len()) => at += record.size(),
+                _ => break,
+            }
+        }
+    }
+}
+
+/// One record.
+pub fn record(data: &[u8]) {
+    let mut bytes = aligned(data);
+    if let Some((header, key, value)) = record::parts(&bytes) {
+        assert!(key.len() + value.len() <= bytes.len());
+        let _ = ExtentRef::decode(value);
+        let (size, fits) = (header.size(), header.fits(bytes.len()));
+        assert!(!fits || size <= bytes.len());
+        if fits {
+            let _ = RecordHeader::verify(&bytes[..size], SALT, POSITION);
+            RecordHeader::seal(&mut bytes[..size], SALT, POSITION);
+            assert!(RecordHeader::verify(&bytes[..size], SALT, POSITION));
+        }
+    }
+}
+
+/// Head and tables of a checkpoint.
+pub fn checkpoint(data: &[u8]) {
+    let mut bytes = aligned(data);
+    let _ = checkpoint::verify(&bytes, SALT, POSITION);
+    if bytes.len() < HEAD {
+        return;
+    }
+    let Some(head) = CheckpointHead::from_bytes(&bytes[..HEAD]).ok().copied() else { return };
+    let _ = head.block_bytes();
+    let Some(length) = head.full_length().filter(|&length| length <= bytes.len()) else { return };
+    checkpoint::seal(&mut bytes[..length], SALT, POSITION);
+    assert!(checkpoint::verify(&bytes[..length], SALT, POSITION));
+    let mut tables = &bytes[HEAD..length];
+    let rows = take_rows::<KeyspaceRow>(&mut tables, head.keyspaces).map(Iterator::count);
+    assert_eq!(rows, Some(head.keyspaces as usize));
+    let rows = take_rows::<SegmentRow>(&mut tables, head.segments).map(Iterator::count);
+    assert_eq!(rows, Some(head.segments as usize));
+    let rows = take_rows::<ExtentRow>(&mut tables, head.extents).map(Iterator::count);
+    assert_eq!(rows, Some(head.extents as usize));
+}
+
+/// Bytes of a segment, as far as superblocks say. They are the unit in which memory is taken.
+fn segment_of(image: &[u8]) -> usize {
+    let says = |slot: usize| {
+        let at = slot * SLOT_STRIDE as usize;
+        match Superblock::decode(image.get(at..(at + 256).min(image.len()))?, slot as u64) {
+            Slot::Valid(superblock) => Some(1 << superblock.segment_log2.min(24)),
+            _ => None,
+        }
+    };
+    (0..2).filter_map(says).max().unwrap_or(4096)
+}
+
+/// What a life with a file may take, besides what is written to it.
+fn worth(image: &[u8]) -> usize {
+    12 * segment_of(image) + 8 * image.len() + (256 << 10)
+}
+
+/// The whole: a file of these bytes is opened, read, written, tidied up and closed.
+pub fn open(data: &[u8]) {
+    let salt = data.iter().fold(7_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    for read_only in [true, false] {
+        let options = Options {
+            segment_log2: 12,
+            memory: if salt.is_multiple_of(3) { 64 << 20 } else { 0 },
+            entropy: [salt, 2, 3, 4],
+            read_only,
+            ..Options::default()
+        };
+        live(data, options);
+    }
+}
+
+fn live(data: &[u8], options: Options) {
+    let file = MemoryFile { bytes: data.to_vec() };
+    let (opened, most) = most_held(|| Store::open_or_return(file, options));
+    assert!(most <= worth(data), "opening {} bytes took {most}", data.len());
+    let mut store = match opened {
+        Ok(store) => store,
+        Err((file, _)) => return assert_eq!(file.bytes, data, "what is refused stays as it is"),
+    };
+    let ((), most) = most_held(|| look(&mut store));
+    assert!(most <= worth(data), "reading {} bytes took {most}", data.len());
+    let segment = segment_of(data);
+    if options.read_only {
+        drop(store.close());
+        return;
+    }
+    // What is written is longer than a segment now and then.
+    let large = vec![7; segment.min(1 << 16) + 100];
+    let (closed, most) = most_held(|| use_it(store, &large));
+    let limit = 2 * worth(data) + 64 * large.len() + 24 * segment;
+    assert!(most <= limit, "using {} bytes took {most} of {limit}", data.len());
+    let Ok(file) = closed else { return };
+    let written = file.bytes.len();
+    let (opened, most) = most_held(|| Store::open(file, options));
+    assert!(most <= 12 * segment + 8 * written + (256 << 10), "{most} for {written} bytes");
+    if let Ok(mut store) = opened {
+        look(&mut store);
+    }
+}
+
+/// Reads some of everything.
+fn look(store: &mut Store<MemoryFile>) {
+    let _ = (store.stats(), store.footprint(), store.recovery());
+    for keyspace in [0, 1, 2, 65_535] {
+        let _ = store.count(keyspace);
+        let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
+            Ok(keys) => keys.take(40).map(<[u8]>::to_vec).collect(),
+            Err(_) => continue,
+        };
+        for key in &keys {
+            let _ = store.get(keyspace, key).map(|value| value.map(<[u8]>::len));
+            let _ = store.version(keyspace, key);
+        }
+        let bounds = (Bound::Included(&b"a"[..]), Bound::Unbounded);
+        let _ = store.range(keyspace, bounds, true, |key| key.len() > 1);
+        let _ = store.has(keyspace, b"no such key");
+        store.end_turn();
+    }
+}
+
+fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Error> {
+    let keys = store.keys(0).map(|keys| keys.take(3).map(<[u8]>::to_vec).collect::<Vec<_>>());
+    let keys = keys.unwrap_or_default();
+    let _ = store.set(0, b"new", b"value");
+    for key in &keys {
+        let _ = store.update_if(
+            0,
+            key,
+            |_| true,
+            |bytes| {
+                bytes.fill(1);
+                Ok(None)
+            },
+        );
+    }
+    let _ = store.commit();
+    let savepoint = store.savepoint();
+    let _ = store.set(2, b"larger", &large[..large.len() / 8]);
+    let _ = store.release(savepoint);
+    if let Some(key) = keys.first() {
+        let _ = store.delete(0, key);
+    }
+    let _ = store.set(0, b"large", large);
+    let _ = store.flush();
+    let _ = store.witness();
+    for i in 0..60 {
+        if !matches!(store.tend(i == 0), Ok(true)) {
+            break;
+        }
+    }
+    let _ = store.set(0, b"new", b"another value");
+    look(&mut store);
+    if let Ok(Some(value)) = store.get(0, b"new") {
+        assert!(value == b"another value" || value == b"value", "a key that was set");
+    }
+    store.close().map_err(|(_, error)| error)
+}

@@ -1,0 +1,125 @@
+//! The fuzz targets of `crate/fuzz` on a stable toolchain: every golden file, and files that a seeded
+//! mutator makes of them, most with their checksums made right again. Each run is the same.
+//!
+//! `VARVE_FUZZ_SEED` runs one alone, `VARVE_FUZZ_RUNS` that many. What fails is kept in
+//! `target/tmp`. `npm run fuzz` goes on for ever, guided by coverage.
+
+#[path = "../../fuzz/src/allocations.rs"]
+mod allocations;
+mod mutate;
+#[path = "../../fuzz/src/repair.rs"]
+mod repair;
+#[path = "../engine/support/rng.rs"]
+mod rng;
+#[path = "../../fuzz/src/targets.rs"]
+mod targets;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use mutate::mutate;
+use rng::{Rng, replayed};
+use targets::{TARGETS, Target};
+
+#[global_allocator]
+static ALLOCATIONS: allocations::Counting = allocations::Counting;
+
+/// Mutated files per target; opening takes longer than parsing.
+const RUNS: u64 = 200_000;
+const PARSERS_RUN: u64 = 5;
+
+/// Every golden file: all that the format has, in every version of it.
+fn corpus() -> Vec<Vec<u8>> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/golden");
+    let files = std::fs::read_dir(&golden).expect("the golden files are there");
+    let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    let files = paths.iter().filter(|path| path.extension().is_some_and(|e| e == "varve"));
+    files.map(|path| std::fs::read(path).expect("it can be read")).collect()
+}
+
+/// What a target is shown: files, or the places in them that it parses.
+fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let magic: &[u8] = match name {
+        "superblock" => b"varve\r\n\x1a",
+        "segment" => b"VSEG",
+        "checkpoint" => b"VCKP",
+        "frame" | "record" => b"VFRM",
+        _ => return files.iter().filter(|file| file.len() < 100_000).cloned().collect(),
+    };
+    let before = if name == "superblock" { 0 } else { 8 };
+    let skip = if name == "record" { 40 } else { 0 };
+    let mut found = Vec::new();
+    for file in files {
+        let places = (before..file.len().saturating_sub(magic.len())).step_by(8);
+        let places = places.filter(|&at| file[at..].starts_with(magic));
+        found.extend(places.map(|at| {
+            let from = at - before + skip;
+            file[from.min(file.len())..file.len().min(from + 600)].to_vec()
+        }));
+    }
+    found
+}
+
+fn run(name: &str, target: Target, data: &[u8], what: &str) {
+    if let Err(cause) = catch_unwind(AssertUnwindSafe(|| target(data))) {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}-{what}"));
+        std::fs::write(&kept, data).expect("the file is kept");
+        eprintln!("{name}, {what}: VARVE_FUZZ_SEED replays a seed; kept in {}", kept.display());
+        std::panic::resume_unwind(cause);
+    }
+}
+
+fn fuzz(wanted: &str) {
+    let files = corpus();
+    let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == wanted).expect("a target");
+    let seeds = seeds(name, &files);
+    assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
+    for (i, data) in seeds.iter().enumerate() {
+        run(name, target, data, &format!("golden-{i}"));
+    }
+    let runs = replayed("VARVE_FUZZ_RUNS").unwrap_or(RUNS);
+    let runs = if name == "open" { runs } else { runs * PARSERS_RUN };
+    let range = replayed("VARVE_FUZZ_SEED").map_or(0..runs, |seed| seed..seed + 1);
+    let count = range.end - range.start;
+    for seed in range {
+        let mut rng = Rng::new(seed);
+        let mut data = rng.pick(&seeds).clone();
+        mutate(&mut data, &seeds, &mut rng);
+        if name == "open" && !rng.one_in(8) {
+            repair::all(&mut data);
+        }
+        run(name, target, &data, &format!("seed-{seed}"));
+    }
+    println!("{name}: {} golden and {count} mutated", seeds.len());
+}
+
+#[test]
+fn no_superblock_makes_its_parser_panic() {
+    fuzz("superblock");
+}
+
+#[test]
+fn no_segment_header_makes_its_parser_panic() {
+    fuzz("segment");
+}
+
+#[test]
+fn no_frame_makes_its_parser_panic() {
+    fuzz("frame");
+}
+
+#[test]
+fn no_record_makes_its_parser_panic() {
+    fuzz("record");
+}
+
+#[test]
+fn no_checkpoint_makes_its_parser_panic() {
+    fuzz("checkpoint");
+}
+
+#[test]
+fn no_file_makes_opening_and_using_it_panic_or_take_more_memory_than_it_is_worth() {
+    fuzz("open");
+}

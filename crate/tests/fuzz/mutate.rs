@@ -1,0 +1,75 @@
+//! A seeded mutator that knows what parsers trip over.
+
+use crate::rng::{Rng, bytes_of};
+
+fn word_at(data: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+}
+
+/// A place where a number is likely: behind one of the magics, or behind another number.
+fn place(data: &[u8], rng: &mut Rng) -> usize {
+    let any = rng.below(data.len() / 4) * 4;
+    if rng.one_in(6) {
+        return any;
+    }
+    // The next structure from there on, as far as one is near.
+    let magics = [*b"VSEG", *b"VFRM", *b"VCKP", *b"varv"];
+    let near = (any / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
+    let mut found = near.filter(|&at| magics.iter().any(|magic| &data[at..at + 4] == magic));
+    let Some(at) = found.next() else { return any };
+    (at + rng.below(60) * 4).min(data.len() - 4) / 4 * 4
+}
+
+fn lie(old: u32, rng: &mut Rng) -> u32 {
+    match rng.below(9) {
+        0 => 0,
+        1 => u32::MAX,
+        2 => 1 << rng.below(32),
+        3 => old.wrapping_add(1 << rng.below(12)),
+        4 => old.wrapping_sub(1 << rng.below(12)),
+        5 => old ^ (1 << rng.below(32)),
+        6 => rng.below(20) as u32,
+        7 => old.wrapping_add(1),
+        _ => rng.next() as u32,
+    }
+}
+
+/// Changes data in one to five ways.
+pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
+    for _ in 0..rng.within(1..6) {
+        if data.len() < 8 {
+            data.resize(64, 0);
+        }
+        match rng.below(20) {
+            0 => data.truncate(rng.within(1..data.len())),
+            1 => {
+                let more = rng.below(2000);
+                data.extend(bytes_of(rng.next(), more));
+            }
+            2..4 => {
+                // A piece of another file, or of this one, in another place.
+                let other = rng.pick(others);
+                let unit = *rng.pick(&[8, 40, 64, 256, 512, 4096]);
+                if other.len() >= unit && data.len() >= unit {
+                    let from = rng.below(other.len() / unit) * unit;
+                    let to = rng.below(data.len() / unit) * unit;
+                    data[to..to + unit].copy_from_slice(&other[from..from + unit]);
+                }
+            }
+            4 => {
+                let at = rng.below(data.len());
+                data[at] ^= 1 << rng.below(8);
+            }
+            5 => {
+                // One number where another stands: counts, sizes and positions that do not belong.
+                let (from, to) = (place(data, rng), place(data, rng));
+                data.copy_within(from..from + 4, to);
+            }
+            _ => {
+                let at = place(data, rng);
+                let new = lie(word_at(data, at), rng).to_le_bytes();
+                data[at..at + 4].copy_from_slice(&new);
+            }
+        }
+    }
+}
