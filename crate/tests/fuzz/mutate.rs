@@ -8,15 +8,15 @@ fn word_at(data: &[u8], at: usize) -> u32 {
 
 /// A place where a number is likely: behind one of the magics, or behind another number.
 fn place(data: &[u8], rng: &mut Rng) -> usize {
-    let any = rng.below(data.len() / 4) * 4;
+    let somewhere = rng.below(data.len() / 4) * 4;
     if rng.one_in(6) {
-        return any;
+        return somewhere;
     }
     // The next structure from there on, as far as one is near.
     let magics = [*b"VSEG", *b"VFRM", *b"VCKP", *b"varv"];
-    let near = (any / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
+    let near = (somewhere / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
     let mut found = near.filter(|&at| magics.iter().any(|magic| &data[at..at + 4] == magic));
-    let Some(at) = found.next() else { return any };
+    let Some(at) = found.next() else { return somewhere };
     (at + rng.below(60) * 4).min(data.len() - 4) / 4 * 4
 }
 
