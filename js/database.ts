@@ -2,9 +2,14 @@
 
 import type { Key, Value } from "./bytes.js";
 import { asyncDispose } from "./dispose.js";
-import type { Recovery } from "./engine-reports.js";
+import type { Recovery, Verification } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
-import { type CompactOptions, type Durability, refuseUnknown } from "./options.js";
+import {
+  type CompactOptions,
+  type Durability,
+  refuseUnknown,
+  type VerifyOptions,
+} from "./options.js";
 import { Pin } from "./pin.js";
 import { type Bounds, type ByteRange, boundsOf, type Range, type TextRange } from "./range.js";
 import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
@@ -409,6 +414,25 @@ export class Database {
       if (onProgress === undefined) return;
       const { fileBytes, liveBytes } = this.session.stats();
       onProgress({ fileBytes, liveBytes });
+    });
+  }
+
+  /**
+   * Verifies all of the file that the database relies on, a few milliseconds at a time, while the
+   * program goes on: both superblocks, every header, frame and record with its place in the index,
+   * every large value, the checkpoint, and the room that has to be blank. What is damaged is reported
+   * and not thrown, and nothing is written. A damaged database can be opened with `recovery`.
+   *
+   * @throws the reason of `signal` when that is aborted, and what `onProgress` throws
+   * @throws StorageError when the file cannot be read
+   */
+  async verify(options: VerifyOptions = {}): Promise<Verification> {
+    refuseUnknown("verify()", options, ["onProgress", "signal"]);
+    const { onProgress, signal } = options;
+    const total = this.session.stats().fileBytes;
+    return this.session.verify((bytes) => {
+      signal?.throwIfAborted();
+      onProgress?.({ bytes: Math.min(bytes, total), total });
     });
   }
 

@@ -63,6 +63,96 @@ export interface Recovery {
   readonly wasClean: boolean;
   /** Whether the database is new. */
   readonly created: boolean;
+  /** What the option `recovery` could not bring back; `undefined` when nothing was damaged. */
+  readonly lost: Loss | undefined;
+}
+
+/** What is gone of a damaged database that was opened with the option `recovery`. */
+export interface Loss {
+  /** Frames that had been flushed and are gone. Each held up to 256 KiB of writes. */
+  readonly frames: number;
+  /** Bytes of the file that were left behind, as far as they were there to be seen. */
+  readonly bytes: number;
+  /**
+   * Keys whose values are known to be gone. They are absent: what they held before is not what they
+   * held last. Beside them there may have been keys of which nothing tells any more.
+   */
+  readonly keys: number;
+  /**
+   * Keys that are there with their last value that is intact, and that lost frames may have changed or
+   * deleted: `getEntry` tells each. 0 with `recovery: "prefix"`.
+   */
+  readonly uncertainKeys: number;
+}
+
+/** What a verification found. */
+export interface Verification {
+  /** Whether all that the database relies on is as it was written. */
+  readonly ok: boolean;
+  /** Bytes that were read and verified. */
+  readonly bytes: number;
+  /** Segments, large values and checkpoints among them. */
+  readonly segments: number;
+  /** Frames of the log that are whole, and records in them. */
+  readonly frames: number;
+  readonly records: number;
+  /** What is not as it was written, in the order of the file. */
+  readonly problems: readonly Problem[];
+}
+
+/** A place in the file that is not as it was written. */
+export interface Problem {
+  /** What is there, and what it means that it is damaged. */
+  readonly what: ProblemKind;
+  /** Its first byte, */
+  readonly offset: number;
+  /** and how many bytes may be affected. */
+  readonly length: number;
+}
+
+/**
+ * - `"superblock"`, `"header"`: one of two copies, of which the other serves
+ * - `"frame"`, `"record"`: writes; what is current of them cannot be read
+ * - `"value"`: a value above 256 KiB
+ * - `"checkpoint"`: the index as it was saved; opening reads the whole log instead
+ * - `"zeros"`: room that nothing uses yet; opening after a crash may report it as torn
+ * - `"index"`: the index in memory does not name what is in the segment there
+ */
+export type ProblemKind = (typeof PROBLEMS)[number];
+
+const PROBLEMS = [
+  "superblock",
+  "header",
+  "frame",
+  "record",
+  "zeros",
+  "value",
+  "checkpoint",
+  "index",
+] as const;
+
+/** Where a verification stands, and what its last step found. */
+export interface VerifyStep {
+  unit: number;
+  part: number;
+  bytes: number;
+  segments: number;
+  frames: number;
+  records: number;
+  problem: Problem | undefined;
+}
+
+export function verifyStepOf(slot: Report): VerifyStep {
+  const what = PROBLEMS[slot(6) - 1];
+  return {
+    unit: slot(0),
+    part: slot(1),
+    bytes: slot(2),
+    segments: slot(3),
+    frames: slot(4),
+    records: slot(5),
+    problem: what && { what, offset: slot(7), length: slot(8) },
+  };
 }
 
 /** Gives the number in a slot of the report that was made last. */
@@ -94,6 +184,16 @@ export function recoveryOf(slot: Report): Recovery {
     wasClean: slot(4) !== 0,
     created: slot(5) !== 0,
     fromCheckpoint: slot(6) !== 0,
+    lost: slot(7) === 0 ? undefined : lossOf(slot),
+  });
+}
+
+function lossOf(slot: Report): Loss {
+  return Object.freeze({
+    frames: slot(8),
+    bytes: slot(9),
+    keys: slot(10),
+    uncertainKeys: slot(11),
   });
 }
 
@@ -104,5 +204,6 @@ export function damageOf(slot: Report): CorruptionDetails {
     flushedFrames: slot(2),
     intactFrames: slot(3),
     intactBytes: slot(4),
+    before: slot(5) === 0 ? undefined : { keys: slot(6), version: slot(7) },
   };
 }

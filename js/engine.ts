@@ -15,6 +15,8 @@ import {
   type Report,
   recoveryOf,
   statsOf,
+  type VerifyStep,
+  verifyStepOf,
 } from "./engine-reports.js";
 import { DatabasePoisonedError } from "./errors.js";
 import { Code, type FailureContext, failureOf } from "./failures.js";
@@ -61,10 +63,10 @@ interface Exports {
   pending(): number;
   unflushed(): number;
   unwitnessed(): number;
+  verify(unit: number, part: number): number;
   stats(): void;
   recovery(): void;
   error_report(): void;
-  error_text(): number;
 }
 
 /** The status of a call that went well. */
@@ -77,6 +79,10 @@ const SEGMENT_LOG2 = 20;
 
 const POINTS_ONLY = 1;
 const READ_ONLY = 2;
+const RECOVERIES = { prefix: 4, salvage: 8 };
+
+/** What `version` answers for a key that lost writes may have changed. */
+const UNCERTAIN = 3;
 
 const LOWER_EXCLUDED = 1;
 const UPPER_INCLUDED = 2;
@@ -111,6 +117,7 @@ export class Engine extends EngineMemory {
   private death: DatabasePoisonedError | undefined;
   private poison: Error | undefined;
   private readonly slot: Report;
+  private uncertain: boolean;
   listener: EngineListener | undefined;
 
   private constructor(name: string, wasm: Exports, host: Host) {
@@ -119,6 +126,7 @@ export class Engine extends EngineMemory {
     this.host = host;
     this.death = undefined;
     this.poison = undefined;
+    this.uncertain = false;
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.listener = undefined;
   }
@@ -134,6 +142,7 @@ export class Engine extends EngineMemory {
     module: WebAssembly.Module,
     file: StorageFile,
     options: { memory: number; spaceFactor: number; ordered: boolean; readOnly: boolean },
+    recovery?: "prefix" | "salvage",
     onBytes?: (count: number) => void,
   ): Promise<Engine> {
     const host = new Host(file, options.readOnly);
@@ -143,7 +152,10 @@ export class Engine extends EngineMemory {
     const engine = new Engine(name, wasm, host);
     engine.reserve(options.memory);
     const entropy = crypto.getRandomValues(new Uint32Array(8));
-    const flags = (options.ordered ? 0 : POINTS_ONLY) | (options.readOnly ? READ_ONLY : 0);
+    const flags =
+      (options.ordered ? 0 : POINTS_ONLY) |
+      (options.readOnly ? READ_ONLY : 0) |
+      (recovery === undefined ? 0 : RECOVERIES[recovery]);
     host.onBytes = onBytes;
     const { memory } = options;
     const factor = Math.round(options.spaceFactor * 100);
@@ -195,7 +207,13 @@ export class Engine extends EngineMemory {
     const keyLength = this.encodeKey(key);
     const found = this.call(() => this.wasm.version(RAW, keyLength));
     if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.uncertain = found === UNCERTAIN;
     return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
+  }
+
+  /** Whether lost writes may have changed or deleted the key whose version was asked for last. */
+  isUncertain(): boolean {
+    return this.uncertain;
   }
 
   /** The first keys of a range, at most so many. */
@@ -447,6 +465,13 @@ export class Engine extends EngineMemory {
     return more !== 0;
   }
 
+  /** Verifies the next piece of the file. A verification begins and ends with unit 0. */
+  verify(unit: number, part: number): VerifyStep {
+    const status = this.call(() => this.wasm.verify(unit, part));
+    if (status < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return verifyStepOf(this.slot);
+  }
+
   /** Kills all views. */
   detach(): void {
     this.wasm.memory.grow(0);
@@ -555,11 +580,11 @@ export class Engine extends EngineMemory {
   private failure(code: number): Error {
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
-    if (code === Code.Corruption) {
+    if (code === Code.Corruption || code === Code.UnsupportedFormat) {
       this.plain(this.wasm.error_report);
-      context.details = damageOf(this.slot);
+      if (code === Code.Corruption) context.details = damageOf(this.slot);
+      else context.format = { major: this.slot(0), features: this.slot(1) };
     }
-    if (code === Code.UnsupportedFormat) context.text = this.errorText();
     const error = failureOf(code, context);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
@@ -568,11 +593,5 @@ export class Engine extends EngineMemory {
   /** Remembers what made the database read-only, if this did: every later refusal names it. */
   private notePoison(error: Error): void {
     if (this.poison === undefined && this.stats().poisoned) this.poison = error;
-  }
-
-  private errorText(): string {
-    this.forgetKey();
-    const length = this.plain(this.wasm.error_text);
-    return new TextDecoder().decode(this.scratch.slice(0, length));
   }
 }

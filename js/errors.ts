@@ -81,11 +81,17 @@ export interface CorruptionDetails {
   intactFrames: number;
   /** How many bytes those intact frames hold. */
   intactBytes: number;
+  /**
+   * What `recovery: "prefix"` would give: so many keys, as of this version. `undefined` where the
+   * commits before the damage cannot be had as they were, because compaction has moved part of what
+   * they left beyond it, or because no superblock is left.
+   */
+  before: { keys: number; version: number } | undefined;
 }
 
 /**
  * Data that had been flushed is damaged. Opening writes nothing, so that nothing gets worse: copy
- * the file away before anything else.
+ * the file away before anything else. Then `open` with the option `recovery` brings back what it can.
  */
 export class CorruptionError extends VarveError {
   /** Where the damage is and what is intact, or `undefined` where no position applies. */

@@ -47,8 +47,8 @@ export interface FailureContext {
   cause: { cause?: unknown };
   /** For damage: where, and what is intact. */
   details?: CorruptionDetails;
-  /** For a format that is unknown: the engine's own words. */
-  text?: string;
+  /** For a format that is unknown: what the file says of it. */
+  format?: { major: number; features: number };
 }
 
 type Maker = (context: FailureContext) => Error;
@@ -83,20 +83,20 @@ const makers: Readonly<Record<number, Maker>> = {
     ),
   [Code.Corruption]: ({ name, cause, details }) =>
     new CorruptionError(
-      `The database "${name}" is damaged at byte ${details?.position}, in data that had been ` +
-        `flushed; ${details?.intactFrames} frames (${details?.intactBytes} bytes) are intact beyond. ` +
-        "Nothing was changed. Copy the file away before anything else.",
+      `The database "${name}" is damaged ${details === undefined ? "" : placeOf(details)}. Nothing was ` +
+        `changed. Copy the file away before anything else. ${details === undefined ? "" : waysOut(details)}`,
       details === undefined ? cause : { details, ...cause },
     ),
   [Code.NotADatabase]: ({ name, cause }) =>
     new UnsupportedFormatError(
       `The file of the database "${name}" is not a varve database. It was left as it is; choose ` +
-        "another name or move the file away.",
+        'another name or move the file away. If it was one, recovery: "salvage" finds what is left.',
       { reason: "not-a-database", ...cause },
     ),
-  [Code.UnsupportedFormat]: ({ name, cause, text }) =>
+  [Code.UnsupportedFormat]: ({ name, cause, format }) =>
     new UnsupportedFormatError(
-      `The database "${name}" cannot be opened by this version of varve: ${text}.`,
+      `The database "${name}" cannot be opened by this version of varve: the file has format ` +
+        `${format?.major} with unknown features 0x${format?.features.toString(16)}; update varve to open it.`,
       { reason: "newer-format", ...cause },
     ),
   [Code.Reentrancy]: ({ cause }) =>
@@ -115,6 +115,26 @@ const makers: Readonly<Record<number, Maker>> = {
     new ConflictError(`The database "${name}" was changed since it was read.`, cause),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
+
+/** Where the damage is, and what is intact. */
+function placeOf(details: CorruptionDetails): string {
+  const { position, flushedFrames, intactFrames, intactBytes } = details;
+  if (position === 0) return "at its start: neither of its two superblocks can be read";
+  if (flushedFrames === 0) return `at byte ${position}: what was asked for stands there`;
+  return (
+    `at byte ${position}, in data that had been flushed; ${intactFrames} frames ` +
+    `(${intactBytes} bytes) are intact beyond`
+  );
+}
+
+function waysOut({ before }: CorruptionDetails): string {
+  const salvage = 'recovery: "salvage" keeps all that is intact and marks what may be out of date.';
+  if (before === undefined) return `Opened with ${salvage}`;
+  return (
+    `Opened with recovery: "prefix" it has ${before.keys} keys as of version ${before.version}, as ` +
+    `they were before the damage; ${salvage}`
+  );
+}
 
 /** What a refused write says. */
 export function readOnlyText(name: string): string {

@@ -5,7 +5,7 @@
 
 export type { Bytes, Key, Value } from "./bytes.js";
 export type { BatchOperation, Database, Synchronous } from "./database.js";
-export type { Recovery } from "./engine-reports.js";
+export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine-reports.js";
 export {
   type BadArgumentError,
   ConflictError,
@@ -38,6 +38,8 @@ export type {
   Durability,
   OpenOptions,
   OpenProgress,
+  VerifyOptions,
+  VerifyProgress,
 } from "./options.js";
 export type { Pin } from "./pin.js";
 export { databases, destroy, persist, type StorageOptions } from "./places.js";

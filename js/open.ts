@@ -25,7 +25,8 @@ import { loadModule } from "./wasm/load.js";
  * ```
  *
  * Opening a database that is open already in this realm joins it: every handle sees the same data,
- * and the last `close` closes it. `onError` belongs to the handle; `wasm` counts for the first.
+ * and the last `close` closes it. `onError` belongs to the handle; `wasm` and `recovery` count for the
+ * first.
  *
  * @param name a name, never a path: 1 to 200 bytes, escaped where a file name needs it
  * @throws TypeError for a bad name, an unknown option or a wrong value of one
@@ -33,7 +34,7 @@ import { loadModule } from "./wasm/load.js";
  * @throws StorageUnavailableError when there is no such storage here; the message says what to do
  * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
  * @throws OptionsMismatchError when it is open in this realm with other options
- * @throws CorruptionError when flushed data is damaged; nothing was changed
+ * @throws CorruptionError when flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError when the file is no database, or one of a newer format
  * @throws QuotaExceededError when there is no room to create it
  * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
@@ -123,7 +124,8 @@ async function start(
   try {
     heed();
     const told = onProgress && progressOf(opened.file.getSize(), onProgress, heed, interrupt);
-    const engine = await Engine.open(name, module, opened.file, settings, told);
+    const { recovery } = options;
+    const engine = await Engine.open(name, module, opened.file, settings, recovery, told);
     return new Session(name, engine, opened, settings);
   } catch (error) {
     closeQuietly(opened);

@@ -57,6 +57,20 @@ export interface OpenOptions {
    */
   readOnly?: boolean | undefined;
   /**
+   * What to do when data that had been flushed is damaged. Left out, `open` then throws
+   * `CorruptionError`, which says what is intact, and changes nothing. Copy the file away first.
+   *
+   * - `"prefix"`: the commits before the damage, exactly; all later ones are given up
+   * - `"salvage"`: everything that is intact. What lost writes may have changed or deleted is marked:
+   *   `getEntry(key).uncertain`, until the key is set again. Keys of which nothing is left are absent.
+   *
+   * `db.recovery.lost` tells what is gone. What is kept is written into new room of the same file,
+   * which takes as much again while it lasts; only when that is complete does it take the place of the
+   * old, so that a crash loses nothing. With `readOnly` nothing is written. An undamaged database
+   * opens as without the option, though `"salvage"` reads all of it to be sure.
+   */
+  recovery?: "prefix" | "salvage" | undefined;
+  /**
    * Hears how far opening has come, now and then: a large log takes time to read. What it throws
    * ends the opening and rejects it. Whoever joins an opening that is under way hears nothing.
    */
@@ -93,6 +107,22 @@ export interface CompactProgress {
   readonly liveBytes: number;
 }
 
+/** The options of `verify`. */
+export interface VerifyOptions {
+  /** Hears after each slice how far it has come. */
+  onProgress?: ((progress: VerifyProgress) => void) | undefined;
+  /** Ends the verification when it is aborted. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How far a verification has come. */
+export interface VerifyProgress {
+  /** Bytes that were verified. */
+  readonly bytes: number;
+  /** Bytes of the file. Room that is not used need not be read. */
+  readonly total: number;
+}
+
 /** What two opens of one database have to agree in. */
 export interface Settings {
   durability: Durability;
@@ -113,11 +143,14 @@ const KNOWN = [
   "onError",
   "wasm",
   "readOnly",
+  "recovery",
   "onProgress",
   "signal",
 ];
 
 const DURABILITIES: readonly unknown[] = ["buffered", "written", "flushed"];
+
+const RECOVERIES: readonly unknown[] = [undefined, "prefix", "salvage"];
 
 const MIB = 1_048_576;
 
@@ -165,7 +198,10 @@ export function checkOptions(options: OpenOptions): Settings {
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
   boolean("readOnly", readOnly);
-  const { onError, onProgress, signal, storage } = options;
+  const { onError, onProgress, recovery, signal, storage } = options;
+  if (!RECOVERIES.includes(recovery)) {
+    throw badArgument('The option recovery is "prefix" or "salvage", or left out.', recovery);
+  }
   if (onError !== undefined && typeof onError !== "function") {
     throw badArgument("The option onError is a function.", onError);
   }

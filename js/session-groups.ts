@@ -4,7 +4,7 @@
  */
 
 import type { Engine, EngineListener } from "./engine.js";
-import type { Recovery } from "./engine-reports.js";
+import type { Problem, Recovery, Verification } from "./engine-reports.js";
 import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
 import type { Durability, Settings } from "./options.js";
 import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
@@ -13,7 +13,7 @@ import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import { Watch } from "./strict.js";
 
-/** `compact()` lets other tasks run after so long. */
+/** `compact()` and `verify()` let other tasks run after so long. */
 const COMPACT_MS = 4;
 
 /** Housekeeping that found no room waits for so long. */
@@ -139,6 +139,32 @@ export class Groups extends Gate implements EngineListener {
       this.admitOutside("compact()");
     }
     this.timers.arm(this.engine);
+  }
+
+  /** Verifies the file a slice at a time, while the program goes on. */
+  async verify(heed: (bytes: number) => void): Promise<Verification> {
+    this.admitOutside("verify()");
+    const sum = { bytes: 0, segments: 0, frames: 0, records: 0 };
+    const problems: Problem[] = [];
+    let [unit, part] = [0, 0];
+    do {
+      heed(sum.bytes);
+      const until = Date.now() + COMPACT_MS;
+      do {
+        const step = this.engine.verify(unit, part);
+        ({ unit, part } = step);
+        sum.bytes += step.bytes;
+        sum.segments += step.segments;
+        sum.frames += step.frames;
+        sum.records += step.records;
+        if (step.problem !== undefined) problems.push(step.problem);
+      } while (unit !== 0 && Date.now() < until);
+      this.engine.endTurn(this.watch !== undefined);
+      await pause();
+      this.admitOutside("verify()");
+    } while (unit !== 0);
+    heed(sum.bytes);
+    return { ok: problems.length === 0, ...sum, problems };
   }
 
   private checkViews(): void {

@@ -53,6 +53,11 @@ export interface Entry {
   readonly value: Uint8Array<ArrayBuffer>;
   /** Its version: every write gives a higher one. It survives closing and opening. */
   readonly version: number;
+  /**
+   * Whether it was salvaged from a damaged file, of which lost writes may have changed or deleted the
+   * key. It stays so until the key is written again.
+   */
+  readonly uncertain: boolean;
 }
 
 /** What a database counts about itself, and what it was told about its place. */
@@ -117,8 +122,9 @@ export class Session extends Groups {
   getEntry(key: Key): Entry | undefined {
     this.admitRead();
     const version = this.engine.version(key);
+    const uncertain = version !== 0 && this.engine.isUncertain();
     const value = version === 0 ? undefined : this.carefulGet(key);
-    return value === undefined ? undefined : { value, version };
+    return value === undefined ? undefined : { value, version, uncertain };
   }
 
   stats(): DatabaseStats {

@@ -63,6 +63,13 @@ pub struct Damage {
     pub intact_frames: u64,
     /// Their bytes.
     pub intact_bytes: u64,
+    /// Whether the commits before the damage can be had as they were: what was compacted may live
+    /// only beyond it.
+    pub is_prefix_whole: bool,
+    /// How many keys they leave, and
+    pub keys: u64,
+    /// their last version.
+    pub version: u64,
 }
 
 impl Error {

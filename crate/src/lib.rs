@@ -27,4 +27,5 @@ mod wasm;
 
 pub use error::{Damage, Error};
 pub use file::{File, IoError, MemoryFile, StdFile};
-pub use store::{Options, Recovery, Savepoint, Stats, Store};
+pub use store::{OnDamage, Options, Recovery, Savepoint, Stats, Store};
+pub use store::{Part, Spot, Verified};

@@ -7,13 +7,12 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::fmt::Write as _;
 use std::ops::Bound;
 
 use crate::error::Error;
 use crate::file::{File, IoError};
 use crate::format::MAX_KEY;
-use crate::store::{Options, Store};
+use crate::store::{OnDamage, Options, Spot, Store};
 
 /// Imports of the module `host`.
 mod host {
@@ -200,7 +199,8 @@ extern "C" fn result() -> *const Answer {
 }
 
 /// Opens the database in the host's file, with `memory` bytes between turns, letting it
-/// grow to `factor` per cent of what lives in it. Flags: 1 points only, 2 read-only.
+/// grow to `factor` per cent of what lives in it. Flags: 1 points only, 2 read-only; of flushed data
+/// that is damaged, 4 what comes before, 8 all that is intact.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -228,6 +228,11 @@ extern "C" fn open(
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
         ordered: flags & 1 == 0,
         read_only: flags & 2 != 0,
+        on_damage: match flags & 12 {
+            0 => OnDamage::Refuse,
+            4 => OnDamage::Prefix,
+            _ => OnDamage::Salvage,
+        },
         memory,
         factor,
         // SAFETY: no memory is passed.
@@ -280,13 +285,16 @@ extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     found.flatten().unwrap_or(std::ptr::null())
 }
 
-/// 1 and a key's version in number 0; 0 when absent; -1 when a cold record could not be read.
+/// A key's version in number 0 and 1, or 3 when it is uncertain; 0 when absent; -1 when a cold record
+/// could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
     let found = instance().run(|store, keys, answer| {
-        let version = store.version(keyspace, &keys[..key_len])?;
-        answer.numbers[0] = version.unwrap_or(0) as f64;
-        Ok(i32::from(version.is_some()))
+        let Some((version, uncertain)) = store.stamp(keyspace, &keys[..key_len])? else {
+            return Ok(0);
+        };
+        answer.numbers[0] = version as f64;
+        Ok(1 | i32::from(uncertain) << 1)
     });
     found.unwrap_or(-1)
 }
@@ -437,6 +445,29 @@ extern "C" fn tend(all: u32) -> i32 {
     more.map_or(-1, i32::from)
 }
 
+/// Verifies a piece of the file, from a spot that is given by two numbers; -1 when it could not be
+/// read. Numbers from 1: the next spot, bytes, segments, frames and records that were seen; what is
+/// wrong, from where on, and for how many bytes.
+#[unsafe(no_mangle)]
+extern "C" fn verify(unit: u32, part: u32) -> i32 {
+    let instance = instance();
+    let Some(v) = instance.run(|store, _, _| store.verify(Spot { unit, part })) else {
+        return -1;
+    };
+    instance.numbers(&[
+        u64::from(v.next.unit),
+        u64::from(v.next.part),
+        v.bytes,
+        v.segments,
+        v.frames,
+        v.records,
+        v.what as u64,
+        v.at,
+        v.length,
+    ]);
+    0
+}
+
 /// Bytes of the open group.
 #[unsafe(no_mangle)]
 extern "C" fn pending() -> f64 {
@@ -480,7 +511,8 @@ extern "C" fn stats() {
 }
 
 /// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created, whether
-/// the index came from a checkpoint.
+/// the index came from a checkpoint, whether flushed data was damaged; lost frames, bytes and keys,
+/// uncertain keys.
 #[unsafe(no_mangle)]
 extern "C" fn recovery() {
     let instance = instance();
@@ -495,32 +527,36 @@ extern "C" fn recovery() {
         u64::from(r.clean),
         u64::from(r.created),
         u64::from(r.checkpoint),
+        u64::from(r.damaged),
+        r.lost_frames,
+        r.lost_bytes,
+        r.lost_keys,
+        r.uncertain_keys,
     ]);
 }
 
-/// Numbers from 1, of the last error when it is damage: position, expected frame, flushed frames,
-/// intact frames and bytes.
+/// Numbers from 1, of the last error when it is a format that is not known: major version, unknown
+/// features. When it is damage: position, expected frame, flushed frames,
+/// intact frames and bytes beyond; whether the commits before can be had, their keys and version.
 #[unsafe(no_mangle)]
 extern "C" fn error_report() {
     let instance = instance();
+    if let Some(Error::UnsupportedFormat { major, features }) = instance.error {
+        instance.numbers(&[u64::from(major), features]);
+    }
     if let Some(Error::Corruption(d)) = &instance.error {
-        let values =
-            [d.position, d.expected_frame, d.flushed_frames, d.intact_frames, d.intact_bytes];
+        let values = [
+            d.position,
+            d.expected_frame,
+            d.flushed_frames,
+            d.intact_frames,
+            d.intact_bytes,
+            u64::from(d.is_prefix_whole),
+            d.keys,
+            d.version,
+        ];
         instance.numbers(&values);
     }
-}
-
-/// Puts the last error's message into the key area; its length.
-#[unsafe(no_mangle)]
-extern "C" fn error_text() -> usize {
-    let instance = instance();
-    let mut text = String::new();
-    if let Some(error) = &instance.error {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{error}");
-    }
-    instance.scratch[..text.len()].copy_from_slice(text.as_bytes());
-    text.len()
 }
 
 /// The bounds of a range: the lower one in the first key area, the upper one in the second, either

@@ -169,7 +169,7 @@ const FAULTS: Fault[] = [
     lies: (db) => ({
       getEntry: (key) => {
         const entry = db.getEntry(key);
-        return entry && { value: entry.value, version: Math.min(entry.version, 7) };
+        return entry && { ...entry, version: Math.min(entry.version, 7) };
       },
     }),
     enough: 10,

@@ -13,7 +13,6 @@ const EXPORTS = [
   "count_range",
   "end_turn",
   "error_report",
-  "error_text",
   "find",
   "flush",
   "open",
@@ -41,6 +40,7 @@ const EXPORTS = [
   "update_begin",
   "update_commit",
   "update_resize",
+  "verify",
   "version",
   "witness",
 ];

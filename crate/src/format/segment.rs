@@ -68,14 +68,20 @@ impl SegmentHeader {
     /// The header in `bytes`, if it is one, of this file, for this place.
     #[must_use]
     pub fn decode(bytes: &[u8], file_id: u64, position: u64) -> Option<SegmentHeader> {
+        let header = SegmentHeader::unverified(bytes)?;
+        let check = checksum(&bytes[8..SIZE], Self::seed(file_id, position));
+        (header.check == check).then_some(header)
+    }
+
+    /// What looks like a header, of whatever file.
+    #[must_use]
+    pub fn unverified(bytes: &[u8]) -> Option<SegmentHeader> {
         #[repr(C, align(8))]
         struct Aligned([u8; SIZE]);
         let mut aligned = Aligned([0; SIZE]);
         aligned.0.copy_from_slice(bytes.get(..SIZE)?);
         let header = *SegmentHeader::from_bytes(&aligned.0).ok()?;
-        let intact = header.magic == MAGIC
-            && header.check == checksum(&aligned.0[8..], Self::seed(file_id, position));
-        intact.then_some(header)
+        (header.magic == MAGIC).then_some(header)
     }
 }
 

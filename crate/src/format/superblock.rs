@@ -15,6 +15,9 @@ pub const SIZE: usize = 256;
 pub const MODE_KEEP_HISTORY: u8 = 1;
 /// Flag: the file was closed in order; the log's end is `end_position`.
 pub const FLAG_CLEAN: u16 = 1;
+/// Which of the reserved numbers says that records of versions below it were salvaged from a damaged
+/// file, of which lost frames may have changed or deleted their keys.
+pub const UNCERTAIN_BELOW: usize = 0;
 /// Incompatible features that this build understands.
 pub const KNOWN_INCOMPATIBLE: u64 = 0;
 

@@ -16,7 +16,7 @@ use crate::memory::AlignedBytes;
 
 use super::append::WriteError;
 use super::live::ExtentName;
-use super::{Log, NO_BUFFER, Use};
+use super::{Log, Mending, NO_BUFFER, Use};
 
 /// A checkpoint that was read and can be relied on.
 #[derive(Debug)]
@@ -90,10 +90,13 @@ impl Log {
             for entry in bytes[8..].chunks_exact(8) {
                 let word = entry.try_into().map_or(0, u64::from_le_bytes);
                 let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
-                if !self.may_hold_record(position) {
+                if self.may_hold_record(position) {
+                    index.insert(hash, position);
+                } else if self.mending.damaged {
+                    self.mending.lost_keys += 1;
+                } else {
                     return Ok(None);
                 }
-                index.insert(hash, position);
             }
             at += bytes.len() as u64;
             left -= count;
@@ -130,9 +133,17 @@ impl Log {
         let extents = checkpoint::take_rows::<ExtentRow>(&mut tables, head.extents)?;
         let mut ends_there = false;
         for row in segments {
-            let slot = self.slots.get_mut(row.slot as usize)?;
-            let is_it = slot.used == Use::Log && slot.sequence == row.sequence;
-            if !is_it || row.end as usize > room_end {
+            let is_it =
+                |slot: &&mut super::Slot| slot.used == Use::Log && slot.sequence == row.sequence;
+            let Some(slot) = self.slots.get_mut(row.slot as usize).filter(is_it) else {
+                if !self.mending.salvages {
+                    return None;
+                }
+                // What lived there is lost; what lives elsewhere is not.
+                self.mending.damaged = true;
+                continue;
+            };
+            if row.end as usize > room_end {
                 return None;
             }
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
@@ -157,6 +168,7 @@ impl Log {
 
     /// Undoes what a checkpoint entered that turned out to be unusable.
     pub(super) fn forget_tables(&mut self) {
+        self.mending = Mending { salvages: self.mending.salvages, ..Mending::default() };
         self.extent_of.clear();
         self.live_total = 0;
         for slot in &mut self.slots {
@@ -303,11 +315,9 @@ impl Log {
         let first = writing.first;
         let start = self.geometry.slot_start(first);
         let end = self.geometry.slot_start(first + self.slots[first as usize].span);
-        let header = SegmentHeader {
-            kind: segment::KIND_CHECKPOINT,
-            payload: writing.at - start - segment::SIZE as u64,
-            ..self.header_of(first)
-        };
+        let payload = writing.at - start - segment::SIZE as u64;
+        let header =
+            SegmentHeader { kind: segment::KIND_CHECKPOINT, payload, ..self.header_of(first) };
         let header = header.encode(self.superblock.file_id[0], start);
         write_all(file, &header, end - segment::SIZE as u64)?;
         write_all(file, &header, start)?;
@@ -333,6 +343,7 @@ impl Log {
         self.sure_frames = self.flushed_frames;
         self.discard_dead_extents();
         self.slots[first as usize].written = true;
+        self.slots[first as usize].length = payload;
         if let Some(before) = self.checkpoint.replace(first) {
             self.discard(before);
         }

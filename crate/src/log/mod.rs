@@ -12,8 +12,10 @@ pub mod pool;
 pub mod read;
 mod reclaim;
 pub mod recover;
+pub(crate) mod renew;
 mod slots;
 mod superblocks;
+pub mod verify;
 
 use crate::error::Error;
 use crate::file::{File, write_all};
@@ -221,6 +223,19 @@ enum DroppedTail {
     Cancelled,
 }
 
+/// What is left of a damaged log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mending {
+    /// Whether all that can be verified is wanted, whatever is damaged.
+    pub salvages: bool,
+    /// Whether anything is.
+    pub damaged: bool,
+    /// Keys of which only the checkpoint tells.
+    pub lost_keys: u64,
+    /// Lost frames may have changed or deleted keys whose records have versions below this.
+    pub uncertain_below: u64,
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
@@ -279,6 +294,7 @@ pub struct Log {
     live_total: u64,
     /// Slots that can be used again, or can after the next checkpoint.
     spare_slots: u32,
+    mending: Mending,
 }
 
 impl Log {
@@ -292,6 +308,11 @@ impl Log {
     #[must_use]
     pub fn hash_seed(&self) -> [u64; 2] {
         self.superblock.hash_seed
+    }
+
+    /// Versions below this may have been used, says the superblock.
+    pub(crate) fn known_version(&self) -> u64 {
+        self.superblock.next_version
     }
 
     /// The number that the next frame gets.

@@ -366,6 +366,26 @@ impl Log {
         Ok(())
     }
 
+    /// As [`place`](Log::place), for those who go through the file in order, of records that may not be
+    /// intact or not there.
+    ///
+    /// # Errors
+    /// As for [`place`](Log::place).
+    #[inline(never)]
+    pub(crate) fn find_intact(
+        &mut self,
+        file: &mut impl File,
+        position: Position,
+    ) -> Result<(Place, RecordRef<'_>), Error> {
+        let (slot, _) = self.geometry.locate(position);
+        self.load_whole(file, slot)?;
+        let place = self.place(file, position)?;
+        match self.peek(place) {
+            Some(record) => Ok((place, record)),
+            None => Err(damaged(0)),
+        }
+    }
+
     /// Reads an extent's value into memory if it is the one described, and intact.
     pub(crate) fn load_extent(
         &mut self,

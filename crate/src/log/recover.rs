@@ -7,10 +7,10 @@ use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::{ExtentRef, KEY_GAP};
-use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_SKIPPABLE, KIND_VOID};
+use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_SKIPPABLE, KIND_VOID, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
-use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
+use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE, SEGMENT_LOG2};
 use crate::index::hash::Position;
 use crate::index::small::SmallMap;
 use crate::sort;
@@ -19,7 +19,7 @@ use super::checkpoint::Loaded;
 use super::group::Cursor;
 use super::pool::Pool;
 use super::read::Copies;
-use super::{DroppedTail, Geometry, Log, Slot, Use, superblocks};
+use super::{DroppedTail, Geometry, Log, Mending, Slot, Use, superblocks};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,39 @@ pub struct Recovery {
     pub clean: bool,
     /// Whether the database was made by this opening.
     pub created: bool,
+    /// Whether flushed data was damaged, so that the rest tells what [`OnDamage`] left of it.
+    pub damaged: bool,
+    /// Frames that had been flushed and do not count any more.
+    pub lost_frames: u64,
+    /// Bytes in them, as far as they were there to be seen.
+    pub lost_bytes: u64,
+    /// Keys that are known to have been there and whose values are gone: they are absent.
+    pub lost_keys: u64,
+    /// Keys that are there and that lost frames may have changed or deleted.
+    pub uncertain_keys: u64,
+}
+
+/// What opening does when flushed data is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Fails, and writes nothing.
+    #[default]
+    Refuse,
+    /// Keeps the commits before the damage.
+    Prefix,
+    /// Keeps all that can be verified.
+    Salvage,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Whether nothing is to be written.
+    pub read_only: bool,
+    /// What is done about damage.
+    pub on_damage: OnDamage,
+    /// Frames from this number on are not to count.
+    pub below: u64,
 }
 
 /// A frame that counts.
@@ -54,6 +87,21 @@ pub struct FrameAt {
     commits: bool,
 }
 
+impl FrameAt {
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it holds what stands there.
+    #[must_use]
+    pub fn holds(&self, slot: u32, offset: usize) -> bool {
+        let room = self.offset as usize..(self.offset + self.length) as usize;
+        self.slot == slot && room.contains(&offset)
+    }
+}
+
 /// A log read from its file.
 #[derive(Debug)]
 pub struct Opened {
@@ -67,8 +115,10 @@ pub struct Opened {
     pub extents: Vec<(Position, ExtentRef)>,
     /// What there was to tell.
     pub recovery: Recovery,
-    /// Versions below this may have been used.
+    /// Versions below this may have been used before the frames.
     pub next_version: u64,
+    /// The damage, if flushed data is damaged: then the log is only for reading.
+    pub damage: Option<Damage>,
 }
 
 impl Log {
@@ -80,28 +130,48 @@ impl Log {
         entropy: &[u64; 4],
         memory: usize,
         detach: fn(),
-        read_only: bool,
+        way: Way,
     ) -> Result<Opened, Error> {
         let size = file.size()?;
-        let found = superblocks::read(file, size)?;
-        let (superblock, created) = match found {
-            Some(superblock) => (superblock, false),
-            None if read_only => return Err(Error::NotADatabase),
-            None => (superblocks::create(file, segment_log2, entropy)?, true),
+        let salvages = way.on_damage == OnDamage::Salvage;
+        let mut refusal = Error::NotADatabase;
+        let (mut superblock, created) = match superblocks::read(file, size) {
+            Ok(Some(superblock)) => (superblock, false),
+            Ok(None) if way.read_only => return Err(Error::NotADatabase),
+            Ok(None) => (superblocks::create(file, segment_log2, entropy)?, true),
+            Err(error @ (Error::Corruption(_) | Error::NotADatabase)) if salvages => {
+                refusal = error;
+                (superblocks::missing(entropy), false)
+            }
+            Err(error) => return Err(error),
         };
-        let pool = Pool::new(1 << superblock.segment_log2, memory, detach);
-        let mut log = Log::empty(superblock, entropy[3], pool);
-        log.find_slots(file, size)?;
+        let mut log;
+        loop {
+            let pool = Pool::new(1 << superblock.segment_log2, memory, detach);
+            log = Log::empty(superblock, entropy[3], pool);
+            log.find_slots(file, size)?;
+            if superblock.generation > 0 || log.segments() > 0 {
+                break;
+            }
+            // Without a superblock the size of segments is told by where they stand.
+            superblock.segment_log2 -= 1;
+            if !SEGMENT_LOG2.contains(&superblock.segment_log2) {
+                return Err(refusal);
+            }
+        }
+        log.mending.salvages = salvages;
         let checkpoint = log.load_checkpoint(file)?;
         if checkpoint.is_none() {
             log.forget_tables();
+            log.mending.damaged = superblock.generation == 0;
         }
-        let mut opened = log.replay(file, checkpoint)?;
+        let mut opened = log.replay(file, checkpoint, way)?;
         opened.recovery.created = created;
         Ok(opened)
     }
 
-    fn empty(superblock: Superblock, entropy: u64, pool: Pool) -> Log {
+    #[inline(never)]
+    pub(super) fn empty(superblock: Superblock, entropy: u64, pool: Pool) -> Log {
         Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
@@ -135,53 +205,88 @@ impl Log {
             garbage_after: 0,
             live_total: 0,
             spare_slots: 0,
+            mending: Mending::default(),
         }
     }
 
-    fn replay(mut self, file: &mut impl File, checkpoint: Option<Loaded>) -> Result<Opened, Error> {
+    fn replay(
+        mut self,
+        file: &mut impl File,
+        checkpoint: Option<Loaded>,
+        way: Way,
+    ) -> Result<Opened, Error> {
         let head = checkpoint.as_ref().map(|checkpoint| checkpoint.head);
         let segments = self.log_segments(head.as_ref());
-        let mut chain = self.walk(file, &segments, head.as_ref())?;
-        let (beyond, committed) = loop {
+        let mut chain = self.walk(file, &segments, head.as_ref(), 0)?;
+        let (beyond, mut committed) = loop {
             let beyond = self.scan_beyond(file, &chain, &segments)?;
             self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
-            let committed = self.cut(file, &mut chain)?;
+            let committed = self.cut(file, &mut chain, way.below)?;
             // What was cut off may have been what accounted for a gap.
-            if !chain.close_gaps(self.flushed_frames) {
+            if !chain.close_gaps(self.flushed_frames, 0) {
                 break (beyond, committed);
             }
         };
-        if committed < self.flushed_frames {
-            return Err(Error::Corruption(Damage {
-                position: chain.end_position(self.geometry),
-                expected_frame: committed,
-                flushed_frames: self.flushed_frames,
-                intact_frames: beyond.frames,
-                intact_bytes: beyond.bytes,
-            }));
+        let flushed_frames = self.flushed_frames;
+        let is_damaged = committed < flushed_frames || self.mending.damaged;
+        let damage = is_damaged.then(|| Damage {
+            position: chain.end_position(self.geometry),
+            expected_frame: committed,
+            flushed_frames,
+            intact_frames: beyond.frames,
+            intact_bytes: beyond.bytes,
+            // Nothing is given back before a checkpoint lets it go, and by then what lived in it
+            // stands before the checkpoint's frame.
+            is_prefix_whole: committed >= self.superblock.checkpoint_frame,
+            ..Damage::default()
+        });
+        if is_damaged && way.on_damage == OnDamage::Salvage {
+            self.stale.clear();
+            chain = self.walk(file, &segments, head.as_ref(), flushed_frames)?;
+            committed = self.salvage_end(file, &mut chain)?;
         }
         self.next_frame = committed;
-        self.witnessed_frames = self.flushed_frames;
-        let torn_bytes = self.settle(file, &chain, &segments)?;
-        let torn = torn_bytes > 0;
+        self.witnessed_frames = flushed_frames;
+        let torn_bytes = match is_damaged && way.on_damage != OnDamage::Prefix {
+            true => 0,
+            false => self.settle(file, &chain, &segments)?,
+        };
+        let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
-            torn_bytes,
+            torn_bytes: if is_damaged { 0 } else { torn_bytes },
             dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
             last_frame: committed - 1,
             replayed_frames: chain.frames.len() as u64,
             checkpoint: head.is_some(),
-            clean: !torn && self.ends_clean(&chain, committed),
-            created: false,
+            clean: !torn && !is_damaged && self.ends_clean(&chain, committed),
+            damaged: is_damaged,
+            lost_frames: chain.lost_frames + flushed_frames.saturating_sub(committed),
+            lost_bytes: if is_damaged { torn_bytes + chain.lost_bytes } else { 0 },
+            ..Recovery::default()
         };
         self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
         self.garbage_after = committed + u64::from(torn);
         self.untidy = true;
-        let known = head.map_or(0, |head| head.next_version);
-        let next_version = self.superblock.next_version.max(known);
+        let next_version = head.map_or(1, |head| head.next_version);
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let extents = extents.collect();
         let frames = chain.frames;
-        Ok(Opened { log: self, checkpoint, frames, extents, recovery, next_version })
+        Ok(Opened { log: self, checkpoint, frames, extents, recovery, next_version, damage })
+    }
+
+    /// Ends a chain that goes on behind what is missing, and gives the number behind it.
+    fn salvage_end(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
+        // Of a commit that had been flushed, what is there is kept although its end is missing.
+        let end = match chain.expected < self.flushed_frames && chain.flaw.is_none() {
+            true => chain.expected,
+            false => self.cut(file, chain, u64::MAX)?,
+        };
+        chain.close_gaps(self.flushed_frames, self.flushed_frames);
+        self.mending.uncertain_below = match end < self.flushed_frames {
+            true => u64::MAX,
+            false => chain.uncertain_below,
+        };
+        Ok(end)
     }
 
     /// Whether nothing but the witness frame follows the end that a clean close recorded: the
@@ -218,6 +323,11 @@ impl Log {
             }
         }
         let order = sort::by_number(order);
+        if self.superblock.generation == 0 {
+            // No superblock tells where the log begins.
+            let first = order.first().map(|&(_, i)| self.slots[i as usize].first_frame);
+            self.superblock.first_frame = first.unwrap_or(1);
+        }
         let mut limit = u64::MAX;
         let mut kept = Vec::new();
         for &(sequence, index) in order.iter().rev() {
@@ -246,24 +356,24 @@ impl Log {
         FrameHeader::open(self.room_from(slot, offset), self.slots[slot as usize].salt, position)
     }
 
-    /// Follows the frames from the first, or from the checkpoint, to the first that is missing.
+    /// Follows the frames from the first, or from the checkpoint, to the first that is missing; or
+    /// beyond it, as long as what is missing lies below `salvage_below`.
     fn walk(
         &mut self,
         file: &mut impl File,
         segments: &[(u32, u64)],
         head: Option<&CheckpointHead>,
+        salvage_below: u64,
     ) -> Result<Chain, Error> {
         let start = head.map_or(self.superblock.first_frame, |head| head.frame);
-        let mut chain = Chain { expected: start, ..Chain::default() };
+        let next_version = head.map_or(1, |head| head.next_version);
+        let mut chain = Chain { expected: start, next_version, ..Chain::default() };
         for (i, &(slot, limit)) in segments.iter().enumerate() {
             let Slot { sequence, first_frame, .. } = self.slots[slot as usize];
             let goes_on = head.filter(|head| head.end_sequence == sequence);
             if goes_on.is_none() && first_frame != chain.expected {
                 // Perhaps what lay between was given back: only what comes later can tell.
-                let place = (chain.segment, chain.slot, chain.offset);
-                let (frames, expected) = (chain.frames.len(), chain.expected);
-                chain.gaps.push(Gap { place, frames, from: expected, to: first_frame });
-                chain.expected = first_frame;
+                chain.miss(first_frame);
             }
             self.load(file, slot)?;
             chain.segment = i;
@@ -271,14 +381,59 @@ impl Log {
             chain.slot = Some(slot);
             while chain.expected < limit {
                 let header = self.frame_at(slot, chain.offset);
-                let Some(header) = header.filter(|h| h.number == chain.expected) else { break };
-                let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
-                chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
+                let salvages = chain.expected < salvage_below;
+                let goes_on = |number: u64| {
+                    number == chain.expected
+                        || salvages && (chain.expected..limit).contains(&number)
+                };
+                if let Some(header) = header.filter(|h| goes_on(h.number)) {
+                    chain.miss(header.number);
+                    let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
+                    chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
+                    if header.commits() {
+                        chain.commits();
+                    }
+                } else if !salvages || !self.step_over(slot, &mut chain) {
+                    break;
+                }
             }
             self.note_end(slot, &chain, limit);
         }
-        chain.close_gaps(self.flushed_frames.max(chain.watermark));
+        chain.close_gaps(self.flushed_frames.max(chain.watermark), salvage_below);
         Ok(chain)
+    }
+
+    /// Takes a record of a damaged frame that is intact by itself, or skips eight bytes. Answers
+    /// false at the end of the segment.
+    fn step_over(&self, slot: u32, chain: &mut Chain) -> bool {
+        let bytes = self.room_from(slot, chain.offset);
+        let Some(word) = bytes.get(..8) else { return false };
+        let is_record = |header: &&RecordHeader| {
+            let at = self.geometry.slot_start(slot) + chain.offset as u64;
+            let record = bytes.get(..header.size()).unwrap_or_default();
+            let sane = (1..=KIND_EXTENT).contains(&header.kind) && header.key_len > 0;
+            sane && header.fits(bytes.len())
+                && RecordHeader::verify(record, self.slots[slot as usize].salt, at)
+        };
+        match RecordHeader::at(bytes).filter(is_record).map(RecordHeader::size) {
+            Some(size) => {
+                // As if it stood alone in a frame that begins before it.
+                chain.offset -= frame::SIZE;
+                let length = frame::SIZE + size;
+                let bytes = &self.room_from(slot, chain.offset)[..length];
+                let position = self.geometry.position(slot, chain.offset);
+                let number = chain.expected;
+                let header =
+                    FrameHeader { length: length as u32, number, records: 1, ..Default::default() };
+                chain.take(slot, position, &header, bytes);
+                chain.expected = number;
+            }
+            None => {
+                chain.lost_bytes += if word == [0; 8] { 0 } else { 8 };
+                chain.offset += 8;
+            }
+        }
+        true
     }
 
     /// Notes where the frames of a segment end, and what a recovery left behind them.
@@ -324,9 +479,10 @@ impl Log {
     /// Cuts off an incomplete commit, or one whose extents are not whole, and gives the number of
     /// the first frame that does not count. Extents of flushed commits are verified when they are
     /// read, since one that was superseded may be gone.
-    fn cut(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
+    fn cut(&mut self, file: &mut impl File, chain: &mut Chain, below: u64) -> Result<u64, Error> {
         let flaw = chain.flaw.take();
         let mut end = flaw.map_or(chain.frames.len(), |(frame, _)| frame);
+        end = end.min(chain.frames.partition_point(|frame| frame.number < below));
         // In the order of records: what comes first, ends the log or refuses the file. None behind
         // a flaw was noted in its own frame.
         let mut refuses = flaw.is_some_and(|(_, flaw)| flaw == Flaw::Unknown);
@@ -421,6 +577,9 @@ struct Gap {
     frames: usize,
     from: u64,
     to: u64,
+    /// The next version when the first commit behind it ended: keys whose records are older may have
+    /// been changed in it.
+    uncertain_below: u64,
 }
 
 /// What a record about a gap says: the frames that were given back, and the one behind them.
@@ -451,16 +610,46 @@ struct Chain {
     /// Valid frames at the end that belong to a commit that is not whole, and where they start.
     incomplete: u64,
     cut: Option<(u32, usize)>,
+    /// Frames that are missing within it, and bytes that are none of it.
+    lost_frames: u64,
+    lost_bytes: u64,
+    /// As of the last gap within it that no record accounts for.
+    uncertain_below: u64,
+    /// Above all versions in it.
+    next_version: u64,
 }
 
 impl Chain {
-    /// Goes back to the first gap that no record accounts for: the chain ends there. Answers whether
-    /// there was one.
+    /// Goes on at a frame behind the one that is expected.
+    fn miss(&mut self, number: u64) {
+        if number == self.expected {
+            return;
+        }
+        self.gaps.push(Gap {
+            place: (self.segment, self.slot, self.offset),
+            frames: self.frames.len(),
+            from: self.expected,
+            to: number,
+            uncertain_below: u64::MAX,
+        });
+        self.expected = number;
+    }
+
+    /// A commit is complete: whatever earlier frames held, keys that are set later are as they were.
+    fn commits(&mut self) {
+        let open = self.gaps.iter_mut().rev();
+        for gap in open.take_while(|gap| gap.uncertain_below == u64::MAX) {
+            gap.uncertain_below = self.next_version;
+        }
+    }
+
+    /// Goes back to the first gap from `salvage_below` on that no record accounts for: the chain ends
+    /// there. Answers whether there was one. Those before it are losses.
     ///
     /// A record is committed before anything is given back, and all that its gap needs before it: so
     /// it speaks the truth if it is flushed, or itself part of the chain. Else it may speak of frames
     /// whose copies were lost with the power.
-    fn close_gaps(&mut self, flushed: u64) -> bool {
+    fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
         let mut went_back = false;
         loop {
             let end = flushed.max(self.frames.last().map_or(0, |frame| frame.number + 1));
@@ -471,7 +660,17 @@ impl Chain {
                 };
                 !claims.iter().any(holds)
             };
-            let Some(open) = self.gaps.iter().position(is_open) else { return went_back };
+            (self.lost_frames, self.uncertain_below) = (0, 0);
+            let mut broken = None;
+            for (i, gap) in self.gaps.iter().enumerate().filter(|(_, gap)| is_open(gap)) {
+                if gap.from >= salvage_below {
+                    broken = Some(i);
+                    break;
+                }
+                self.lost_frames += gap.to.saturating_sub(gap.from);
+                self.uncertain_below = gap.uncertain_below;
+            }
+            let Some(open) = broken else { return went_back };
             let gap = &self.gaps[open];
             (self.segment, self.slot, self.offset) = gap.place;
             self.expected = gap.from;
@@ -534,6 +733,7 @@ impl Chain {
             if header.kind > KIND_EXTENT && !skippable {
                 return Err(Flaw::Unknown);
             }
+            self.next_version = self.next_version.max(header.version + 1);
             // A deletion that was moved has a value too, which is no account.
             let is_set = header.kind == KIND_SET;
             if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {

@@ -37,21 +37,45 @@ impl Log {
         index: u32,
         found: &mut Vec<SegmentHeader>,
     ) -> Result<(), Error> {
-        let file_id = self.superblock.file_id[0];
         let start = self.geometry.slot_start(index);
-        let mut bytes = [0; segment::SIZE];
-        read_full(file, &mut bytes, start)?;
-        found.extend(SegmentHeader::decode(&bytes, file_id, start).filter(|h| h.slot == index));
-        bytes.fill(0);
-        read_full(file, &mut bytes, start + self.geometry.room_end() as u64)?;
-        // A trailer names its first slot, which its checksum is bound to.
-        let first = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
-        if first <= index {
-            let trailer = SegmentHeader::decode(&bytes, file_id, self.geometry.slot_start(first));
-            let ends_here = |h: &SegmentHeader| first.checked_add(h.span) == Some(index + 1);
-            found.extend(trailer.filter(|h| h.slot == first && ends_here(h)));
+        for at in [start, start + self.geometry.room_end() as u64] {
+            let mut bytes = [0; segment::SIZE];
+            read_full(file, &mut bytes, at)?;
+            let Some(header) = SegmentHeader::unverified(&bytes) else { continue };
+            // A trailer names its first slot, which its checksum is bound to.
+            let SegmentHeader { slot, span, .. } = header;
+            let is_trailer = at != start;
+            let here = match is_trailer {
+                true => slot <= index && slot.checked_add(span) == Some(index + 1),
+                false => slot == index,
+            };
+            if here && self.is_ours(file, &header, &bytes, is_trailer)? {
+                found.push(header);
+            }
         }
         Ok(())
+    }
+
+    /// Whether a header or trailer is one of this file. Without a superblock the other copy has to
+    /// confirm it, or be gone; where the header of the first slot stands does not even tell how large
+    /// segments are.
+    fn is_ours(
+        &self,
+        file: &mut impl File,
+        header: &SegmentHeader,
+        bytes: &[u8],
+        is_trailer: bool,
+    ) -> Result<bool, Error> {
+        let start = self.geometry.slot_start(header.slot);
+        if self.superblock.generation > 0 {
+            return Ok(SegmentHeader::decode(bytes, self.superblock.file_id[0], start).is_some());
+        }
+        let end = self.geometry.slot_start(header.slot.saturating_add(header.span));
+        let mut other = [0; segment::SIZE];
+        read_full(file, &mut other, if is_trailer { start } else { end - segment::SIZE as u64 })?;
+        let is_gone = SegmentHeader::unverified(&other).is_none();
+        let tells = is_trailer || header.slot > 0;
+        Ok(other == bytes || is_gone && tells && header.span == 1)
     }
 
     /// Enters a header's slots, unless a newer header has one of them.

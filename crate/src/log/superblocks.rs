@@ -51,6 +51,12 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
     }
 }
 
+/// In place of the superblock of a file that has lost both. Generation 0 says that its identity is not
+/// known, so that headers cannot be verified by it.
+pub(super) fn missing(entropy: &[u64; 4]) -> Superblock {
+    Superblock { generation: 0, ..first_superblock(*SEGMENT_LOG2.end(), entropy) }
+}
+
 /// Creation writes and flushes both slots before the first segment exists, so a file that ends
 /// with them and holds nothing else never held a key.
 fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
@@ -86,7 +92,16 @@ pub(super) fn create(
     if !SEGMENT_LOG2.contains(&segment_log2) {
         return Err(Error::Misuse);
     }
-    let mut superblock = Superblock {
+    let mut superblock = first_superblock(segment_log2, entropy);
+    write_all(file, &superblock.encode(0), 0)?;
+    superblock.generation = 2;
+    write_all(file, &superblock.encode(1), SLOT_STRIDE)?;
+    file.flush()?;
+    Ok(superblock)
+}
+
+fn first_superblock(segment_log2: u8, entropy: &[u64; 4]) -> Superblock {
+    Superblock {
         magic: MAGIC,
         check: 0,
         major: MAJOR,
@@ -110,10 +125,5 @@ pub(super) fn create(
         checkpoint_sequence: 0,
         checkpoint_frame: 0,
         reserved: [0; 12],
-    };
-    write_all(file, &superblock.encode(0), 0)?;
-    superblock.generation = 2;
-    write_all(file, &superblock.encode(1), SLOT_STRIDE)?;
-    file.flush()?;
-    Ok(superblock)
+    }
 }

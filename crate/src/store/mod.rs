@@ -4,8 +4,10 @@ mod compact;
 mod group;
 mod pin;
 mod replay;
+mod salvage;
 mod tend;
 mod update;
+mod verify;
 
 use std::ops::Bound;
 
@@ -22,7 +24,8 @@ use crate::log::{
     read::{Pin, Place, damaged},
 };
 
-pub use crate::log::recover::Recovery;
+pub use crate::log::recover::{OnDamage, Recovery};
+pub use crate::log::verify::{Part, Spot, Verified};
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
@@ -42,6 +45,8 @@ pub struct Options {
     /// Whether nothing may be written: writes are refused, and opening and closing leave the file
     /// as it is.
     pub read_only: bool,
+    /// What is done when flushed data is damaged.
+    pub on_damage: OnDamage,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
@@ -59,6 +64,7 @@ impl Default for Options {
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
             read_only: false,
+            on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,
             detach: || (),
@@ -172,8 +178,21 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn version(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<u64>, Error> {
+        Ok(self.stamp(keyspace, key)?.map(|(version, _)| version))
+    }
+
+    /// The version of a key's record, and whether that was salvaged from a damaged file of which lost
+    /// frames may have changed or deleted the key. No later write was one of them, so the next one to
+    /// the key ends it.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn stamp(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, bool)>, Error> {
         let found = self.find(keyspace, key)?;
-        Ok(found.map(|found| self.log.record_in(found.place).header.version))
+        Ok(found.map(|found| {
+            let header = self.log.record_in(found.place).header;
+            (header.version, self.log.is_uncertain(header))
+        }))
     }
 
     /// Whether a key is there.

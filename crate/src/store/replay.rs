@@ -10,8 +10,7 @@ use crate::index::ordered::Key;
 use crate::index::spaces::Spaces;
 use crate::log::Log;
 use crate::log::live::ExtentName;
-use crate::log::read::damaged;
-use crate::log::recover::{FrameAt, Opened};
+use crate::log::recover::{FrameAt, OnDamage, Opened, Way};
 use crate::sort;
 
 use super::{Changing, Job, NewRecord, Options, Staged, Store};
@@ -36,18 +35,32 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`open`](Store::open).
     pub fn open_or_return(mut file: F, options: Options) -> Result<Self, (F, Error)> {
-        let opened = match Log::open(
+        let mut below = u64::MAX;
+        loop {
+            match Store::open_below(file, &options, below) {
+                Ok(store) => return Ok(store),
+                Err((back, _, end)) if end < below => (file, below) = (back, end),
+                Err((back, error, _)) => return Err((back, error)),
+            }
+        }
+    }
+
+    /// Opens what the frames below a number hold. With an error comes the number below which it may
+    /// go better.
+    fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
+        let opened = Log::open(
             &mut file,
             options.segment_log2,
             &options.entropy,
             options.memory,
             options.detach,
-            options.read_only,
-        ) {
+            Way { read_only: options.read_only, on_damage: options.on_damage, below },
+        );
+        let opened = match opened {
             Ok(opened) => opened,
-            Err(error) => return Err((file, error)),
+            Err(error) => return Err((file, error, u64::MAX)),
         };
-        let Opened { log, checkpoint, frames, extents, recovery, next_version } = opened;
+        let Opened { log, checkpoint, frames, extents, recovery, next_version, damage } = opened;
         let (index, spaces) =
             checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces));
         let key_hash = KeyHash::new(log.hash_seed());
@@ -79,20 +92,62 @@ impl<F: File> Store<F> {
             trouble: None,
             unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
         };
-        let replayed = store
-            .replay(&frames)
-            .and_then(|()| store.verify_extents(&extents))
-            .and_then(|()| store.log.settle_extents().map_or(Ok(()), |at| Err(store.lost(at))));
-        if !recovery.clean {
-            store.next_version += VERSION_JUMP;
-        }
-        match replayed {
-            Ok(()) => {
+        let replayed = store.replay(&frames);
+        match store.bring_up(replayed, &extents, damage, options) {
+            Ok(None) => {
                 store.log.lend_views();
                 Ok(store)
             }
-            Err(error) => Err((store.file, error)),
+            Ok(Some((lost, position))) => {
+                // The log may be whole before the commit that names this extent.
+                let (slot, offset) = store.log.geometry().locate(lost);
+                let named = frames.iter().find(|frame| frame.holds(slot, offset));
+                let ends = named.filter(|_| options.on_damage == OnDamage::Prefix);
+                let end = ends.map_or(u64::MAX, FrameAt::number);
+                let error = store.lost(position);
+                Err((store.file, error, end))
+            }
+            Err(error) => Err((store.file, error, u64::MAX)),
         }
+    }
+
+    /// Goes from an index to a store that can be used, if that is possible. Answers the position of a
+    /// record whose extent is damaged, and that of the damage.
+    fn bring_up(
+        &mut self,
+        replayed: Result<(), Error>,
+        extents: &[(Position, ExtentRef)],
+        damage: Option<Damage>,
+        options: &Options,
+    ) -> Result<Option<(Position, u64)>, Error> {
+        let way = options.on_damage;
+        if let Some(damage) = damage {
+            let is_whole = way == OnDamage::Prefix && damage.is_prefix_whole;
+            if !is_whole && way != OnDamage::Salvage {
+                let (keys, version) = (self.stats().count, self.next_version - 1);
+                return Err(Error::Corruption(Damage { keys, version, ..damage }));
+            }
+        }
+        replayed?;
+        self.next_version = self.next_version.max(self.log.known_version());
+        if way == OnDamage::Salvage {
+            self.sweep()?;
+        }
+        if !self.recovery.damaged || way == OnDamage::Prefix {
+            if let Some(lost) = self.find_lost_extent(extents)? {
+                return Ok(Some(lost));
+            }
+            if let Some(position) = self.log.settle_extents() {
+                return Err(self.lost(position));
+            }
+        }
+        if !self.recovery.clean {
+            self.next_version += VERSION_JUMP;
+        }
+        if self.recovery.damaged && !self.read_only {
+            self.renew(options)?;
+        }
+        Ok(None)
     }
 
     fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
@@ -165,16 +220,20 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Verifies the extents that live records of the replayed part name.
-    fn verify_extents(&mut self, extents: &[(Position, ExtentRef)]) -> Result<(), Error> {
+    /// Verifies the extents that live records of the replayed part name. Answers the position of a
+    /// record whose extent is damaged, and that of its value.
+    fn find_lost_extent(
+        &mut self,
+        extents: &[(Position, ExtentRef)],
+    ) -> Result<Option<(Position, u64)>, Error> {
         for (position, extent) in extents {
             let is_live = self.log.names_extent(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {
                 let start = self.log.geometry().slot_start(extent.slot);
-                return Err(self.lost(start + segment::SIZE as u64));
+                return Ok(Some((*position, start + segment::SIZE as u64)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A live record's extent is not what it has to be.
@@ -195,10 +254,7 @@ impl<F: File> Store<F> {
         }
         let mut built = Spaces::default();
         for position in sort::by_number(self.index.positions().collect()) {
-            let slot = self.log.geometry().locate(position).0;
-            self.log.load_whole(&mut self.file, slot)?;
-            let place = self.log.place(&mut self.file, position)?;
-            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
+            let (_, record) = self.log.find_intact(&mut self.file, position)?;
             built.entry(record.header.space()).keys.insert(record.key);
         }
         self.spaces.take_keys(built);

@@ -131,6 +131,11 @@ impl<F: File> Store<F> {
         next
     }
 
+    /// Gives the staged record an expiry.
+    pub(super) fn stage_expiry(&mut self, expiry: u32) {
+        self.log.header_mut(self.new.place).expiry = expiry;
+    }
+
     /// The value of the staged record: all of its room when new, its bytes when copied or in
     /// place.
     ///

@@ -168,6 +168,7 @@ fn checkpoint_end_damaged() -> Golden {
         flushed_frames: 6,
         intact_frames: 3,
         intact_bytes: second.at - four,
+        ..Damage::default()
     };
     refused("checkpoint-end-damaged", about, image, damage)
 }
@@ -261,6 +262,7 @@ fn missing(place: u64, third: Segment) -> Damage {
         flushed_frames: 8,
         intact_frames: 4,
         intact_bytes: third.at - third.start - segment::SIZE as u64,
+        ..Damage::default()
     }
 }
 

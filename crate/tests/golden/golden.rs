@@ -189,8 +189,14 @@ fn describe_error(error: &Error, out: &mut String) {
     let _ = writeln!(out, "  \"error\": {{");
     match error {
         Error::Corruption(damage) => {
-            let Damage { position, expected_frame, flushed_frames, intact_frames, intact_bytes } =
-                damage;
+            let Damage {
+                position,
+                expected_frame,
+                flushed_frames,
+                intact_frames,
+                intact_bytes,
+                ..
+            } = damage;
             let _ = writeln!(
                 out,
                 "    \"code\": {code},\n    \"position\": {position},\n    \

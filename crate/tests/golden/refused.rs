@@ -57,6 +57,7 @@ fn damaged_frame() -> Golden {
         flushed_frames: 4,
         intact_frames: 2,
         intact_bytes: segment.at - third,
+        ..Damage::default()
     };
     refused("damaged-frame", about, image, Error::Corruption(damage))
 }
@@ -71,6 +72,7 @@ fn damaged_end() -> Golden {
         flushed_frames: 4,
         intact_frames: 0,
         intact_bytes: 0,
+        ..Damage::default()
     };
     refused("damaged-end", about, image, Error::Corruption(damage))
 }
@@ -88,6 +90,7 @@ fn damaged_without_close() -> Golden {
         flushed_frames: 2,
         intact_frames: 1,
         intact_bytes: segment.at - witness,
+        ..Damage::default()
     };
     refused("damaged-without-close", about, image, Error::Corruption(damage))
 }
@@ -109,6 +112,7 @@ fn damaged_commit() -> Golden {
         flushed_frames: 4,
         intact_frames: 1,
         intact_bytes: second.at - witness,
+        ..Damage::default()
     };
     refused("damaged-commit", about, image, Error::Corruption(damage))
 }
@@ -127,6 +131,7 @@ fn damaged_extent() -> Golden {
         flushed_frames: 3,
         intact_frames: 0,
         intact_bytes: 0,
+        ..Damage::default()
     };
     refused("damaged-extent", about, image, Error::Corruption(damage))
 }
@@ -148,6 +153,7 @@ fn lost_segment() -> Golden {
         flushed_frames: 4,
         intact_frames: 2,
         intact_bytes: third.at - start,
+        ..Damage::default()
     };
     refused("lost-segment", about, image, Error::Corruption(damage))
 }
@@ -225,6 +231,7 @@ fn not_whole(
         flushed_frames: 3,
         intact_frames: 0,
         intact_bytes: 0,
+        ..Damage::default()
     };
     refused(name, about, image, Error::Corruption(damage))
 }

@@ -1,0 +1,293 @@
+//! Verifying what stands in the file, a piece at a time, while the database is in use.
+
+use musli_zerocopy::ZeroCopy;
+
+use crate::error::Error;
+use crate::file::{File, read_full};
+use crate::format::checkpoint::{self, BLOCK, CheckpointHead, HEAD};
+use crate::format::checksum::{checksum, seed_at};
+use crate::format::frame::{self, FrameHeader};
+use crate::format::record::{self, RecordHeader};
+use crate::format::segment::{self, SegmentHeader};
+use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
+use crate::index::hash::Position;
+use crate::memory::AlignedBytes;
+
+use super::{Log, Use};
+
+/// The units of a file: its two superblocks, then its slots.
+const FIRST_SLOT: u32 = 2;
+/// The parts of a segment: its header, its trailer, and from here on the offsets of what is between.
+const TRAILER: u32 = 1;
+const INSIDE: u32 = segment::SIZE as u32;
+/// Blocks of a checkpoint that one step looks at.
+const BLOCKS: usize = 16;
+
+/// What a problem is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing is wrong.
+    #[default]
+    Nothing,
+    /// One of the two superblocks; the other one serves.
+    Superblock,
+    /// A header or trailer of a segment; the other one serves.
+    Header,
+    /// Frames of the log.
+    Frame,
+    /// A record.
+    Record,
+    /// Bytes that should be zeros.
+    Zeros,
+    /// A large value.
+    Extent,
+    /// The checkpoint; the log tells the same.
+    Checkpoint,
+    /// The index names other records of a segment than are in it.
+    Index,
+}
+
+/// Where a verification stands: it begins with both zero, and has ended when it comes back to that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spot {
+    /// Superblock, or slot.
+    pub unit: u32,
+    /// Where in it.
+    pub part: u32,
+}
+
+/// What one step found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Where to go on.
+    pub next: Spot,
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// Segments that were begun.
+    pub segments: u64,
+    /// Frames that are whole,
+    pub frames: u64,
+    /// and records in them.
+    pub records: u64,
+    /// What is wrong, if anything,
+    pub what: Part,
+    /// from which position on,
+    pub at: u64,
+    /// and for how many bytes.
+    pub length: u64,
+}
+
+impl Verified {
+    fn note(&mut self, what: Part, at: u64, length: usize) {
+        (self.what, self.at, self.length) = (what, at, length as u64);
+    }
+}
+
+impl Log {
+    /// Looks at the next piece of the file. `is_live` says whether the index names a record.
+    ///
+    /// # Errors
+    /// What the file said. Damage is no error here.
+    pub(crate) fn verify(
+        &mut self,
+        file: &mut impl File,
+        spot: Spot,
+        is_live: impl FnMut(Position, &RecordHeader, &[u8]) -> bool,
+    ) -> Result<Verified, Error> {
+        let Spot { unit, part } = spot;
+        let mut found = Verified::default();
+        let slots = self.slots.len() as u32;
+        if unit < slots + FIRST_SLOT - 1 {
+            found.next.unit = unit + 1;
+        }
+        let Some(slot) = unit.checked_sub(FIRST_SLOT) else {
+            self.verify_superblock(file, unit, &mut found)?;
+            return Ok(found);
+        };
+        // The file may have become shorter since the last step.
+        let Some(s) = self.slots.get(slot as usize) else { return Ok(found) };
+        let has_headers = matches!(s.used, Use::Log | Use::Extent | Use::Checkpoint);
+        if has_headers && s.written && part < INSIDE {
+            found.next = Spot { unit, part: if part == TRAILER { INSIDE } else { TRAILER } };
+            self.verify_header(file, slot, part == TRAILER, &mut found)?;
+        } else if s.used == Use::Spare || s.used == Use::Log && s.written {
+            self.verify_segment(file, spot, is_live, &mut found)?;
+        } else if s.used == Use::Extent && s.written {
+            self.verify_value(file, slot, &mut found)?;
+        } else if s.used == Use::Checkpoint && s.written {
+            self.verify_blocks(file, spot, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn verify_superblock(
+        &self,
+        file: &mut impl File,
+        unit: u32,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let mut bytes = [0; superblock::SIZE];
+        let at = u64::from(unit) * SLOT_STRIDE;
+        read_full(file, &mut bytes, at)?;
+        found.bytes = bytes.len() as u64;
+        if !matches!(Superblock::decode(&bytes, u64::from(unit)), superblock::Slot::Valid(_)) {
+            found.note(Part::Superblock, at, bytes.len());
+        }
+        if unit + 1 == FIRST_SLOT && self.slots.is_empty() {
+            found.next = Spot::default();
+        }
+        Ok(())
+    }
+
+    fn verify_header(
+        &self,
+        file: &mut impl File,
+        slot: u32,
+        is_trailer: bool,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let s = &self.slots[slot as usize];
+        let start = self.geometry.slot_start(slot);
+        let end = self.geometry.slot_start(slot + s.span) - segment::SIZE as u64;
+        let at = if is_trailer { end } else { start };
+        let mut bytes = [0; segment::SIZE];
+        read_full(file, &mut bytes, at)?;
+        let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
+        if header.is_none_or(|header| header.sequence != s.sequence) {
+            found.note(Part::Header, at, bytes.len());
+        }
+        found.bytes = bytes.len() as u64;
+        found.segments = u64::from(!is_trailer);
+        Ok(())
+    }
+
+    /// Verifies frames from an offset on, up to the first problem, and that zeros follow them.
+    fn verify_segment(
+        &self,
+        file: &mut impl File,
+        Spot { unit, part }: Spot,
+        mut is_live: impl FnMut(Position, &RecordHeader, &[u8]) -> bool,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let slot = unit - FIRST_SLOT;
+        let s = &self.slots[slot as usize];
+        let start = self.geometry.slot_start(slot);
+        let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
+        read_full(file, &mut bytes, start)?;
+        found.bytes = bytes.len() as u64 - u64::from(part);
+        let (room_end, end) = (self.geometry.room_end(), s.end as usize);
+        let frame_at =
+            |at: usize| FrameHeader::open(&bytes[at..room_end], s.salt, start + at as u64);
+        let (mut at, mut live) = (part as usize, 0);
+        while at < end {
+            let Some(header) = frame_at(at) else {
+                let next = (at + 8..end).step_by(8).find(|&next| frame_at(next).is_some());
+                let next = next.unwrap_or(end);
+                found.note(Part::Frame, start + at as u64, next - at);
+                found.next = Spot { unit, part: next as u32 };
+                return Ok(());
+            };
+            let frame_end = at + header.length as usize;
+            let mut record = at + frame::SIZE;
+            at = frame_end;
+            found.frames += 1;
+            while record < frame_end {
+                let bytes = &bytes[record..frame_end];
+                let parts = record::parts(bytes).filter(|(header, ..)| {
+                    header.fits(bytes.len())
+                        && RecordHeader::verify(
+                            &bytes[..header.size()],
+                            s.salt,
+                            start + record as u64,
+                        )
+                });
+                let Some((header, key, _)) = parts else {
+                    found.note(Part::Record, start + record as u64, bytes.len());
+                    found.next = Spot { unit, part: frame_end as u32 };
+                    return Ok(());
+                };
+                let position = self.geometry.position(slot, record);
+                live += u32::from(is_live(position, header, key));
+                found.records += 1;
+                record += header.size();
+            }
+        }
+        // The open group counts already and is not in the file yet.
+        if part == INSIDE && end > segment::SIZE && live != s.live && self.group_bytes() == 0 {
+            found.note(Part::Index, start, 0);
+            found.next = Spot { unit, part: end as u32 };
+            return Ok(());
+        }
+        let (from, to) = if s.used == Use::Spare { (0, bytes.len()) } else { (end, room_end) };
+        let rest = &bytes[from..to];
+        let is_known = self.stale.iter().any(|&(at, _)| (start..start + to as u64).contains(&at));
+        if let (Some(first), Some(last), false) =
+            (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
+        {
+            found.note(Part::Zeros, start + (from + first) as u64, last + 1 - first);
+        }
+        Ok(())
+    }
+
+    fn verify_value(
+        &mut self,
+        file: &mut impl File,
+        slot: u32,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let s = &self.slots[slot as usize];
+        let (salt, check, length) = (s.salt, s.length_check, s.length as usize);
+        let at = self.geometry.slot_start(slot) + segment::SIZE as u64;
+        let mut bytes = self.take_value(length)?;
+        let read = read_full(file, &mut bytes[..length], at);
+        let is_whole = checksum(&bytes[..length], seed_at(salt, at)) == check;
+        self.leave_value(Some(bytes));
+        found.bytes = length as u64;
+        if read? < length || !is_whole {
+            found.note(Part::Extent, at, length);
+        }
+        Ok(())
+    }
+
+    /// Verifies the head and tables of a checkpoint, or some of its blocks.
+    fn verify_blocks(
+        &self,
+        file: &mut impl File,
+        Spot { unit, part }: Spot,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let s = &self.slots[(unit - FIRST_SLOT) as usize];
+        let start = self.geometry.slot_start(unit - FIRST_SLOT);
+        let end = segment::SIZE + s.length as usize;
+        let mut at = part as usize;
+        let mut bytes = AlignedBytes::zeroed(HEAD.max(BLOCK));
+        for _ in 0..BLOCKS {
+            if at >= end {
+                return Ok(());
+            }
+            let mut length = BLOCK.min(end - at);
+            if at == segment::SIZE {
+                read_full(file, &mut bytes[..HEAD], start + at as u64)?;
+                let head = CheckpointHead::from_bytes(&bytes[..HEAD]).ok().copied();
+                let full = head.and_then(|head| head.full_length()).filter(|&n| n <= end - at);
+                let Some(full) = full else {
+                    found.note(Part::Checkpoint, start + at as u64, HEAD);
+                    return Ok(());
+                };
+                length = full;
+                bytes = AlignedBytes::zeroed(length.max(BLOCK));
+            }
+            let bytes = &mut bytes[..length];
+            read_full(file, bytes, start + at as u64)?;
+            found.bytes += length as u64;
+            let is_whole = checkpoint::verify(bytes, s.salt, start + at as u64);
+            at += length;
+            found.next = Spot { unit, part: at as u32 };
+            if !is_whole {
+                found.note(Part::Checkpoint, start + (at - length) as u64, length);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! What opening does about damaged files: finding out what is left, and writing that anew.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::KEYSPACE_ENGINE;
+use crate::format::payload::KEY_GAP;
+use crate::format::record::KIND_SET;
+use crate::index::hash::{HashIndex, Position};
+use crate::index::ordered::Key;
+use crate::index::spaces::Spaces;
+use crate::log::Log;
+use crate::log::pool::Pool;
+use crate::log::read::damaged;
+use crate::sort;
+
+use super::{Options, Store};
+
+impl<F: File> Store<F> {
+    /// Reads all that the index names, and takes out what is not intact: its keys are absent then,
+    /// for what they were before is not what they were last.
+    pub(super) fn sweep(&mut self) -> Result<(), Error> {
+        let mending = self.log.mending();
+        self.recovery.damaged |= mending.damaged;
+        self.recovery.lost_keys = mending.lost_keys;
+        let mut counts = Spaces::default();
+        for (position, hash) in self.entries() {
+            match self.examine(position, hash) {
+                Ok((keyspace, uncertain)) => {
+                    counts.entry(keyspace).count += 1;
+                    let counts_for_users = uncertain && keyspace != KEYSPACE_ENGINE;
+                    self.recovery.uncertain_keys += u64::from(counts_for_users);
+                }
+                Err(Error::Corruption(_)) => {
+                    self.index.remove(hash, position);
+                    self.recovery.damaged = true;
+                    self.recovery.lost_keys += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.spaces = counts;
+        self.last = None;
+        self.recovery.clean &= !self.recovery.damaged;
+        Ok(())
+    }
+
+    /// Positions and hashes of the index, in the order of the file.
+    fn entries(&self) -> Vec<(Position, u32)> {
+        let mut entries = Vec::with_capacity(self.index.len());
+        self.index.collect(0, u32::MAX, &mut entries);
+        sort::by_number(entries.into_iter().map(|(hash, position)| (position, hash)).collect())
+    }
+
+    /// The keyspace of a record and whether it is uncertain, if it is intact and its value is.
+    fn examine(&mut self, position: Position, hash: u32) -> Result<(u32, bool), Error> {
+        let (_, record) = self.log.find_intact(&mut self.file, position)?;
+        let (header, extent) = (*record.header, record.extent());
+        let is_it = self.key_hash.hash(header.space(), record.key) == hash;
+        let is_whole = match extent {
+            Some(extent) => self.log.verify_extent(&mut self.file, &extent)?,
+            None => header.kind == KIND_SET,
+        };
+        match is_it && is_whole {
+            true => Ok((header.space(), self.log.is_uncertain(&header))),
+            false => Err(damaged(0)),
+        }
+    }
+
+    /// Writes all that counts into a log that takes the place of the damaged one. Until that is
+    /// complete and flushed the file is as it was, but for its size.
+    pub(super) fn renew(&mut self, options: &Options) -> Result<(), Error> {
+        let pool = Pool::new(self.log.geometry().segment(), options.memory, options.detach);
+        let successor = self.log.successor(pool, self.next_version)?;
+        let size = self.file.size()?;
+        let entries = self.entries();
+        let old = std::mem::replace(&mut self.log, successor);
+        let next_version = self.next_version;
+        self.index = HashIndex::default();
+        self.spaces = Spaces::default();
+        self.last = None;
+        // No housekeeping yet: it writes superblocks.
+        self.is_tending = true;
+        let copied = self.copy_all(old, entries);
+        self.next_version = next_version;
+        self.is_tending = false;
+        if let Err(error) = copied {
+            // What could not be cut off is not there for anybody.
+            let _ = self.file.truncate(size);
+            return Err(error);
+        }
+        self.unflushed = false;
+        self.log.succeed(&mut self.file, next_version)
+    }
+
+    fn copy_all(&mut self, mut old: Log, entries: Vec<(Position, u32)>) -> Result<(), Error> {
+        for (position, _) in entries {
+            let (place, record) = old.find_intact(&mut self.file, position)?;
+            let (header, key) = (*record.header, Key::new(record.key));
+            // The new log has no gaps, and other numbers.
+            if header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+                continue;
+            }
+            let value = old.value(&mut self.file, place)?;
+            self.begin_set(header.space(), &key, value.len())?;
+            self.staged_value().copy_from_slice(value);
+            self.stage_expiry(header.expiry);
+            self.next_version = header.version;
+            self.finish(value.len())?;
+            if self.pending() == 0 {
+                // A group was handed on: what was looked at for it may go.
+                old.end_turn();
+                self.log.end_turn();
+            }
+        }
+        self.commit_group()?;
+        self.log.flush(&mut self.file)
+    }
+}
