@@ -75,6 +75,26 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
+  test("shrinks also by what an earlier owner of the file had left free within it", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    for (let i = 0; i < 8; i++) db.set(keyOf(i), filled(2 * MIB, i));
+    db.flush();
+    for (let i = 0; i < 7; i++) db.delete(keyOf(i));
+    await turn();
+    await db.compact();
+    // The last one stands behind the room of the others, which may be used and not cut off.
+    ok(db.stats().segments < 6, "no segment holds what was deleted");
+    db = await reopened(db, storage, name);
+    const before = db.stats().fileBytes;
+    db.delete(keyOf(7));
+    await turn();
+    await db.compact();
+    const after = db.stats().fileBytes;
+    ok(before > 18 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
+    await db.close();
+  });
+
   test("opens from a checkpoint after a close, and goes on as if it had read the whole log", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);

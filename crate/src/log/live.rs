@@ -169,7 +169,7 @@ impl Log {
 
     /// Counts what can be used again.
     pub(super) fn count_spare(&mut self) {
-        let is_spare = |slot: &&Slot| matches!(slot.used, Use::Spare | Use::Dirty) || slot.doomed;
+        let is_spare = |slot: &&Slot| slot.is_free() || slot.doomed;
         self.spare_slots = self.slots.iter().filter(is_spare).count() as u32;
     }
 
@@ -231,9 +231,7 @@ impl Log {
 
     fn could_move(&self, slot: u32) -> bool {
         let (before, after) = self.slots.split_at(slot as usize);
-        let goes = |slot: &Slot| {
-            matches!(slot.used, Use::Spare | Use::Dirty | Use::Garbage) || slot.doomed
-        };
+        let goes = |slot: &Slot| slot.is_free() || slot.used == Use::Garbage || slot.doomed;
         before.iter().any(|slot| slot.used == Use::Spare) && after[1..].iter().all(goes)
     }
 

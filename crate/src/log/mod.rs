@@ -131,6 +131,11 @@ impl Slot {
     fn may_lose_value(&self) -> bool {
         self.written && self.pins == 0 && self.value.is_some()
     }
+
+    /// Whether nothing in it is needed. Before it is taken it may have to be looked at, or erased.
+    fn is_free(&self) -> bool {
+        matches!(self.used, Use::Spare | Use::Dirty | Use::Unknown)
+    }
 }
 
 /// Where things lie in a file with segments of one size.

@@ -86,9 +86,9 @@ impl Log {
         Ok(false)
     }
 
+    /// What opening found nothing in is of no use either, whatever its bytes are.
     fn blank_at_end(&self) -> usize {
-        let is_blank = |slot: &&Slot| matches!(slot.used, Use::Spare | Use::Dirty);
-        self.slots.iter().rev().take_while(is_blank).count()
+        self.slots.iter().rev().take_while(|slot| slot.is_free()).count()
     }
 
     fn remove_headers(&mut self, file: &mut impl File) -> Result<(), WriteError> {
@@ -133,6 +133,12 @@ impl Log {
         };
         let missing = named.iter().find(|name| !is_there(name));
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
+    }
+
+    /// Whether extents that no record names any more wait for a flush that tells of it.
+    pub(crate) fn has_unsure_extents(&self) -> bool {
+        let sure = self.sure_frames;
+        self.dead_extents.iter().any(|dead| dead.frame.is_some_and(|frame| frame >= sure))
     }
 
     /// Extents that no record names any more become garbage once no crash could make

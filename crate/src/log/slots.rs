@@ -27,6 +27,7 @@ impl Log {
         for (_, i) in sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize], count);
         }
+        self.count_spare();
         Ok(())
     }
 

@@ -188,9 +188,12 @@ impl<F: File> Store<F> {
                 self.unflushed &= self.log.is_unflushed();
                 Ok(Job::Nothing)
             }
-            Job::Nothing if !self.log.is_tidy() => {
+            Job::Nothing
+                if !self.log.is_tidy()
+                    || (self.wants_all.is_some() && self.log.has_unsure_extents()) =>
+            {
                 // What a recovery dropped can be erased once the log behind it is flushed, and a
-                // flushed frame says so.
+                // flushed frame says so; likewise an extent that was deleted.
                 if !self.log.is_anchored() || self.log.is_unwitnessed() {
                     self.log.write_witness(&mut self.file, self.next_version)?;
                 }
