@@ -20,7 +20,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
   --readme  of the results in this file, what the README says of them; nothing is run
-  --stores  of the stores only these: varve, lmdb, sqlite, level, graus, indexeddb, map`;
+  --stores  of the stores only these: varve, lmdb, sqlite, level, graus, indexeddb, map, floor`;
 
 const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--readme": "text" };
 

@@ -23,6 +23,8 @@ export interface Surroundings {
   open(): Promise<Store>;
   /** Lets the runtime do what it does between two events. */
   turn(): Promise<void>;
+  /** Collects what the preparation of a sample left, where a program can ask for that. */
+  collect?(): void;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
   progress(doing: string): void;
 }
@@ -82,6 +84,7 @@ class Run {
   /** Milliseconds of what `work` does, with what the runtime does at its end. */
   private async time(work: () => Promise<void>): Promise<number> {
     const { elapsed } = this.store;
+    this.around.collect?.();
     elapsed?.();
     const start = performance.now();
     await work();

@@ -6,7 +6,7 @@ import type { StoreResult } from "../run.js";
 import { type Contender, sizesSection } from "../section.js";
 import type { Request } from "./worker.js";
 
-const STORES = ["varve", "sqlite", "indexeddb", "map"] as const;
+const STORES = ["varve", "sqlite", "indexeddb", "map", "floor"] as const;
 
 export async function browserSizes(options: BenchOptions): Promise<Section> {
   const stores = STORES.filter((name) => options.stores?.includes(name) ?? true);

@@ -1,6 +1,7 @@
 import { open, opfs } from "varve";
 import { answer } from "../../browser/answer.js";
 import { removeAll, turn } from "../../browser/place.js";
+import { measureFloor } from "../floor.js";
 import { openMap } from "../map.js";
 import { runStore, type StoreResult } from "../run.js";
 import type { OpenStore } from "../store.js";
@@ -11,7 +12,7 @@ import { openSqliteWasm } from "./sqlite.js";
 
 /** What a worker is told: one store, one size. */
 export interface Request {
-  store: keyof typeof OPEN;
+  store: keyof typeof OPEN | "floor";
   plan: Plan;
   memory: number;
 }
@@ -37,6 +38,7 @@ function removeDatabase(name: string): Promise<unknown> {
 }
 
 answer<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
+  if (store === "floor") return measureFloor(plan);
   const name = `sizes-${store}`;
   await removeAll();
   await removeDatabase(name);

@@ -1,8 +1,9 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { measureFloor } from "../floor.js";
 import { openMap } from "../map.js";
-import { runStore } from "../run.js";
+import { runStore, type StoreResult } from "../run.js";
 import type { OpenStore } from "../store.js";
 import type { Plan } from "../workload.js";
 import { openGraus } from "./graus.js";
@@ -15,7 +16,7 @@ import { openVarve } from "./varve.js";
 export interface Request {
   root: string;
   folder: string;
-  store: keyof typeof OPEN;
+  store: keyof typeof OPEN | "floor";
   plan: Plan;
   memory: number;
 }
@@ -34,15 +35,27 @@ const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, store, plan, memory } = request;
 mkdirSync(request.folder, { recursive: true });
 const folder = mkdtempSync(join(request.folder, `${store}-`));
-try {
+/** Twice: the keys of the sample are then moved to where the collections in its time leave them. */
+function collect(): void {
+  const { gc } = globalThis as { gc?: (options: { type: "minor" }) => void };
+  gc?.({ type: "minor" });
+  gc?.({ type: "minor" });
+}
+
+async function run(): Promise<StoreResult> {
+  if (store === "floor") return measureFloor(plan);
   const open = OPEN[store](root);
-  const result = await runStore(plan, {
+  return runStore(plan, {
     open: () => open(folder, { memory }),
     turn: () => setImmediate(),
+    collect,
     wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),
     progress: (doing) => process.stderr.write(`  [${store}, ${plan.size} keys] ${doing}\n`),
   });
-  process.stdout.write(JSON.stringify(result));
+}
+
+try {
+  process.stdout.write(JSON.stringify(await run()));
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

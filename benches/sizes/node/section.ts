@@ -10,13 +10,13 @@ import type { StoreResult } from "../run.js";
 import { type Contender, sizesSection } from "../section.js";
 import type { Request } from "./child.js";
 
-const STORES = ["varve", "lmdb", "sqlite", "level", "graus", "map"] as const;
+const STORES = ["varve", "lmdb", "sqlite", "level", "graus", "map", "floor"] as const;
 
 /** A store at a size, in a process of its own. */
 function runChild(request: Request): StoreResult {
   const { status, signal, stdout, error } = spawnSync(
     process.execPath,
-    [join(request.root, ".build/bench/sizes.mjs"), JSON.stringify(request)],
+    ["--expose-gc", join(request.root, ".build/bench/sizes.mjs"), JSON.stringify(request)],
     { stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 2 ** 28 },
   );
   if (error !== undefined) throw error;
