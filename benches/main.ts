@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { browserBench } from "./browser/host.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
+import { browserLong, nodeLong } from "./long/section.js";
 import { nodeBench } from "./node/drop.js";
 import { type Results, render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
@@ -28,6 +29,8 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   "sizes-browser": browserSizes,
   large: nodeLarge,
   "large-browser": browserLarge,
+  long: nodeLong,
+  "long-browser": browserLong,
 };
 
 function commit(root: string): string {

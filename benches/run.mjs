@@ -17,6 +17,8 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
   large-browser   the same in Chromium on OPFS
+  long      opening after a close and after a crash, a million overwrites, beside lmdb and classic-level
+  long-browser    the same in Chromium on OPFS, beside sqlite-wasm
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
   --readme  of the results in this file, what the README says of them; nothing is run
@@ -27,12 +29,14 @@ const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--rea
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
   if (values["--readme"] !== undefined) return printReadme(values["--readme"]);
-  if (words.length === 0 || words.includes("sizes")) await installRivals();
+  if (words.length === 0 || words.some((word) => word === "sizes" || word === "long"))
+    await installRivals();
   const entries = [
     { in: "benches/main.ts", out: "main" },
     { in: "benches/node/first.ts", out: "first" },
     { in: "benches/sizes/node/child.ts", out: "sizes" },
     { in: "benches/large/child.ts", out: "large" },
+    { in: "benches/long/child.ts", out: "long" },
   ];
   await bundleForNode(entries, ".build/bench");
   const { main } = await import(pathToFileURL(join(root, ".build/bench/main.mjs")).href);

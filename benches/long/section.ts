@@ -1,0 +1,314 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { summarize } from "../../demo/statistics.js";
+import { Chromium } from "../browser/chromium.js";
+import type { BenchOptions } from "../main.js";
+import { type Goal, goal, type Row, row, type Section } from "../report.js";
+import type { Request as NodeRequest } from "./child.js";
+import type { Step, StepResult } from "./steps.js";
+import type { Request as WorkerRequest } from "./worker.js";
+
+const MIB = 1_048_576;
+const MEMORY = 64 * MIB;
+
+/** One store, and how much of what it gives up for room. */
+interface Contender<Id extends string> {
+  store: Id;
+  spaceFactor: number;
+}
+
+type Run<Id extends string> = (contender: Contender<Id>, step: Step) => Promise<StepResult>;
+
+interface Amounts {
+  sizes: readonly number[];
+  opens: number;
+  crashes: number;
+  tail: number;
+  /** Keys that are overwritten, and how often. */
+  keys: number;
+  overwrites: number;
+}
+
+function amountsFor({ quick, sizes }: BenchOptions): Amounts {
+  return quick
+    ? {
+        sizes: sizes ?? [10_000, 100_000],
+        opens: 4,
+        crashes: 2,
+        tail: 10_000,
+        keys: 20_000,
+        overwrites: 100_000,
+      }
+    : {
+        sizes: sizes ?? [10_000, 100_000, 1_000_000, 5_000_000],
+        opens: 10,
+        crashes: 3,
+        tail: 100_000,
+        keys: 100_000,
+        overwrites: 1_000_000,
+      };
+}
+
+/** Rows, and what was seen on the way that goals are about. */
+class Table {
+  readonly rows: Row[] = [];
+  readonly goals: Goal[] = [];
+  readonly notes = new Set<string>();
+  private readonly digests = new Map<string, Map<string, string>>();
+
+  add(
+    group: string,
+    work: string,
+    unit: Row["unit"],
+    store: string,
+    samples: readonly number[],
+  ): void {
+    if (samples.length === 0) return;
+    this.rows.push({
+      group,
+      ...row(`${group}: ${work}`, store, "survives the process", unit, samples),
+    });
+  }
+
+  /** The same work must end in the same contents. */
+  compare(work: string, store: string, { digest }: StepResult): void {
+    if (digest === undefined) return;
+    const digests = this.digests.get(work) ?? new Map<string, string>();
+    this.digests.set(work, digests.set(store, digest));
+    if (new Set(digests.values()).size === 1) return;
+    throw new Error(`${work}: contents differ: ${JSON.stringify([...digests])}`);
+  }
+
+  get compared(): number {
+    return [...this.digests.values()].reduce((sum, digests) => sum + digests.size, 0);
+  }
+}
+
+const median = (samples: readonly number[]) => summarize(samples).median;
+
+/** The time below which so many of a hundred samples lie. */
+function percentile(samples: readonly number[], percent: number): number {
+  const sorted = [...samples].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * percent) / 100))] ?? 0;
+}
+
+async function openings<Id extends string>(
+  table: Table,
+  contenders: readonly Contender<Id>[],
+  run: Run<Id>,
+  fresh: () => Promise<void>,
+  amounts: Amounts,
+): Promise<void> {
+  for (const size of amounts.sizes) {
+    const group = `${size.toLocaleString("en")} keys`;
+    const tail = Math.min(amounts.tail, size);
+    for (const contender of contenders) {
+      await fresh();
+      const step = (step: Step["step"], count: number, seed: number) =>
+        run(contender, { step, size, count, seed });
+      const { name } = await step("load", 0, 1);
+      const { samples } = await step("reopen", amounts.opens, 1);
+      table.add(group, "open after a close, with the first get", "ms", name, samples.opens ?? []);
+      table.add(group, "first range after that", "ms", name, samples.ranges ?? []);
+      const [crashed, raw]: number[][] = [[], []];
+      for (let i = 0; i < amounts.crashes; i++) {
+        await step("tail", tail, 2 + i);
+        const after = await step("crashed", tail, 2 + i);
+        crashed!.push(...(after.samples.crashed ?? []));
+        raw!.push(...(after.samples.raw ?? []));
+        table.compare(`${group}, crash ${i + 1}`, name, after);
+      }
+      const overwritten = `${tail.toLocaleString("en")} overwrites`;
+      table.add(
+        group,
+        `open after a crash behind ${overwritten}, with the first get`,
+        "ms",
+        name,
+        crashed!,
+      );
+      table.add(group, `read of as many bytes as ${overwritten} take`, "ms", "bare file", raw!);
+      if (contender.store !== "varve") continue;
+      if (size === 1_000_000) {
+        table.goals.push(
+          goal(`open after a close, ${group}`, median(samples.opens ?? []), { atMost: 50 }, "ms"),
+        );
+      }
+      if (raw!.length > 0) {
+        const times = median(crashed!) / median(raw!);
+        table.goals.push(
+          goal(
+            `open after a crash, ${group}, against reading the tail`,
+            times,
+            { atMost: 2 },
+            "times as long",
+          ),
+        );
+      }
+    }
+  }
+}
+
+async function lives<Id extends string>(
+  table: Table,
+  contenders: readonly Contender<Id>[],
+  run: Run<Id>,
+  fresh: () => Promise<void>,
+  { keys: size, overwrites }: Amounts,
+): Promise<void> {
+  const group = `${overwrites.toLocaleString("en")} zipfian overwrites of ${size.toLocaleString("en")} keys`;
+  for (const contender of contenders) {
+    await fresh();
+    const loaded = await run(contender, { step: "load", size, count: 0, seed: 1 });
+    const done = await run(contender, { step: "overwrite", size, count: overwrites, seed: 9 });
+    const { groups = [], room = [], written = [], slices = [], excess = [] } = done.samples;
+    const varied =
+      contender.store === "varve" ? `varve, spaceFactor ${contender.spaceFactor}` : loaded.name;
+    const payload = 116;
+    table.add(
+      group,
+      "a write, in groups of 1,000",
+      "ns",
+      varied,
+      groups.map((ms) => ms * 1e3),
+    );
+    table.add(
+      group,
+      "files, beside the bytes of keys and values",
+      "times",
+      varied,
+      room.map((bytes) => bytes / (size * payload)),
+    );
+    table.add(
+      group,
+      "written, beside the bytes of keys and values",
+      "times",
+      varied,
+      written.map((bytes) => bytes / (overwrites * payload)),
+    );
+    table.compare(group, varied, done);
+    if (slices.length === 0) continue;
+    const shares = [50, 99, 100].map((percent) => percentile(slices, percent).toFixed(2));
+    table.notes.add(
+      `${varied}: ${slices.length.toLocaleString("en")} slices of housekeeping between turns, without the platform's flush: p50 ${shares[0]}, p99 ${shares[1]}, at most ${shares[2]} ms.`,
+    );
+    if (contender.spaceFactor !== 1.5) continue;
+    table.goals.push(
+      goal("slices of housekeeping, p99", percentile(slices, 99), { atMost: 1 }, "ms"),
+    );
+    table.goals.push(
+      goal(
+        "size of the file, against 1.5 times what lives, two checkpoints and four segments",
+        Math.max(...excess),
+        { atMost: 1 },
+        "times",
+      ),
+    );
+  }
+}
+
+async function section<Id extends string>(
+  title: string,
+  contenders: readonly Contender<Id>[],
+  run: Run<Id>,
+  fresh: () => Promise<void>,
+  amounts: Amounts,
+): Promise<Section> {
+  const table = new Table();
+  const noted: Run<Id> = async (contender, step) => {
+    const result = await run(contender, step);
+    if (step.step === "load") table.notes.add(`${result.name}: ${result.settings}.`);
+    return result;
+  };
+  await openings(
+    table,
+    contenders.filter(({ spaceFactor }) => spaceFactor === 1.5),
+    noted,
+    fresh,
+    amounts,
+  );
+  await lives(table, contenders, noted, fresh, amounts);
+  return {
+    title,
+    layout: "side by side",
+    rows: table.rows,
+    goals: table.goals,
+    notes: [
+      'Each step is a program of its own, in which a small database was opened and closed before; the crash is the end of a program that has the store open, with its last writes handed on. "Against reading the tail" is against bare reads of 1 MiB from the system\'s cache.',
+      `Contents were compared ${table.compared} times, all pairs in order: every store had what the others had.`,
+      ...table.notes,
+    ],
+  };
+}
+
+const FACTORS = [1.5, 1.2, 3];
+
+export async function nodeLong(options: BenchOptions): Promise<Section> {
+  const { root } = options;
+  const base = mkdtempSync(join(tmpdir(), "varve-long-"));
+  let folder = base;
+  let runs = 0;
+  const wanted = (id: string) => options.stores?.includes(id) ?? true;
+  const contenders: Contender<NodeRequest["store"]>[] = [
+    ...FACTORS.map((spaceFactor) => ({ store: "varve" as const, spaceFactor })),
+    ...(["lmdb", "level"] as const).filter(wanted).map((store) => ({ store, spaceFactor: 1.5 })),
+  ];
+  const run: Run<NodeRequest["store"]> = async ({ store, spaceFactor }, step) => {
+    const memory = memoryFor(step.size);
+    const request: NodeRequest = { root, folder, store, memory, spaceFactor, step };
+    process.stderr.write(`  [${store}, ${step.size} keys] ${step.step}\n`);
+    const { status, signal, stdout, error } = spawnSync(
+      process.execPath,
+      [join(root, ".build/bench/long.mjs"), JSON.stringify(request)],
+      { stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 2 ** 28 },
+    );
+    if (error !== undefined) throw error;
+    const died = step.step === "tail" ? signal === "SIGKILL" : status === 0;
+    if (!died)
+      throw new Error(`${store}, ${step.step}: it ended with ${signal ?? `code ${status}`}`);
+    return JSON.parse(stdout) as StepResult;
+  };
+  const fresh = async () => {
+    rmSync(folder, { recursive: true, force: true });
+    folder = join(base, String(runs++));
+    mkdirSync(folder, { recursive: true });
+  };
+  try {
+    return await section("Years, in Node on files", contenders, run, fresh, amountsFor(options));
+  } finally {
+    rmSync(base, { recursive: true, force: true });
+  }
+}
+
+export async function browserLong(options: BenchOptions): Promise<Section> {
+  const browser = await Chromium.start(options.root, "benches/long/worker.ts");
+  const contenders: Contender<WorkerRequest["store"]>[] = [
+    { store: "varve", spaceFactor: 1.5 },
+    { store: "sqlite", spaceFactor: 1.5 },
+  ];
+  const run: Run<WorkerRequest["store"]> = async ({ store, spaceFactor }, step) => {
+    const memory = memoryFor(step.size);
+    const request: WorkerRequest = { store, memory, spaceFactor, step };
+    return browser.run<StepResult>("worker", request);
+  };
+  const fresh = async () => {
+    await browser.run("worker", { clear: true });
+  };
+  try {
+    const amounts = amountsFor(options);
+    const fewer = {
+      ...amounts,
+      overwrites: amounts.overwrites / 2,
+      sizes: amounts.sizes.filter((size) => size <= 1_000_000),
+    };
+    const made = await section("Years, in Chromium on OPFS", contenders, run, fresh, fewer);
+    return { ...made, notes: [browser.version, ...made.notes] };
+  } finally {
+    await browser.close();
+  }
+}
+
+function memoryFor(size: number): number {
+  return size <= 1_000_000 ? MEMORY : 4 * MEMORY;
+}

@@ -1,0 +1,79 @@
+import { type OpenedStorage, open, type Storage, type StorageFile } from "varve";
+import { varveStore } from "../sizes/varve.js";
+import type { Watched } from "./steps.js";
+
+/** What a storage was asked to do. */
+export interface Counts {
+  written: number;
+  /** Milliseconds within the platform's flush. */
+  flushing: number;
+}
+
+/** A storage that counts what is written to it. */
+function counted(storage: Storage, counts: Counts): Storage {
+  const file = (inner: StorageFile): StorageFile => ({
+    read: (buffer, options) => inner.read(buffer, options),
+    write(buffer, options) {
+      counts.written += buffer.length;
+      return inner.write(buffer, options);
+    },
+    truncate: (size) => inner.truncate(size),
+    getSize: () => inner.getSize(),
+    flush() {
+      const start = performance.now();
+      inner.flush();
+      counts.flushing += performance.now() - start;
+    },
+    close: () => inner.close(),
+  });
+  return {
+    kind: storage.kind,
+    identity: (name) => storage.identity(name),
+    async open(name, mode): Promise<OpenedStorage> {
+      const opened = await storage.open(name, mode);
+      return { file: file(opened.file) };
+    },
+  };
+}
+
+/** Housekeeping runs in timers without a pause, and nothing else here does: so they can be timed. */
+function timeSlices(counts: Counts): number[] {
+  const slices: number[] = [];
+  const { setTimeout } = globalThis;
+  const timed = (task: () => void, ms?: number): unknown => {
+    if (ms !== 0) return setTimeout(task, ms);
+    const slice = () => {
+      const [start, flushing] = [performance.now(), counts.flushing];
+      task();
+      slices.push(performance.now() - start - (counts.flushing - flushing));
+    };
+    return setTimeout(slice, 0);
+  };
+  globalThis.setTimeout = timed as typeof globalThis.setTimeout;
+  return slices;
+}
+
+export interface Settings {
+  memory: number;
+  spaceFactor: number;
+}
+
+/** Opens databases in a storage, and tells what they do with it. */
+export function watchedVarve(storage: Storage, { memory, spaceFactor }: Settings) {
+  const counts: Counts = { written: 0, flushing: 0 };
+  const slices = timeSlices(counts);
+  const place = counted(storage, counts);
+  return {
+    counts,
+    async open(name: string): Promise<Watched> {
+      const db = await open(name, { storage: place, memory, spaceFactor });
+      const store = varveStore(db, memory);
+      return {
+        ...store,
+        settings: `${store.settings}, spaceFactor ${spaceFactor}`,
+        live: () => db.stats(),
+        slices: () => slices,
+      };
+    },
+  };
+}

@@ -1,0 +1,48 @@
+import { opfs } from "varve";
+import { answer } from "../browser/answer.js";
+import { removeAll, turn } from "../browser/place.js";
+import { openSqliteWasm } from "../sizes/browser/sqlite.js";
+import { type Around, runStep, type Step, type StepResult } from "./steps.js";
+import { watchedVarve } from "./varve.js";
+
+/** What a worker is told: one step of one store's life. */
+export interface Request {
+  store: "varve" | "sqlite";
+  memory: number;
+  spaceFactor: number;
+  step: Step;
+}
+
+const FOLDER = "bench-long";
+
+async function sizeOf(folder: FileSystemDirectoryHandle): Promise<number> {
+  let sum = 0;
+  for await (const entry of folder.values()) {
+    if (entry.kind === "directory") sum += await sizeOf(entry as FileSystemDirectoryHandle);
+    else sum += (await (entry as FileSystemFileHandle).getFile()).size;
+  }
+  return sum;
+}
+
+function surroundings({ store, memory, spaceFactor }: Request): Pick<Around, "open" | "written"> {
+  if (store === "sqlite") {
+    return { open: (name) => openSqliteWasm(name, { memory }), written: () => undefined };
+  }
+  const { open, counts } = watchedVarve(opfs(FOLDER), { memory, spaceFactor });
+  return { open, written: () => counts.written };
+}
+
+answer<Request | { clear: true }, StepResult | undefined>(async (request, progress) => {
+  if ("clear" in request) {
+    await removeAll();
+    return undefined;
+  }
+  const { store, step } = request;
+  progress(`${store}, ${step.size} keys: ${step.step}`);
+  return runStep(step, {
+    ...surroundings(request),
+    turn,
+    wrap: (buffer, offset, length) => new Uint8Array(buffer, offset, length),
+    room: async () => sizeOf(await navigator.storage.getDirectory()),
+  });
+});
