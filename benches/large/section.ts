@@ -24,7 +24,7 @@ function section(title: string, { lines, notes }: LargeResult): Section {
       ratio("cold read against the same calls of read", "cold", "coldRaw", 1.5),
       ...sizes.map(([name, size]) =>
         ratio(
-          `write of ${name} against write of the same bytes`,
+          `write of ${name}, new, against write of the same bytes`,
           `set${size}`,
           `write${size}`,
           1.2,

@@ -20,10 +20,12 @@ function check(view: Uint8Array | undefined, size: number, mark: number): void {
 
 async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<Line[]> {
   const count = amounts.valueBytes / size;
-  const keys = Array.from({ length: count }, (_, i) => `value:${String(i).padStart(10, "0")}`);
+  const keysOf = (name: string) =>
+    Array.from({ length: count }, (_, i) => `value:${name}:${String(i).padStart(10, "0")}`);
   const value = new Uint8Array(size);
   const times = {
     set: [] as number[],
+    over: [] as number[],
     write: [] as number[],
     first: [] as number[],
     view: [] as number[],
@@ -33,6 +35,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   const db = await open(NAME, { storage: ground.storage, memory });
   const raw = await ground.raw(RAW);
   let at = 0;
+  const over = keysOf("over");
   // Until memory is full, and what is written takes the place of what was.
   const warmup = MEMORY_SAMPLES + 2;
   for (let round = 0; round < warmup + amounts.samples; round++) {
@@ -45,8 +48,9 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
       work();
       return ((performance.now() - start) * 1e3) / count;
     };
-    const ours = () => {
-      for (const key of keys) {
+    const keys = keysOf(String(round));
+    const ours = (names: readonly string[]) => {
+      for (const key of names) {
         db.set(key, value);
         db.commit();
       }
@@ -58,7 +62,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
       }
     };
     // What was written before is on the medium by then, so that none waits for what the other wrote.
-    const set = await timed(ours);
+    const set = await timed(() => ours(keys));
     db.flush();
     const write = await timed(bare);
     raw.flush();
@@ -70,8 +74,11 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
     const copy = await timed(() => {
       for (const key of keys) check(db.get(key)?.slice(), size, mark);
     });
+    const again = await timed(() => ours(over));
+    db.flush();
     if (round < warmup) continue;
     times.set.push(set);
+    times.over.push(again);
     times.write.push(write);
     times.first.push(first);
     times.view.push(view);
@@ -80,7 +87,11 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   raw.close();
   await db.close();
   const again = await open(NAME, { storage: ground.storage, memory });
-  for (const key of keys) check(again.get(key), size, value[0]!);
+  for (let round = 0; round < warmup + amounts.samples; round++) {
+    for (const key of keysOf(String(round))) check(again.get(key), size, 1 + (round % 200));
+    await ground.turn();
+  }
+  for (const key of over) check(again.get(key), size, value[0]!);
   await again.close();
   await ground.remove(NAME);
   await ground.remove(RAW);
@@ -106,6 +117,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   return [
     line("set", "written, a commit each", "varve", written, times.set),
     line("write", "written, a commit each", "write of the same bytes", written, times.write),
+    line("over", "written over itself, a commit each", "varve", written, times.over),
     line("first", "read as a view, the first time", "varve", "reads", times.first),
     line("view", "read as a view, again", "varve", "reads", times.view),
     line("copy", "read and copied", "varve", "reads", times.copy),
@@ -120,7 +132,7 @@ export async function largeValues(ground: Ground, amounts: Amounts): Promise<Lar
   return {
     lines,
     notes: [
-      `Large values: ${total} MiB a sample, over and over on the same keys, with memory ${MEMORY_SAMPLES * total} MiB; the bare file grows by the same bytes. Both are flushed after each sample, outside of its time. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
+      `Large values: ${total} MiB a sample, with memory ${MEMORY_SAMPLES * total} MiB, on new keys, so that both files grow by the same bytes. Both are flushed after each sample, outside of its time. "Over itself" are the same keys in every sample: what was there has to be given back, which costs flushes and erasing in its time, since no turn ends. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
     ],
   };
 }
