@@ -55,6 +55,28 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
+  test("does not grow by large values that are overwritten, in many turns or in one", async () => {
+    const db = await opened(storage, {}, freshName());
+    let largest = 0;
+    const overwrite = (i: number) => {
+      db.set(keyOf(i % 5), filled(1_900_000, i));
+      db.commit();
+      largest = Math.max(largest, db.stats().fileBytes);
+    };
+    for (let i = 0; i < 40; i++) {
+      overwrite(i);
+      await turn();
+    }
+    for (let i = 40; i < 80; i++) overwrite(i);
+    // Five values of two segments each live.
+    ok(largest <= 2 * 10 * MIB + 8 * MIB, `${largest} bytes at most`);
+    for (let i = 75; i < 80; i++) {
+      const view = db.get(keyOf(i % 5));
+      ok(view?.length === 1_900_000 && view[0] === i && view[1_899_999] === i, `${i} is right`);
+    }
+    await db.close();
+  });
+
   test("shrinks when most of it is deleted, and deleted keys stay deleted", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);

@@ -137,8 +137,7 @@ impl Log {
 
     /// Whether extents that no record names any more wait for a flush that tells of it.
     pub(crate) fn has_unsure_extents(&self) -> bool {
-        let sure = self.sure_frames;
-        self.dead_extents.iter().any(|dead| dead.frame.is_some_and(|frame| frame >= sure))
+        self.dead_extents.last().is_some_and(|dead| dead.frame >= Some(self.sure_frames))
     }
 
     /// Extents that no record names any more become garbage once no crash could make

@@ -54,9 +54,12 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether more is used than should be, or the file is longer than it need be.
     pub(super) fn wants_compaction(&self) -> bool {
-        let space = self.log.space();
-        let is_large = self.log.used_space() > self.allowed(70, 2) || self.could_shrink();
-        is_large && space > self.compact_above
+        (self.is_large() || self.could_shrink()) && self.log.space() > self.compact_above
+    }
+
+    /// Whether more is used than should be.
+    pub(super) fn is_large(&self) -> bool {
+        self.log.used_space() > self.allowed(70, 2)
     }
 
     fn could_shrink(&self) -> bool {

@@ -98,7 +98,14 @@ impl<F: File> Store<F> {
             || self.wants_all.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
+            || self.wants_sure_extents()
             || self.log.tail_bytes() > self.tail_limit())
+    }
+
+    /// Whether large values that were replaced take so much room that they cannot wait until a flush
+    /// comes by itself.
+    fn wants_sure_extents(&self) -> bool {
+        self.log.has_unsure_extents() && (self.wants_all.is_some() || self.is_large())
     }
 
     /// A crash should not cost more than reading half of what lives.
@@ -188,10 +195,7 @@ impl<F: File> Store<F> {
                 self.unflushed &= self.log.is_unflushed();
                 Ok(Job::Nothing)
             }
-            Job::Nothing
-                if !self.log.is_tidy()
-                    || (self.wants_all.is_some() && self.log.has_unsure_extents()) =>
-            {
+            Job::Nothing if !self.log.is_tidy() || self.wants_sure_extents() => {
                 // What a recovery dropped can be erased once the log behind it is flushed, and a
                 // flushed frame says so; likewise an extent that was deleted.
                 if !self.log.is_anchored() || self.log.is_unwitnessed() {
