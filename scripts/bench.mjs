@@ -4,11 +4,13 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { build } from "./build.mjs";
 import { entry, root } from "./lib.mjs";
+import { findProgram } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 entry(async () => {
-  const { chromium } = await setup({ chromium: true });
+  await setup();
   await build();
+  const chromium = await findProgram("chromium");
   const { status } = spawnSync(
     process.execPath,
     [join(root, "benches/run.mjs"), ...process.argv.slice(2)],
