@@ -1,7 +1,7 @@
 /** A database file, opened to be looked at. */
 
 import { statSync } from "node:fs";
-import { type Database, open } from "../index.js";
+import { CorruptionError, type Database, open, UnsupportedFormatError } from "../index.js";
 import { fileAt } from "../storage/node.js";
 import { codeOf, EXIT, Failure } from "./failure.js";
 import { Progress } from "./output.js";
@@ -10,6 +10,8 @@ import { Progress } from "./output.js";
 interface Opening {
   /** Whether keys are wanted in order, which takes reading all records. */
   readonly ordered: boolean;
+  /** What to do about damage. Left out, it is refused. */
+  readonly recovery?: "salvage";
 }
 
 /**
@@ -18,7 +20,7 @@ interface Opening {
  */
 export async function look<T>(
   path: string,
-  { ordered }: Opening,
+  { ordered, recovery }: Opening,
   use: (db: Database) => T | Promise<T>,
 ): Promise<T> {
   refuseOther(path);
@@ -29,8 +31,11 @@ export async function look<T>(
       storage: fileAt(path),
       readOnly: true,
       ordered,
+      recovery,
       onProgress: ({ bytes, total }) => progress.tell("opening", bytes, total),
     });
+  } catch (error) {
+    throw toldByPath(path, error, recovery !== undefined);
   } finally {
     progress.end();
   }
@@ -39,6 +44,18 @@ export async function look<T>(
   } finally {
     await db.close();
   }
+}
+
+/** The package speaks of names and options, and here are paths and commands. */
+function toldByPath(path: string, error: unknown, isSalvage: boolean): unknown {
+  if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
+    const hint = isSalvage ? "" : " If it was one, varve salvage copies what is left of it.";
+    return new Failure(EXIT.unreadable, `${path} is not a varve database.${hint}`);
+  }
+  if (error instanceof CorruptionError && isSalvage) {
+    return new Failure(EXIT.unreadable, `${path} is damaged, and nothing in it can be salvaged.`);
+  }
+  return error;
 }
 
 /** Anything but a file might make whoever opens it wait for ever. */

@@ -6,14 +6,18 @@ import { codeOf, EXIT, type ExitCode, Failure, OutputClosed } from "./failure.js
 import { get } from "./get.js";
 import { list } from "./list.js";
 import { Output } from "./output.js";
+import { salvage } from "./salvage.js";
 import { stat } from "./stat.js";
 import { harmless } from "./text.js";
 import { type Call, type CommandName, understand } from "./usage.js";
+import { placeOf, verify } from "./verify.js";
 
 const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>> = {
   stat,
   get,
   list,
+  verify,
+  salvage,
 };
 
 /** Runs the command. Nothing is said on standard error unless something is wrong. */
@@ -53,8 +57,10 @@ function version(): string {
 
 function told(error: unknown): { exit: ExitCode; message: string } {
   if (error instanceof Failure) return error;
-  if (error instanceof CorruptionError) {
-    return { exit: EXIT.unreadable, message: error.message };
+  if (error instanceof CorruptionError && error.details !== undefined) {
+    const ways = "varve verify tells more, and varve salvage copies what is whole.";
+    const message = `The file is damaged: ${placeOf(error.details)}. ${ways}`;
+    return { exit: EXIT.unreadable, message };
   }
   if (error instanceof VarveError) return { exit: EXIT.unreadable, message: error.message };
   // What the package refuses came from the command line.

@@ -64,6 +64,7 @@ export class Progress {
   readonly #stream: NodeJS.WriteStream;
   readonly #start = Date.now();
   #told = 0;
+  #line = "";
 
   constructor(stream: NodeJS.WriteStream) {
     this.#stream = stream;
@@ -77,7 +78,9 @@ export class Progress {
       return;
     this.#told = now;
     const percent = total > 0 ? Math.min(100, Math.floor((100 * done) / total)) : 100;
-    this.#stream.write(`\r${what}: ${percent} %\x1b[K`);
+    const line = `${what}: ${percent} %`;
+    if (line !== this.#line) this.#stream.write(`\r${line}\x1b[K`);
+    this.#line = line;
   }
 
   /** Takes the line away. */

@@ -43,9 +43,9 @@ export async function stat({ words, flags }: Call, output: Output): Promise<Exit
 
 function closed({ wasClean, tornBytes, droppedFrames }: Recovery): string {
   if (wasClean) return "in order";
-  if (tornBytes === 0) return "not, and nothing is missing";
+  if (tornBytes === 0) return "not in order, and nothing is missing";
   const frames = droppedFrames > 0 ? ` with ${counted(droppedFrames, "whole frame")}` : "";
-  return `not: ${counted(tornBytes, "byte")}${frames} at the end were never flushed, and do not count`;
+  return `not in order: ${counted(tornBytes, "byte")}${frames} at the end were never flushed, and do not count`;
 }
 
 function read({ fromCheckpoint, replayedFrames }: Recovery): string {

@@ -54,6 +54,22 @@ export const COMMANDS = {
       json: { about: "print one JSON document in each line" },
     },
   },
+  verify: {
+    about: "reads all of the file and says what is not as it was written",
+    words: ["FILE"],
+    more: "Exit code 1 for damage of any kind, also where a copy or the log stands in for it.\n",
+    options: { json: JSON_DOCUMENT },
+  },
+  salvage: {
+    about: "copies everything that is intact into a new file",
+    words: ["FILE", "NEWFILE"],
+    more:
+      "FILE stays as it is, and NEWFILE must not exist. Versions begin anew in it.\n" +
+      "Of some keys only an earlier value may be intact, and what was lost may have changed or\n" +
+      "deleted them: they are copied, counted as uncertain, and named with --json.\n" +
+      "Exit code 1 if anything was lost, or may have been.\n",
+    options: { json: JSON_DOCUMENT },
+  },
 } as const satisfies Record<string, CommandOf>;
 
 export type CommandName = keyof typeof COMMANDS;
@@ -70,7 +86,7 @@ export interface Call {
 
 const EXIT_CODES = `Exit codes:
   0  well
-  1  the answer is no: there is no such key
+  1  the answer is no: there is no such key, or verify or salvage met damage
   2  the command was not understood
   3  the file cannot be read: it is missing, no database, damaged, open in another
      process, or the system refuses

@@ -17,10 +17,12 @@ import { file, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
-const COMMANDS = ["stat", "get", "list"];
-/** Arguments that each command needs behind the file. */
-const argumentsOf = (command: string, path: string) =>
-  command === "get" ? [command, path, "key"] : [command, path];
+const COMMANDS = ["stat", "get", "list", "verify", "salvage"];
+/** The arguments of each command. */
+function argumentsOf(command: string, path: string): string[] {
+  const more = { get: ["key"], salvage: [`${path}.new`] }[command] ?? [];
+  return [command, path, ...more];
+}
 
 suite("varve", () => {
   test("tells with --help what there is, and with each command's what it takes", async () => {
@@ -112,7 +114,7 @@ suite("varve", () => {
   });
 
   test("says with exit code 3 that damage keeps it from reading", async () => {
-    for (const command of COMMANDS) {
+    for (const command of ["stat", "get", "list"]) {
       const { code, stderr } = await varve(argumentsOf(command, golden("damaged-frame")));
       equal(code, 3, command);
       ok(/damaged/.test(stderr), stderr);

@@ -21,6 +21,8 @@ export interface Start {
   /** A file descriptor that takes the output. */
   stdout?: number;
   cwd?: string;
+  /** Files may not grow beyond so many bytes, as on a full disk. */
+  largestFile?: number;
 }
 
 /** The command's file, as the package names it. */
@@ -31,8 +33,9 @@ export function bin(): string {
 /** Runs `varve` with these arguments to its end. */
 export function varve(args: readonly string[], start: Start = {}): Promise<Ended> {
   const { runtime = [process.execPath], readAtMost = Number.POSITIVE_INFINITY, cwd } = start;
-  const [program = "", ...flags] = runtime;
-  const child = spawn(program, [...flags, bin(), ...args], {
+  const whole = [...limited(start.largestFile), ...runtime, bin(), ...args];
+  const [program = "", ...words] = whole;
+  const child = spawn(program, words, {
     stdio: ["ignore", start.stdout ?? "pipe", "pipe"],
     cwd,
     timeout: 60_000,
@@ -61,6 +64,12 @@ export async function printed(...args: string[]): Promise<string> {
   equal(stderr, "", args.join(" "));
   equal(code, 0, args.join(" "));
   return stdout.toString();
+}
+
+/** A shell that sets the limit, in blocks of 512 bytes, and becomes the program. */
+function limited(bytes: number | undefined): string[] {
+  if (bytes === undefined) return [];
+  return ["sh", "-c", `ulimit -f ${Math.floor(bytes / 512)}; trap "" XFSZ; exec "$@"`, "sh"];
 }
 
 let folders = 0;

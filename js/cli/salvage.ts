@@ -1,0 +1,158 @@
+/** `varve salvage` */
+
+import { closeSync, lstatSync, openSync, rmSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
+import { type Database, type Loss, open } from "../index.js";
+import { fileAt } from "../storage/node.js";
+import { look, refuseOther } from "./database.js";
+import { codeOf, EXIT, type ExitCode, Failure } from "./failure.js";
+import { type Output, Progress } from "./output.js";
+import { counted, field, harmless, size } from "./text.js";
+import { type Call, misused } from "./usage.js";
+
+/** After so many bytes what was copied is handed on, and signals are heard. */
+const STEP = 4_194_304;
+
+/** What was copied. */
+interface Copied {
+  keys: number;
+  bytes: number;
+  uncertain: number;
+}
+
+export async function salvage(call: Call, output: Output): Promise<ExitCode> {
+  const [path = "", target = ""] = call.words;
+  refuseOther(path);
+  refuseExisting(call, target);
+  const inJson = call.flags.has("json");
+  return look(path, { ordered: true, recovery: "salvage" }, async (source) => {
+    if (inJson)
+      await output.print(
+        `${JSON.stringify({ file: path, newFile: target }).slice(0, -1)},"uncertain":[`,
+      );
+    const { lost } = source.recovery;
+    let first = true;
+    const copied = await into(target, (copy) =>
+      copyAll(source, copy, async (key) => {
+        if (!inJson) return;
+        await output.print(`${first ? "" : ","}${JSON.stringify(field("key", key))}`);
+        first = false;
+      }),
+    );
+    if (inJson) {
+      const { keys, bytes } = copied;
+      await output.print(`],${JSON.stringify({ keys, bytes, lost: lost ?? null }).slice(1)}\n`);
+    } else {
+      await output.print(told(target, copied, lost));
+    }
+    return lost === undefined && copied.uncertain === 0 ? EXIT.well : EXIT.no;
+  });
+}
+
+/** A link that leads nowhere counts too. */
+function refuseExisting({ command }: Call, target: string): void {
+  try {
+    lstatSync(target);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return;
+    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${String(error)}.`);
+  }
+  throw misused(command, `${target} is there already, and salvage writes only new files.`);
+}
+
+/** Makes a new file, has it filled, and removes it if that fails. */
+async function into(target: string, fill: (copy: Database) => Promise<Copied>): Promise<Copied> {
+  try {
+    // Nobody else's file, whatever came in between.
+    closeSync(openSync(target, "wx"));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${reason}.`);
+  }
+  let copy: Database | undefined;
+  try {
+    copy = await open(target, { storage: fileAt(target), durability: "buffered", ordered: false });
+    const copied = await fill(copy);
+    copy.flush();
+    await copy.close();
+    return copied;
+  } catch (error) {
+    await copy?.close().catch(() => undefined);
+    rmSync(target, { force: true });
+    throw error;
+  }
+}
+
+async function copyAll(
+  source: Database,
+  copy: Database,
+  tellUncertain: (key: Uint8Array) => Promise<void>,
+): Promise<Copied> {
+  const copied = { keys: 0, bytes: 0, uncertain: 0 };
+  const total = source.count();
+  const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
+  const interruption = heedSignals();
+  const progress = new Progress(process.stderr);
+  let since = 0;
+  try {
+    for (const [key, value] of source.entries({ keyAs: "bytes" })) {
+      copy.set(key, value);
+      copied.keys += 1;
+      copied.bytes += value.length;
+      since += key.length + value.length;
+      if (anyUncertain && source.getEntry(key)?.uncertain === true) {
+        copied.uncertain += 1;
+        await tellUncertain(key);
+      }
+      if (since < STEP) continue;
+      since = 0;
+      copy.commit();
+      progress.tell("copying", copied.keys, total);
+      await setImmediate();
+      if (interruption.came) throw new Failure(EXIT.unreadable, "Interrupted; nothing was made.");
+    }
+  } finally {
+    progress.end();
+    interruption.end();
+  }
+  return copied;
+}
+
+/** Half a copy is not to be left behind. */
+function heedSignals(): { came: boolean; end(): void } {
+  const heard = { came: false, end: () => undefined as undefined };
+  const hear = () => {
+    heard.came = true;
+  };
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) process.on(signal, hear);
+  heard.end = () => {
+    for (const signal of signals) process.off(signal, hear);
+  };
+  return heard;
+}
+
+function told(target: string, { keys, bytes, uncertain }: Copied, lost: Loss | undefined): string {
+  const lines = [
+    `copied ${counted(keys, "key")} (${size(bytes)} of values) to ${harmless(target)}`,
+    lost === undefined ? "nothing was lost" : lossOf(lost),
+  ];
+  if (uncertain > 0) {
+    lines.push(
+      `uncertain: ${counted(uncertain, "key")}, which what was lost may have changed or deleted ` +
+        "(--json names them)",
+    );
+  }
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+function lossOf({ frames, bytes, keys }: Loss): string {
+  const parts = [
+    frames > 0 ? `${counted(frames, "frame")} that had been flushed` : "",
+    bytes > 0 ? size(bytes) : "",
+    keys > 0 ? `the values of ${counted(keys, "key")}` : "",
+  ].filter((part) => part !== "");
+  return parts.length === 0
+    ? "the file was damaged; nothing is known to be lost"
+    : `lost: ${parts.join(", ")}`;
+}

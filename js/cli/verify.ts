@@ -1,0 +1,90 @@
+/** `varve verify` */
+
+import { CorruptionError, type Problem, type ProblemKind, type Verification } from "../index.js";
+import { look } from "./database.js";
+import { EXIT, type ExitCode } from "./failure.js";
+import { type Output, Progress } from "./output.js";
+import { counted, duration, number, size, table } from "./text.js";
+import type { Call } from "./usage.js";
+
+/** What it means that this is damaged, for those who ask what they have lost. */
+const MEANS: Record<ProblemKind, string> = {
+  superblock: "superblock: the other one serves",
+  header: "header of a segment: its copy serves",
+  frame: "writes: what is current of them cannot be read",
+  record: "a record: its value cannot be read",
+  value: "a large value: it cannot be read",
+  checkpoint: "checkpoint: the log tells the same, opening takes longer",
+  zeros: "room that nothing uses: no harm",
+  index: "the index, which does not name what is there",
+};
+
+const WAY_OUT = "varve salvage FILE NEWFILE copies what is whole.\n";
+
+export async function verify(call: Call, output: Output): Promise<ExitCode> {
+  const [path = ""] = call.words;
+  const start = performance.now();
+  const progress = new Progress(process.stderr);
+  let found: Verification;
+  try {
+    found = await look(path, { ordered: false }, (db) =>
+      db.verify({ onProgress: ({ bytes, total }) => progress.tell("verifying", bytes, total) }),
+    );
+  } catch (error) {
+    // What is damaged so that it does not open is the answer here, and no failure to give one.
+    if (!(error instanceof CorruptionError)) throw error;
+    return tellRefused(call, output, error);
+  } finally {
+    progress.end();
+  }
+  const ms = performance.now() - start;
+  if (call.flags.has("json")) {
+    await output.print(`${JSON.stringify({ file: path, opens: true, ...found })}\n`);
+  } else {
+    await output.print(told(found, ms));
+  }
+  return found.ok ? EXIT.well : EXIT.no;
+}
+
+function told({ ok, bytes, frames, records, problems }: Verification, ms: number) {
+  const seen = `${counted(records, "record")} in ${counted(frames, "frame")}, ${size(bytes)}`;
+  if (ok) return `ok: ${seen}, verified in ${duration(ms)}\n`;
+  return (
+    `damaged in ${counted(problems.length, "place")}; the rest is whole: ${seen}\n\n` +
+    `${tableOf(problems)}\n` +
+    WAY_OUT
+  );
+}
+
+function tableOf(problems: readonly Problem[]): string {
+  const rows = problems.map(({ what, offset, length }) => {
+    const place = `at ${number(offset)}, ${counted(length, "byte")}`;
+    return [place, MEANS[what]] as const;
+  });
+  return table(rows);
+}
+
+async function tellRefused(
+  { words, flags }: Call,
+  output: Output,
+  { details }: CorruptionError,
+): Promise<ExitCode> {
+  const [path = ""] = words;
+  if (flags.has("json")) {
+    await output.print(`${JSON.stringify({ file: path, opens: false, ok: false, details })}\n`);
+    return EXIT.no;
+  }
+  await output.print(`damaged so that it does not open${details ? `: ${placeOf(details)}` : ""}\n`);
+  await output.print(`\n${WAY_OUT}`);
+  return EXIT.no;
+}
+
+/** Where a file is damaged that does not open. */
+export function placeOf(details: NonNullable<CorruptionError["details"]>): string {
+  const { position, intactFrames, intactBytes } = details;
+  if (position === 0) return "neither of the two superblocks at its start can be read";
+  const place = `at byte ${number(position)}, in data that had been flushed`;
+  if (intactFrames === 0) return place;
+  const are = intactFrames === 1 ? "is" : "are";
+  return `${place}; ${counted(intactFrames, "frame")} (${size(intactBytes)}) beyond ${are} intact`;
+}
