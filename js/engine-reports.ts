@@ -165,8 +165,9 @@ export function statsOf(slot: Report): EngineStats {
     fileBytes: slot(2),
     memoryBytes: slot(3),
     segments: slot(4),
-    frame: slot(5),
-    version: slot(6),
+    // The engine counts the next ones.
+    frame: slot(5) - 1,
+    version: slot(6) - 1,
     poisoned: slot(7) !== 0,
     pendingBytes: slot(8),
     indexBytes: slot(9),

@@ -70,6 +70,9 @@ everywhere("versions", ({ storage }) => {
     equal(text(entry?.value), "1");
     ok((entry?.version ?? 0) > 0);
     equal(db.getEntry("a")?.version, entry?.version, "reading changes nothing");
+    equal(db.stats().version, entry?.version, "the one that was given out last");
+    db.commit();
+    equal(db.stats().frame, 1, "the last frame is the first");
     db = await reopened(db, storage, name);
     equal(db.getEntry("a")?.version, entry?.version);
     throws(() => db.getEntry(""), BAD);
