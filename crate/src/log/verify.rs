@@ -281,12 +281,17 @@ impl Log {
             read_full(file, bytes, start + at as u64)?;
             found.bytes += length as u64;
             let is_whole = checkpoint::verify(bytes, s.salt, start + at as u64);
-            at += length;
-            found.next = Spot { unit, part: at as u32 };
             if !is_whole {
-                found.note(Part::Checkpoint, start + (at - length) as u64, length);
+                found.note(Part::Checkpoint, start + at as u64, length);
+            }
+            // A head that is not whole does not tell where blocks begin.
+            if is_whole || at > segment::SIZE {
+                found.next = Spot { unit, part: (at + length) as u32 };
+            }
+            if !is_whole {
                 return Ok(());
             }
+            at += length;
         }
         Ok(())
     }

@@ -141,6 +141,12 @@ impl<F: File> Store<F> {
                 return Err(self.lost(position));
             }
         }
+        if let (Some(damage), OnDamage::Prefix) = (damage, way) {
+            self.sweep()?;
+            if self.recovery.lost_keys > 0 {
+                return Err(Error::Corruption(Damage { is_prefix_whole: false, ..damage }));
+            }
+        }
         if !self.recovery.clean {
             self.next_version += VERSION_JUMP;
         }
@@ -188,7 +194,12 @@ impl<F: File> Store<F> {
             true => Some((header.previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
-                let found = self.find_hashed(hash, header.space(), &key)?;
+                let mut found = self.find_hashed(hash, header.space(), &key);
+                if self.log.mending().salvages && matches!(found, Err(Error::Corruption(_))) {
+                    self.drop_damaged(hash)?;
+                    found = self.find_hashed(hash, header.space(), &key);
+                }
+                let found = found?;
                 let found = found.map(|at| (at, *self.log.record_in(at.place).header));
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {

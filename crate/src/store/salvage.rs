@@ -21,7 +21,7 @@ impl<F: File> Store<F> {
     pub(super) fn sweep(&mut self) -> Result<(), Error> {
         let mending = self.log.mending();
         self.recovery.damaged |= mending.damaged;
-        self.recovery.lost_keys = mending.lost_keys;
+        self.recovery.lost_keys += mending.lost_keys;
         let mut counts = Spaces::default();
         for (position, hash) in self.entries() {
             match self.examine(position, hash) {
@@ -41,6 +41,22 @@ impl<F: File> Store<F> {
         self.spaces = counts;
         self.last = None;
         self.recovery.clean &= !self.recovery.damaged;
+        Ok(())
+    }
+
+    /// Takes out what is damaged under a hash: one of it is what a record that is replayed takes the
+    /// place of, or none.
+    pub(super) fn drop_damaged(&mut self, hash: u32) -> Result<(), Error> {
+        let mut entries = Vec::new();
+        self.index.collect(hash, hash, &mut entries);
+        for (_, position) in entries {
+            let found = self.log.find_intact(&mut self.file, position);
+            if matches!(found, Err(Error::Corruption(_))) {
+                self.index.remove(hash, position);
+                self.recovery.damaged = true;
+                self.recovery.lost_keys += 1;
+            }
+        }
         Ok(())
     }
 

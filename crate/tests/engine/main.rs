@@ -12,5 +12,6 @@ mod flips;
 mod graus;
 mod hostile;
 mod model;
+mod salvage;
 mod sparse;
 mod support;

@@ -1,0 +1,465 @@
+//! Recovery: whatever is damaged, a prefix is one, what a salvage calls certain is true, and what
+//! either keeps opens again. And verification: it finds every flipped bit that matters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use varve::format::superblock::SLOT_STRIDE;
+use varve::{Error, OnDamage, Options, Part, Recovery, Spot, Store, Verified};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::images::{self, Limits};
+use crate::support::oracle::{Bounds, Entry, KEYSPACES, State, difference, state_of, try_state_of};
+use crate::support::rng::{Rng, bytes_of, replayed};
+
+const SEGMENT: usize = 4096;
+const DATA: usize = 8192;
+
+fn options() -> Options {
+    Options { segment_log2: 12, ..Options::default() }
+}
+
+fn recovering(on_damage: OnDamage, read_only: bool) -> Options {
+    Options { on_damage, read_only, ..options() }
+}
+
+/// A file that was closed, and what it showed after each commit.
+struct Sample {
+    image: Vec<u8>,
+    commits: Vec<State>,
+    /// What was set, also within a commit that set it again.
+    written: BTreeMap<u64, Rc<[u8]>>,
+}
+
+impl Sample {
+    fn truth(&self) -> &State {
+        self.commits.last().expect("there are some")
+    }
+}
+
+/// Everything that the store shows, and which of the keys are uncertain.
+fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
+    let state = state_of(store);
+    let is_uncertain = |store: &mut Store<FaultFile>, keyspace: u32, key: &[u8]| {
+        store.stamp(keyspace, key).expect("readable").expect("there").1
+    };
+    let keys: Vec<_> = state.keys().cloned().collect();
+    let uncertain = keys.into_iter().filter(|(ks, key)| is_uncertain(store, *ks, key)).collect();
+    (state, uncertain)
+}
+
+/// A life of sets, deletions, transactions, large values, housekeeping and closes.
+fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
+    let mut rng = Rng::new(seed);
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options()).expect("a new file opens");
+    let mut commits = vec![State::new()];
+    let mut state = State::new();
+    let mut written = BTreeMap::new();
+    for _ in 0..steps {
+        let savepoint = store.savepoint();
+        for _ in 0..rng.within(1..5) {
+            let keyspace = *rng.pick(&KEYSPACES);
+            let key = vec![b'k', rng.below(14) as u8];
+            if rng.one_in(4) {
+                store.delete(keyspace, &key).expect("delete");
+                state.remove(&(keyspace, key));
+                continue;
+            }
+            let length = if rng.one_in(12) { rng.within(1100..5000) } else { rng.below(300) };
+            let value = bytes_of(rng.next(), length);
+            let version = store.set(keyspace, &key, &value).expect("set");
+            let value: Rc<[u8]> = Rc::from(value);
+            written.insert(version, value.clone());
+            state.insert((keyspace, key), Entry { value, version });
+        }
+        store.release(savepoint).expect("release");
+        store.commit().expect("commit");
+        commits.push(state.clone());
+        match rng.below(12) {
+            0..4 => store.flush().expect("flush"),
+            4 => store.witness().expect("witness"),
+            5 => {
+                let file = store.close().map_err(|(_, error)| error).expect("close");
+                store = Store::open(file, options()).expect("open");
+            }
+            6..9 if tends => {
+                let mut more = store.tend(rng.one_in(3)).expect("tend");
+                while more {
+                    more = store.tend(false).expect("tend");
+                }
+            }
+            _ => {}
+        }
+    }
+    drop(store.close().map_err(|(_, error)| error).expect("close"));
+    Sample { image: file.image(), commits, written }
+}
+
+fn problems_of(store: &mut Store<FaultFile>) -> Vec<Verified> {
+    let (mut spot, mut problems) = (Spot::default(), Vec::new());
+    loop {
+        let found = store.verify(spot).expect("readable");
+        spot = found.next;
+        if found.what != Part::Nothing {
+            problems.push(found);
+        }
+        if spot == Spot::default() {
+            return problems;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    images: u64,
+    refused: u64,
+    prefixes: u64,
+    salvaged: u64,
+    kept: u64,
+    uncertain: u64,
+    gone: u64,
+}
+
+fn open(image: &[u8], options: Options) -> (FaultFile, Result<Store<FaultFile>, Error>) {
+    let file = FaultFile::new(image.to_vec());
+    (file.clone(), Store::open(file, options))
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corruption(_) | Error::NotADatabase)
+}
+
+/// The next opening, without any option, shows the same.
+fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u8>)>, what: &str) {
+    let again = FaultFile::new(file.image());
+    let mut store = Store::open(again, options()).unwrap_or_else(|error| {
+        panic!("{what}: what was recovered does not open again: {error:?}");
+    });
+    let (seen, doubts) = seen_in(&mut store);
+    assert!(&seen == state, "{what}: opened again: {}", difference(&seen, state));
+    assert!(&doubts == uncertain, "{what}: other keys are uncertain");
+    assert!(!store.recovery().damaged);
+    assert_eq!(problems_of(&mut store), [], "{what}");
+}
+
+fn judge_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally: &mut Tally) {
+    for read_only in [true, false] {
+        let (file, opened) = open(image, recovering(OnDamage::Prefix, read_only));
+        let mut store = match opened {
+            Ok(store) => store,
+            Err(error) => {
+                assert!(is_damage(&error) && refused, "{what}: {error:?}");
+                assert_eq!(file.event_count(), 0, "{what}: refused and written to");
+                continue;
+            }
+        };
+        assert_eq!(store.recovery().damaged, refused, "{what}: {:?}", store.recovery());
+        // What lies before a checkpoint is verified when it is read.
+        let Ok(seen) = try_state_of(&mut store) else {
+            assert!(!refused, "{what}: a prefix is not readable");
+            continue;
+        };
+        let is_one = if refused { sample.commits.contains(&seen) } else { &seen == sample.truth() };
+        assert!(is_one, "{what}: no prefix: {}", difference(&seen, sample.truth()));
+        if read_only {
+            assert_eq!(file.event_count(), 0, "{what}: read only");
+        } else if refused {
+            tally.prefixes += 1;
+            opens_again(&file, &seen, &BTreeSet::new(), what);
+        }
+    }
+}
+
+/// Salvages, judges every key, and tells what is shown and how opening went.
+fn judge_salvage(
+    image: &[u8],
+    sample: &Sample,
+    what: &str,
+    tally: &mut Tally,
+) -> (State, Recovery) {
+    let (file, opened) = open(image, recovering(OnDamage::Salvage, true));
+    let mut store = opened.unwrap_or_else(|error| panic!("{what}: not salvaged: {error:?}"));
+    let (seen, uncertain) = seen_in(&mut store);
+    let recovery = *store.recovery();
+    assert_eq!(file.event_count(), 0, "{what}: read only");
+    for (key, entry) in &seen {
+        let is_true = sample.truth().get(key) == Some(entry);
+        assert!(is_true || uncertain.contains(key), "{what}: {key:?} is wrong and called certain");
+        assert!(
+            sample.written.get(&entry.version) == Some(&entry.value),
+            "{what}: {key:?} never was"
+        );
+    }
+    let gone = sample.truth().keys().filter(|key| !seen.contains_key(*key)).count();
+    let told = recovery.lost_frames + recovery.lost_keys;
+    assert!(gone == 0 || told > 0, "{what}: {gone} keys are gone and nobody says so");
+    assert!(uncertain.is_empty() || recovery.lost_frames > 0, "{what}: uncertain without a loss");
+    assert_eq!(recovery.uncertain_keys, uncertain.len() as u64, "{what}");
+    tally.kept += seen.len() as u64;
+    tally.uncertain += uncertain.len() as u64;
+    tally.gone += gone as u64;
+
+    let (file, opened) = open(image, recovering(OnDamage::Salvage, false));
+    let mut store = opened.unwrap_or_else(|error| panic!("{what}: not salvaged: {error:?}"));
+    let (written, doubts) = seen_in(&mut store);
+    assert!(
+        written == seen && doubts == uncertain,
+        "{what}: written: {}",
+        difference(&written, &seen)
+    );
+    if recovery.damaged {
+        tally.salvaged += 1;
+        opens_again(&file, &seen, &uncertain, what);
+        // It lives on: what is written is certain, whatever moves.
+        if let Some((keyspace, key)) = uncertain.first() {
+            store.set(*keyspace, key, b"new").expect("set");
+            store.tend(true).expect("tend");
+            while store.tend(false).expect("tend") {}
+            let (_, doubts) = seen_in(&mut store);
+            assert_eq!(doubts.len() + 1, uncertain.len(), "{what}");
+        }
+    } else {
+        assert_eq!(&seen, sample.truth(), "{what}");
+    }
+    (seen, recovery)
+}
+
+fn judge(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> (State, Recovery) {
+    tally.images += 1;
+    let (file, opened) = open(image, options());
+    let refused = match opened {
+        Ok(mut store) => {
+            if let Ok(seen) = try_state_of(&mut store) {
+                assert!(&seen == sample.truth(), "{what}: {}", difference(&seen, sample.truth()));
+            }
+            false
+        }
+        Err(error) => {
+            assert!(is_damage(&error), "{what}: {error:?}");
+            assert_eq!(file.event_count(), 0, "{what}: refused and written to");
+            true
+        }
+    };
+    tally.refused += u64::from(refused);
+    judge_prefix(image, sample, refused, what, tally);
+    judge_salvage(image, sample, what, tally)
+}
+
+fn slots(sample: &Sample) -> usize {
+    (sample.image.len() - DATA).div_ceil(SEGMENT)
+}
+
+fn zeroed(image: &[u8], ranges: &[std::ops::Range<usize>]) -> Vec<u8> {
+    let mut damaged = image.to_vec();
+    for range in ranges {
+        damaged[range.start.min(image.len())..range.end.min(image.len())].fill(0);
+    }
+    damaged
+}
+
+fn samples() -> impl Iterator<Item = (u64, Sample)> {
+    let seeds = match replayed("VARVE_SALVAGE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..replayed("VARVE_SALVAGE_SEEDS").unwrap_or(12),
+    };
+    seeds.map(|seed| (seed, lived(seed, 20 + 10 * (seed as usize % 4), seed % 3 > 0)))
+}
+
+#[test]
+fn an_intact_file_opens_with_every_option_as_without_and_is_not_written_to() {
+    for (seed, sample) in samples() {
+        for way in [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage] {
+            let (file, opened) = open(&sample.image, recovering(way, false));
+            let mut store = opened.expect("intact");
+            assert_eq!(&state_of(&mut store), sample.truth(), "seed {seed}");
+            assert_eq!(problems_of(&mut store), [], "seed {seed}");
+            assert!(store.recovery().clean && !store.recovery().damaged);
+            assert_eq!(file.event_count(), 0, "seed {seed}, {way:?}");
+        }
+    }
+}
+
+#[test]
+fn without_superblocks_or_checkpoint_or_a_segment_header_everything_is_salvaged() {
+    let mut tally = Tally::default();
+    for (seed, sample) in samples() {
+        let stride = SLOT_STRIDE as usize;
+        let mut cases = vec![
+            ("no superblock".to_string(), vec![0..256, stride..stride + 256]),
+            ("the start is gone".to_string(), std::iter::once(0..DATA).collect()),
+        ];
+        for slot in 0..slots(&sample) {
+            let at = DATA + slot * SEGMENT;
+            cases.push((format!("header {slot}"), std::iter::once(at..at + 64).collect()));
+            let end = at + SEGMENT - 64..at + SEGMENT;
+            cases.push((format!("trailer {slot}"), std::iter::once(end).collect()));
+        }
+        for (case, ranges) in cases {
+            let damaged = zeroed(&sample.image, &ranges);
+            let what = format!("seed {seed}, {case}");
+            // A header's room may be the middle of a large value.
+            let (seen, recovery) = judge(&damaged, &sample, &what, &mut tally);
+            if case.starts_with("no") || case.starts_with("the") {
+                assert!(&seen == sample.truth(), "{what}: {}", difference(&seen, sample.truth()));
+                assert_eq!((recovery.lost_frames, recovery.uncertain_keys), (0, 0), "{what}");
+            }
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn a_whole_segment_gone_is_salvaged_around() {
+    let mut tally = Tally::default();
+    for (seed, sample) in samples() {
+        for slot in 0..slots(&sample) {
+            let at = DATA + slot * SEGMENT;
+            let damaged = zeroed(&sample.image, std::slice::from_ref(&(at..at + SEGMENT)));
+            judge(&damaged, &sample, &format!("seed {seed}, slot {slot} gone"), &mut tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn a_zeroed_sector_anywhere_leaves_all_else() {
+    let mut tally = Tally::default();
+    for (seed, sample) in samples() {
+        for from in (0..sample.image.len()).step_by(512) {
+            let damaged = zeroed(&sample.image, std::slice::from_ref(&(from..from + 512)));
+            judge(&damaged, &sample, &format!("seed {seed}, {from} zeroed"), &mut tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn several_damages_at_once_are_salvaged_around() {
+    let mut tally = Tally::default();
+    for (seed, sample) in samples() {
+        let mut rng = Rng::new(seed);
+        for round in 0..60 {
+            let mut damaged = sample.image.clone();
+            for _ in 0..rng.within(2..5) {
+                // Both superblocks stay: what comes without them is another test's.
+                let from = rng.within(DATA..damaged.len());
+                let to = damaged.len().min(from + rng.within(1..200));
+                let bytes = bytes_of(rng.next(), to - from);
+                damaged[from..to].copy_from_slice(&bytes);
+            }
+            judge(&damaged, &sample, &format!("seed {seed}, round {round}"), &mut tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn every_flipped_bit_is_salvaged_around_and_verification_finds_those_that_matter() {
+    let mut tally = Tally::default();
+    let (mut found, mut missed) = (0_u64, 0_u64);
+    let sample = lived(5, 14, true);
+    let mut damaged = sample.image.clone();
+    for bit in 0..damaged.len() * 8 {
+        // One bit of each byte, another one each time; every bit of headers is in flips.rs.
+        if bit % 8 != bit / 8 % 8 {
+            continue;
+        }
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let what = format!("bit {bit} flipped");
+        let (_, recovery) = judge(&damaged, &sample, &what, &mut tally);
+        // Flipped behind the back of an open store.
+        let file = FaultFile::new(sample.image.clone());
+        let mut store = Store::open(file.clone(), options()).expect("intact");
+        file.damage(bit / 8, 1 << (bit % 8));
+        let problems = problems_of(&mut store);
+        match problems.as_slice() {
+            [] => {
+                assert!(!recovery.damaged, "{what}: not found, and damage");
+                missed += 1;
+            }
+            [one] => {
+                let at = bit as u64 / 8;
+                assert!((one.at..one.at + one.length).contains(&at), "{what}: {one:?}");
+                found += 1;
+            }
+            more => panic!("{what}: {more:?}"),
+        }
+        damaged[bit / 8] ^= 1 << (bit % 8);
+    }
+    println!("{} bytes, {found} found, {missed} harmless, {tally:?}", sample.image.len());
+    // The rest is what stands behind superblocks and values, which nobody looks at.
+    assert!(found > 8_000);
+}
+
+#[test]
+fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
+    let mut states = 0_u64;
+    for (seed, sample) in samples().take(4) {
+        let mut rng = Rng::new(seed);
+        let from = DATA + 200 + 700 * seed as usize;
+        let image = zeroed(&sample.image, std::slice::from_ref(&(from..from + 60)));
+        for way in [OnDamage::Prefix, OnDamage::Salvage] {
+            let (file, opened) = open(&image, recovering(way, false));
+            let Ok(mut store) = opened else { continue };
+            if !store.recovery().damaged {
+                continue;
+            }
+            let (expected, uncertain) = seen_in(&mut store);
+            let limits = Limits {
+                exhaustive: 64,
+                drawn: 8,
+                patterns: 8,
+                flushes_lie_from: usize::MAX,
+                tear_step: 512,
+            };
+            let (base, events) = file.history();
+            images::walk(&base, Bounds::only(0), &events, limits, &mut rng, |crash| {
+                states += 1;
+                let what = format!("seed {seed}, {way:?}, crash at event {}", crash.event);
+                let (_, opened) = open(crash.image, options());
+                // With a checkpoint the old log opens, and its damage is met by who reads.
+                let whole = opened
+                    .ok()
+                    .and_then(|mut store| try_state_of(&mut store).is_ok().then_some(store));
+                if let Some(mut store) = whole {
+                    let (seen, doubts) = seen_in(&mut store);
+                    assert!(seen == expected, "{what}: {}", difference(&seen, &expected));
+                    assert_eq!(doubts, uncertain, "{what}");
+                    return;
+                }
+                let (again, opened) = open(crash.image, recovering(way, false));
+                let (seen, doubts) = seen_in(&mut opened.expect("recovered anew"));
+                assert!(seen == expected, "{what}: anew: {}", difference(&seen, &expected));
+                assert_eq!(doubts, uncertain, "{what}");
+                opens_again(&again, &expected, &uncertain, &what);
+            });
+        }
+    }
+    println!("{states} states");
+    assert!(states > 100);
+}
+
+#[test]
+fn a_recovery_that_finds_no_room_leaves_the_file_as_it_was() {
+    use crate::support::fault_file::{Fault, Harm};
+    use varve::IoError;
+    let sample = lived(3, 40, false);
+    let image = zeroed(&sample.image, std::slice::from_ref(&(DATA + 500..DATA + 560)));
+    for nth in 0.. {
+        let file = FaultFile::new(image.clone());
+        file.arm(Fault { nth, lasting: true, harm: Harm::Fail(IoError::Quota) });
+        let failed = Store::open(file.clone(), recovering(OnDamage::Salvage, false)).is_err();
+        if !file.struck() {
+            assert!(!failed && nth > 10);
+            break;
+        }
+        file.heal();
+        let left = file.image();
+        let mut tally = Tally::default();
+        let (before, _) = judge_salvage(&image, &sample, "before", &mut tally);
+        let (_, opened) = open(&left, recovering(OnDamage::Salvage, false));
+        let (after, _) = seen_in(&mut opened.expect("salvaged after all"));
+        assert!(after == before, "call {nth}: {}", difference(&after, &before));
+    }
+}

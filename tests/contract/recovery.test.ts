@@ -1,0 +1,275 @@
+import type { Database, OpenOptions, Problem } from "varve";
+import { deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { FakeStorage } from "./fake.js";
+import { everywhere, filled, opened } from "./places.js";
+
+const DATA = 8_192;
+const KEYS = 40;
+const keyOf = (i: number) => `key ${i}`;
+const bytesOf = (i: number, round: number) => filled(200, (i + 100 * round) % 256);
+
+/** A closed database whose keys were set one flush each, and the first half of them once more. */
+async function written(): Promise<FakeStorage> {
+  const fake = new FakeStorage();
+  const db = await opened(fake);
+  for (let i = 0; i < KEYS; i++) {
+    db.set(keyOf(i), bytesOf(i, 0));
+    db.flush();
+  }
+  for (let i = 0; i < KEYS / 2; i++) {
+    db.set(keyOf(i), bytesOf(i, 1));
+    db.flush();
+  }
+  db.delete(keyOf(KEYS - 1));
+  await db.close();
+  return fake;
+}
+
+/** The byte at which the value of a key stands for the last time. */
+function lastOf(fake: FakeStorage, i: number, round: number): number {
+  const byte = bytesOf(i, round)[0] as number;
+  for (let at = fake.content.length - 200; at >= DATA; at--) {
+    if (fake.content.subarray(at, at + 200).every((other) => other === byte)) return at;
+  }
+  throw new Error(`${keyOf(i)} does not stand in the file`);
+}
+
+function flip(fake: FakeStorage, at: number): void {
+  fake.content[at] = (fake.content[at] as number) ^ 0x10;
+}
+
+function shows(db: Database, i: number, round: number): boolean {
+  const view = db.get(keyOf(i));
+  return view !== undefined && deepEquals(view, bytesOf(i, round));
+}
+
+function deepEquals(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+/** Opens a copy, so that the original can be opened in other ways. */
+async function openedCopy(
+  fake: FakeStorage,
+  options: OpenOptions,
+): Promise<[Database, FakeStorage]> {
+  const copy = fake.crashed();
+  return [await opened(copy, options), copy];
+}
+
+suite("a damaged database", () => {
+  test("is refused by an error that says what is intact, and names both ways out", async () => {
+    const fake = await written();
+    // The second writing of key 10 is the 51st commit.
+    flip(fake, lastOf(fake, 10, 1));
+    const error = await rejects(opened(fake), { name: "CorruptionError" });
+    ok(/recovery: "prefix" it has 40 keys as of version 50/.test(error.message), error.message);
+    ok(error.message.includes('recovery: "salvage"'), error.message);
+    const details = Reflect.get(error, "details") as { before: unknown; expectedFrame: number };
+    deepEqual(details.before, { keys: 40, version: 50 });
+  });
+
+  test('opens with recovery: "prefix" as it was after the last commit before the damage', async () => {
+    const fake = await written();
+    flip(fake, lastOf(fake, 10, 1));
+    const [db] = await openedCopy(fake, { recovery: "prefix" });
+    equal(db.count(), KEYS);
+    for (let i = 0; i < KEYS; i++) ok(shows(db, i, i < 10 ? 1 : 0), keyOf(i));
+    ok((db.recovery.lost?.frames ?? 0) >= 10);
+    equal(db.recovery.lost?.keys, 0);
+    equal(db.recovery.wasClean, false);
+    ok(!db.getEntry(keyOf(0))?.uncertain);
+  });
+
+  test('opens with recovery: "salvage" with all that is intact, and says of each key whether it is certain', async () => {
+    const fake = await written();
+    flip(fake, lastOf(fake, 10, 1));
+    const [db] = await openedCopy(fake, { recovery: "salvage" });
+    equal(db.count(), KEYS - 1);
+    for (let i = 0; i < KEYS - 1; i++) {
+      const uncertain = db.getEntry(keyOf(i))?.uncertain;
+      // Of the lost commit nobody knows what it changed. Behind it, one more commit may be its end.
+      equal(uncertain, i < 12 || i >= KEYS / 2, keyOf(i));
+      ok(shows(db, i, i < KEYS / 2 && i !== 10 ? 1 : 0), keyOf(i));
+    }
+    equal(db.recovery.lost?.frames, 1);
+    equal(db.recovery.lost?.uncertainKeys, 31);
+  });
+
+  test("has what was recovered when it is opened again, and what is uncertain stays so until it is set", async () => {
+    for (const recovery of ["prefix", "salvage"] as const) {
+      const fake = await written();
+      flip(fake, lastOf(fake, 10, 1));
+      let [db, copy] = await openedCopy(fake, { recovery });
+      const before = [...db.keys()].map((key) => [
+        key,
+        db.getText(key),
+        db.getEntry(key)?.uncertain,
+      ]);
+      db.set(keyOf(3), "new");
+      equal(db.getEntry(keyOf(3))?.uncertain, false);
+      await db.close();
+      [db, copy] = [await opened(copy), copy];
+      equal(db.recovery.lost, undefined);
+      equal(db.recovery.wasClean, true);
+      const after = [...db.keys()].map((key) => [
+        key,
+        db.getText(key),
+        db.getEntry(key)?.uncertain,
+      ]);
+      const changed = before.map((row) => (row[0] === keyOf(3) ? [keyOf(3), "new", false] : row));
+      deepEqual(after, changed);
+      ok((await db.verify()).ok);
+    }
+  });
+
+  test("gives back the room of what was damaged, and lives on", async () => {
+    const fake = await written();
+    flip(fake, lastOf(fake, 10, 1));
+    const [db, copy] = await openedCopy(fake, { recovery: "salvage" });
+    await db.compact();
+    ok(db.stats().fileBytes <= DATA + 3 * 1_048_576, `${db.stats().fileBytes}`);
+    for (let i = 0; i < KEYS; i++) db.set(keyOf(i), bytesOf(i, 2));
+    await db.close();
+    const again = await opened(copy);
+    for (let i = 0; i < KEYS; i++) ok(shows(again, i, 2), keyOf(i));
+  });
+
+  test("stays byte for byte as it is when it is recovered only for reading", async () => {
+    for (const recovery of ["prefix", "salvage"] as const) {
+      const fake = await written();
+      flip(fake, lastOf(fake, 10, 1));
+      const before = fake.content.slice();
+      const db = await opened(fake, { recovery, readOnly: true });
+      ok(db.recovery.lost !== undefined);
+      ok(shows(db, 5, 1));
+      await db.close();
+      deepEqual(fake.content, before);
+    }
+  });
+
+  test("is salvaged whole without its superblocks", async () => {
+    const fake = await written();
+    fake.content.fill(0, 0, DATA);
+    await rejects(opened(fake), { name: "UnsupportedFormatError", message: /recovery: "salvage"/ });
+    await rejects(opened(fake, { recovery: "prefix" }), { name: "UnsupportedFormatError" });
+    const db = await opened(fake, { recovery: "salvage" });
+    equal(db.count(), KEYS - 1);
+    for (let i = 0; i < KEYS - 1; i++) {
+      ok(shows(db, i, i < KEYS / 2 ? 1 : 0), keyOf(i));
+      equal(db.getEntry(keyOf(i))?.uncertain, false);
+    }
+    deepEqual(db.recovery.lost, { frames: 0, bytes: 0, keys: 0, uncertainKeys: 0 });
+  });
+
+  test("whose disk is full is refused, and not changed by that", async () => {
+    const fake = await written();
+    flip(fake, lastOf(fake, 10, 1));
+    const before = fake.content.slice();
+    fake.fault = ({ op }) =>
+      op === "write" ? new DOMException("full", "QuotaExceededError") : undefined;
+    await rejects(opened(fake, { recovery: "salvage" }), { name: "QuotaExceededError" });
+    deepEqual(fake.content, before);
+    fake.fault = () => undefined;
+    equal((await opened(fake, { recovery: "salvage" })).count(), KEYS - 1);
+  });
+
+  test("needs the option as it is written", async () => {
+    const wrong = { recovery: "repair" } as unknown as OpenOptions;
+    await rejects(opened(new FakeStorage(), wrong), { name: "TypeError", message: /recovery/ });
+  });
+});
+
+everywhere("verification", ({ storage }) => {
+  test("reads all of the file, tells how far it is, and finds an intact database intact", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 3_000; i++) db.set(keyOf(i), bytesOf(i, 0));
+    for (let i = 0; i < 1_000; i++) db.delete(keyOf(i));
+    db.set("large", filled(700_000, 7));
+    db.set("not handed on", "yet");
+    let last = 0;
+    const found = await db.verify({
+      onProgress: ({ bytes, total }) => {
+        ok(bytes >= last && bytes <= total);
+        last = bytes;
+      },
+    });
+    deepEqual(found.problems, []);
+    equal(found.ok, true);
+    ok(found.bytes > 1_500_000 && last > 1_000_000);
+    ok(found.segments >= 2 && found.frames > 3 && found.records >= 4_001);
+    await db.compact();
+    ok((await db.verify()).ok);
+  });
+
+  test("goes on while the database is written to", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 20_000; i++) db.set(keyOf(i), bytesOf(i, 0));
+    let round = 0;
+    const found = await db.verify({
+      onProgress: () => {
+        round += 1;
+        for (let i = 0; i < 2_000; i++) db.set(keyOf(i), bytesOf(i, round));
+      },
+    });
+    deepEqual(found.problems, []);
+    ok(round > 1);
+  });
+
+  test("ends when its signal is aborted", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const reason = new Error("enough");
+    await rejects(db.verify({ signal: AbortSignal.abort(reason) }), { message: "enough" });
+    await rejects(db.verify({ slow: true } as object), { name: "TypeError" });
+  });
+});
+
+suite("verification of a damaged file", () => {
+  test("finds what was damaged behind the back of an open database, and throws nothing", async () => {
+    const fake = await written();
+    const db = await opened(fake);
+    const at = lastOf(fake, 10, 1);
+    const places: [number, Problem["what"]][] = [
+      [100, "superblock"],
+      [4_096 + 100, "superblock"],
+      [DATA + 20, "header"],
+      [DATA + 1_048_576 - 20, "header"],
+      [at, "frame"],
+      [DATA + 900_000, "zeros"],
+    ];
+    for (const [place, what] of places) {
+      flip(fake, place);
+      const { ok: isOk, problems } = await db.verify();
+      flip(fake, place);
+      equal(isOk, false);
+      equal(problems.length, 1);
+      equal(problems[0]?.what, what);
+      const { offset, length } = problems[0] as Problem;
+      ok(offset <= place && place < offset + length, `${place} is not in ${offset} to +${length}`);
+    }
+    ok((await db.verify()).ok);
+  });
+
+  test("finds damage of large values and of checkpoints", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    db.set("large", filled(1_500_000, 171));
+    for (let i = 0; i < 9_000; i++) db.set(keyOf(i), bytesOf(i, 0));
+    db.flush();
+    await turn();
+    await db.close();
+    const again = await opened(fake);
+    const wanted = { value: filled(1_000, 171), checkpoint: new TextEncoder().encode("VCKP") };
+    for (const what of ["value", "checkpoint"] as const) {
+      let at = DATA;
+      while (!wanted[what].every((byte, i) => fake.content[at + i] === byte)) at += 8;
+      flip(fake, at + 3);
+      const { problems } = await again.verify();
+      flip(fake, at + 3);
+      deepEqual(
+        problems.map((problem) => problem.what),
+        [what],
+      );
+    }
+  });
+});
