@@ -220,6 +220,39 @@ suite("golden files through open()", () => {
     ok(seen.checkpoint >= 1 && seen.gaps >= 1, JSON.stringify(seen));
   });
 
+  test("what recovery writes in place of a damaged database reads as FORMAT.md says", async () => {
+    const recovered = { salvage: 0, prefix: 0 };
+    for (const [name, bytes] of goldenFiles()) {
+      const before = await byReader(bytes);
+      if (!("refused" in before) || before.refused !== "damaged") continue;
+      for (const recovery of ["salvage", "prefix"] as const) {
+        const path = placed(bytes);
+        const storage = file(path.directory);
+        const db = await open(path.name, { storage, recovery, ...wasmOption() }).catch((error) => {
+          // Some have nothing left, or nothing that the commits before the damage could be told from.
+          if (error instanceof CorruptionError) return undefined;
+          throw error;
+        });
+        if (db === undefined) continue;
+        const keys = [...db.entries({ keyAs: "bytes" })].map(([key]) => hex(key));
+        const values = [...db.values()].map(hex);
+        await db.close();
+        const found = await bothAgree(
+          new Uint8Array(readFileSync(path.file)),
+          `${name}, ${recovery}`,
+        );
+        ok("live" in found, `${name} opens after ${recovery}`);
+        deepEqual(
+          found.live,
+          Object.fromEntries(keys.map((key, i) => [key, values[i] as string])),
+          `${name}, ${recovery}`,
+        );
+        recovered[recovery] += 1;
+      }
+    }
+    ok(recovered.salvage >= 10 && recovered.prefix >= 5, JSON.stringify(recovered));
+  });
+
   test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {
     const next = random(1);
     const outcomes = new Map<string, number>();
