@@ -229,6 +229,13 @@ impl Log {
         Ok(())
     }
 
+    /// Bytes between header and trailer, as the header has it: no more than there is room for.
+    fn payload_of(&self, slot: u32) -> usize {
+        let s = &self.slots[slot as usize];
+        let room = (u64::from(s.span) << self.geometry.segment_log2) - 2 * segment::SIZE as u64;
+        s.length.min(room) as usize
+    }
+
     fn verify_value(
         &mut self,
         file: &mut impl File,
@@ -236,7 +243,7 @@ impl Log {
         found: &mut Verified,
     ) -> Result<(), Error> {
         let s = &self.slots[slot as usize];
-        let (salt, check, length) = (s.salt, s.length_check, s.length as usize);
+        let (salt, check, length) = (s.salt, s.length_check, self.payload_of(slot));
         let at = self.geometry.slot_start(slot) + segment::SIZE as u64;
         let mut bytes = self.take_value(length)?;
         let read = read_full(file, &mut bytes[..length], at);
@@ -258,7 +265,7 @@ impl Log {
     ) -> Result<(), Error> {
         let s = &self.slots[(unit - FIRST_SLOT) as usize];
         let start = self.geometry.slot_start(unit - FIRST_SLOT);
-        let end = segment::SIZE + s.length as usize;
+        let end = segment::SIZE + self.payload_of(unit - FIRST_SLOT);
         let mut at = part as usize;
         let mut bytes = AlignedBytes::zeroed(HEAD.max(BLOCK));
         for _ in 0..BLOCKS {
