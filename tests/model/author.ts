@@ -351,6 +351,7 @@ class Author {
     if (kind < 90) return { do: "yield", to: "a microtask" };
     if (kind < 96) return { do: "yield", to: "committed" };
     if (kind < 98 && !this.abilities.slowFlush) return { do: "yield", to: "flushed" };
+    if (kind < 99 && !this.abilities.slowFlush) return { do: "yield", to: "compacted" };
     return { do: "yield", to: "a task" };
   }
 

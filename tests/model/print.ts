@@ -202,8 +202,9 @@ function changeOf(change: Change, key: string): string {
   }
 }
 
-function yields(to: "a microtask" | "committed" | "flushed" | "a task"): string {
+function yields(to: "a microtask" | "committed" | "flushed" | "compacted" | "a task"): string {
   if (to === "a microtask") return "await null;";
   if (to === "a task") return "await new Promise((resolve) => setTimeout(resolve));";
+  if (to === "compacted") return "await db.compact();";
   return `await db.${to};`;
 }

@@ -94,7 +94,10 @@ export type Operation =
   | { readonly do: "pin"; readonly slot: number; readonly key: number; readonly form: Form }
   | { readonly do: "unpin"; readonly slot: number }
   | { readonly do: "commit" | "flush" | "compare" }
-  | { readonly do: "yield"; readonly to: "a microtask" | "committed" | "flushed" | "a task" }
+  | {
+      readonly do: "yield";
+      readonly to: "a microtask" | "committed" | "flushed" | "compacted" | "a task";
+    }
   | { readonly do: "reopen" }
   | ({ readonly do: "fault" } & Fault)
   | { readonly do: "crash"; readonly on: "the survivor" | "the old one" };

@@ -18,6 +18,7 @@ export async function yields(machine: Machine, to: To): Promise<void> {
   if (to === "a microtask") await null;
   else if (to === "committed") await machine.db.committed;
   else if (to === "flushed") await machine.db.flushed;
+  else if (to === "compacted") await machine.db.compact();
   else await new Promise((resolve) => setTimeout(resolve));
   machine.endTurn();
   if (machine.setting.strictViews) machine.views.checkDead("after a yield");
