@@ -281,15 +281,19 @@ impl Log {
 
 /// Zeros `len` bytes at `at` where they are not zero already: on a full disk a hole cannot be
 /// written to, and needs not be.
-fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
-    const PIECE: usize = 4096;
-    let mut bytes = [0; PIECE];
-    for from in (0..len).step_by(PIECE) {
-        let (piece, at) = (&mut bytes[..PIECE.min(len - from)], at + from as u64);
-        let there = read_full(file, piece, at)?;
-        if piece[..there].iter().any(|&b| b != 0) {
-            write_all(file, &[0; PIECE][..there], at)?;
+pub(super) fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
+    // No platform has smaller blocks, so that what is not zero has one.
+    const BLOCK: u64 = 512;
+    let (mut at, end) = (at, at + len as u64);
+    while at < end {
+        let mut bytes = [0; BLOCK as usize];
+        let bytes = &mut bytes[..(BLOCK - at % BLOCK).min(end - at) as usize];
+        let there = read_full(file, bytes, at)?;
+        if bytes.iter().any(|&b| b != 0) {
+            bytes.fill(0);
+            write_all(file, &bytes[..there], at)?;
         }
+        at += bytes.len() as u64;
     }
     Ok(())
 }

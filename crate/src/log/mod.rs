@@ -425,11 +425,18 @@ impl Log {
         let end = self
             .cursor
             .slot
-            .map_or(0, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
+            .map_or(DATA_START, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
         // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
         // being reported.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            self.write_witness(file, next_version).map_err(WriteError::into_error)?;
+            match self.write_witness(file, next_version) {
+                Ok(()) => {}
+                // The superblock tells how many frames are flushed; for a second one to say so there is
+                // no room, and nothing is lost by that.
+                Err(WriteError::RolledBack(Error::Quota))
+                    if self.dropped_tail == DroppedTail::Gone => {}
+                Err(failure) => return Err(failure.into_error()),
+            }
         }
         self.write_superblock(file, Some((sequence, end)), next_version)?;
         file.flush()?;

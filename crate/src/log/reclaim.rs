@@ -4,11 +4,12 @@
 //! flushed; only then the bytes between them. Else power loss could leave a segment whose header
 //! stands and whose frames are gone, which is what damage looks like.
 
+use crate::error::Error;
 use crate::file::{File, IoError, write_all};
 use crate::format::segment;
 use crate::sort;
 
-use super::append::WriteError;
+use super::append::{WriteError, erase};
 use super::{Log, Slot, Use};
 
 /// Zeros are written in pieces of this many bytes.
@@ -18,9 +19,13 @@ static ZEROS: [u8; PIECE] = [0; PIECE];
 /// Slots that may stay blank at the end of the file, so that it need not grow again at once.
 const SPARE_AT_END: usize = 1;
 
-fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), IoError> {
+fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
-        write_all(file, &ZEROS[..PIECE.min(length - from)], at + from as u64)?;
+        let (at, length) = (at + from as u64, PIECE.min(length - from));
+        match write_all(file, &ZEROS[..length], at) {
+            Err(IoError::Quota) => erase(file, length, at)?,
+            written => written?,
+        }
     }
     Ok(())
 }
@@ -96,8 +101,8 @@ impl Log {
         for index in 0..self.slots.len() {
             let Slot { used: Use::Garbage, span, .. } = self.slots[index] else { continue };
             let end = geometry.slot_start(index as u32 + span) - segment::SIZE as u64;
-            write_all(file, &ZEROS[..segment::SIZE], geometry.slot_start(index as u32))?;
-            write_all(file, &ZEROS[..segment::SIZE], end)?;
+            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE)?;
+            write_zeros(file, end, segment::SIZE)?;
         }
         self.flush(file).map_err(WriteError::Unclear)?;
         self.forget_copies(|slot| slot.used == Use::Garbage);

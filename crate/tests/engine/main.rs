@@ -12,6 +12,7 @@ mod flips;
 mod graus;
 mod hostile;
 mod model;
+mod quota;
 mod salvage;
 mod sparse;
 mod support;

@@ -1,0 +1,356 @@
+//! Full disks: whatever the limit, and however the platform tells, a refused write changes nothing,
+//! everything before it stands, closing succeeds, and with room again everything goes on.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use varve::{Error, File, IoError, MemoryFile, Options, Store};
+
+use crate::support::rng::{Rng, bytes_of};
+
+const SEGMENT: u64 = 4096;
+
+/// How a platform tells that there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// An error, and nothing was written: Chromium.
+    Throws,
+    /// A count of 0 and no error: Firefox.
+    TakesNothing,
+    /// What fits is written, and the count says so.
+    TakesPart,
+    /// Blocks are taken as they are written, so that holes may be refused later: a disk.
+    Blocks,
+}
+
+const STYLES: [Style; 4] = [Style::Throws, Style::TakesNothing, Style::TakesPart, Style::Blocks];
+const BLOCK: usize = 512;
+
+/// A file that can have so many bytes. Clones share it.
+#[derive(Clone)]
+struct Limited {
+    file: Rc<RefCell<MemoryFile>>,
+    /// Which blocks were taken.
+    blocks: Rc<RefCell<Vec<bool>>>,
+    limit: Rc<Cell<u64>>,
+    style: Style,
+}
+
+impl Limited {
+    fn new(limit: u64, style: Style) -> Self {
+        let (file, blocks) = (Rc::default(), Rc::default());
+        Limited { file, blocks, limit: Rc::new(Cell::new(limit)), style }
+    }
+
+    /// What a crash leaves.
+    fn image(&self) -> MemoryFile {
+        self.file.borrow().clone()
+    }
+
+    /// How many of the bytes that are to be written have room.
+    fn room(&self, at: u64, length: usize) -> usize {
+        let limit = self.limit.get();
+        if self.style != Style::Blocks {
+            let end = self.file.borrow().bytes.len().max(limit as usize);
+            return length.min(end.saturating_sub(at as usize));
+        }
+        let mut blocks = self.blocks.borrow_mut();
+        let end = at as usize + length;
+        let count = blocks.len().max(end.div_ceil(BLOCK));
+        blocks.resize(count, false);
+        let mut taken = blocks.iter().filter(|&&taken| taken).count() as u64;
+        for block in at as usize / BLOCK..end.div_ceil(BLOCK) {
+            if !blocks[block] && (taken + 1) * BLOCK as u64 > limit {
+                return (block * BLOCK).saturating_sub(at as usize);
+            }
+            taken += u64::from(!blocks[block]);
+            blocks[block] = true;
+        }
+        length
+    }
+}
+
+impl File for Limited {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.file.borrow_mut().read(buf, at)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        let fits = self.room(at, bytes.len());
+        match self.style {
+            _ if fits == bytes.len() => self.file.borrow_mut().write(bytes, at),
+            Style::Throws => Err(IoError::Quota),
+            Style::TakesNothing => Ok(0),
+            Style::TakesPart => self.file.borrow_mut().write(&bytes[..fits], at),
+            Style::Blocks => {
+                self.file.borrow_mut().write(&bytes[..fits], at)?;
+                Err(IoError::Quota)
+            }
+        }
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        let before = self.file.borrow().bytes.len();
+        if size as usize > before
+            && self.room(before as u64, size as usize - before) < size as usize - before
+        {
+            return Err(IoError::Quota);
+        }
+        self.blocks.borrow_mut().truncate((size as usize).div_ceil(BLOCK));
+        self.file.borrow_mut().truncate(size)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.file.borrow_mut().size()
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn content_of<F: File>(store: &mut Store<F>) -> Content {
+    let keys: Vec<Vec<u8>> = store.keys(0).expect("keys").map(<[u8]>::to_vec).collect();
+    let value =
+        |store: &mut Store<F>, key: &[u8]| store.get(0, key).expect("get").map(<[u8]>::to_vec);
+    keys.into_iter().map(|key| (key.clone(), value(store, &key).expect("is there"))).collect()
+}
+
+fn key_of(i: u64) -> Vec<u8> {
+    format!("key {i:06}").into_bytes()
+}
+
+/// A store on a file with a limit, and what it has to hold.
+struct Full {
+    disk: Limited,
+    options: Options,
+    store: Store<Limited>,
+    content: Content,
+    place: String,
+}
+
+impl Full {
+    /// None when there is not even room to begin.
+    fn new(limit: u64, style: Style) -> Option<Self> {
+        let options = Options { segment_log2: 12, ..Options::default() };
+        let disk = Limited::new(limit, style);
+        let place = format!("{limit} bytes, {style:?}");
+        match Store::open(disk.clone(), options) {
+            Ok(store) => Some(Full { disk, options, store, content: Content::new(), place }),
+            Err(error) => {
+                assert_eq!(error, Error::Quota, "{place}");
+                None
+            }
+        }
+    }
+
+    /// A write and its commit; false when there was no room, and nothing has changed.
+    fn set(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let done = self.store.set(0, key, value).map(|_| ()).and_then(|()| self.store.commit());
+        match done {
+            Ok(()) => {
+                self.content.insert(key.to_vec(), value.to_vec());
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Error::Quota, "{}", self.place);
+                self.store.end_turn();
+                false
+            }
+        }
+    }
+
+    /// A deletion and its commit. What is full is tended, as often as that gains anything.
+    fn delete(&mut self, key: &[u8]) -> bool {
+        for attempt in 0.. {
+            let done = self.store.delete(0, key).and_then(|_| self.store.commit());
+            match done {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error, Error::Quota, "{}", self.place),
+            }
+            if attempt == 2 {
+                return false;
+            }
+            self.tend(true);
+        }
+        self.content.remove(key);
+        true
+    }
+
+    fn tend(&mut self, all: bool) {
+        let mut first = all;
+        for _ in 0..10_000 {
+            match self.store.tend(std::mem::take(&mut first)) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Quota) => return,
+                Err(error) => panic!("{}: {error}", self.place),
+            }
+        }
+        panic!("{}: housekeeping has no end", self.place);
+    }
+
+    fn fill(&mut self, from: u64, size: usize) -> u64 {
+        (from..).find(|&i| !self.set(&key_of(i), &bytes_of(i, size))).expect("it ends")
+    }
+
+    fn check(&mut self) {
+        assert!(content_of(&mut self.store) == self.content, "{}", self.place);
+        assert!(!self.store.stats().poisoned, "{}", self.place);
+        // A crash now loses nothing either.
+        let mut left = Store::open(self.disk.image(), self.options).expect("opens");
+        assert!(content_of(&mut left) == self.content, "{} after a crash", self.place);
+    }
+
+    fn reopen(self) -> Self {
+        let Full { disk, options, store, content, place } = self;
+        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{place}: closing: {e}"));
+        let store = Store::open(disk.clone(), options).expect("opens");
+        assert!(store.recovery().clean, "{place}");
+        let mut full = Full { disk, options, store, content, place };
+        full.check();
+        full
+    }
+}
+
+/// Limits around every place where something new is begun, and some between.
+fn limits() -> impl Iterator<Item = u64> {
+    let slots = (0..24).flat_map(|slot| {
+        let start = 8192 + slot * SEGMENT;
+        [start - 64, start - 1, start, start + 1, start + 64, start + 2048]
+    });
+    slots.chain([100, 256, 4096, 4352, 40 * SEGMENT, 100 * SEGMENT + 17])
+}
+
+#[test]
+fn at_whatever_size_the_disk_is_full_nothing_is_lost_and_with_room_it_goes_on() {
+    let mut cases = 0;
+    for style in STYLES {
+        for limit in limits() {
+            for size in [30, 700] {
+                cases += u32::from(fill_and_empty(limit, style, size));
+            }
+        }
+    }
+    println!("{cases} full disks");
+    assert!(cases > 500);
+}
+
+fn fill_and_empty(limit: u64, style: Style, size: usize) -> bool {
+    let Some(mut full) = Full::new(limit, style) else { return false };
+    let written = full.fill(0, size);
+    full.check();
+    if written == 0 {
+        return false;
+    }
+    // Overwriting needs room as well, and leaves the old value where there is none.
+    full.set(&key_of(0), &bytes_of(77, size));
+    let update = full.store.update_if(0, &key_of(0), |_| true, |_| Ok(Some(vec![1; size])));
+    match update.and_then(|_| full.store.commit()) {
+        Ok(()) => drop(full.content.insert(key_of(0), vec![1; size])),
+        Err(error) => assert_eq!(error, Error::Quota, "{}", full.place),
+    }
+    full.store.end_turn();
+    full.check();
+    full = full.reopen();
+    // Some deletions find room, and none that does not changes anything.
+    for i in (0..written).step_by(2).chain((1..written).step_by(2)) {
+        if !full.delete(&key_of(i)) {
+            break;
+        }
+    }
+    full.check();
+    full.tend(true);
+    full.check();
+    full = full.reopen();
+    full.disk.limit.set(u64::MAX);
+    for i in 0..written {
+        assert!(full.delete(&key_of(i)), "{}: with room all can be deleted", full.place);
+        assert!(full.set(&key_of(i), &[8; 20]), "{}: and written", full.place);
+    }
+    full.tend(true);
+    full.check();
+    full.reopen();
+    true
+}
+
+#[test]
+fn a_transaction_that_finds_no_room_leaves_nothing_behind() {
+    for style in STYLES {
+        for limit in limits().filter(|&limit| limit > 8192 + SEGMENT) {
+            let Some(mut full) = Full::new(limit, style) else { continue };
+            let written = full.fill(0, 200);
+            for i in 0..written.min(6) {
+                full.delete(&key_of(i));
+            }
+            let savepoint = full.store.savepoint();
+            let refused =
+                (0..200).find_map(|i| full.store.set(0, &key_of(500 + i), &[9; 900]).err());
+            if let Some(error) = refused {
+                assert_eq!(error, Error::Quota, "{}", full.place);
+                full.store.rollback(savepoint);
+                full.store.commit().expect("nothing to commit");
+            } else {
+                match full.store.release(savepoint).and_then(|()| full.store.commit()) {
+                    Ok(()) => (0..200)
+                        .for_each(|i| drop(full.content.insert(key_of(500 + i), vec![9; 900]))),
+                    Err(error) => assert_eq!(error, Error::Quota, "{}", full.place),
+                }
+            }
+            full.store.end_turn();
+            full.check();
+            full.reopen();
+        }
+    }
+}
+
+#[test]
+fn large_values_find_room_as_a_whole_or_not_at_all() {
+    for style in STYLES {
+        for limit in limits() {
+            let Some(mut full) = Full::new(limit, style) else { continue };
+            let written = full.fill(0, 5000);
+            full.check();
+            full = full.reopen();
+            for i in 0..written {
+                if !full.delete(&key_of(i)) {
+                    break;
+                }
+            }
+            full.tend(true);
+            full.check();
+            full.reopen();
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_and_empties_again_at_random_loses_nothing() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let style = *rng.pick(&STYLES);
+        let limit = 8192 + SEGMENT * (6 + rng.below(40) as u64) + rng.below(4096) as u64;
+        let mut full = Full::new(limit, style).expect("there is room to begin");
+        for step in 0..400 {
+            let key = key_of(rng.below(300) as u64);
+            match rng.below(20) {
+                0..12 => {
+                    let len = rng.below(600);
+                    full.set(&key, &bytes_of(step, len));
+                }
+                12..16 => drop(full.delete(&key)),
+                16 => full.tend(rng.one_in(2)),
+                17 => full = full.reopen(),
+                // Others take room, or give some back.
+                18 => full.disk.limit.set(8192 + SEGMENT * (4 + rng.below(40) as u64)),
+                _ => full.check(),
+            }
+        }
+        full.check();
+        full.disk.limit.set(u64::MAX);
+        assert!(full.set(b"with room again", b"it goes on"), "seed {seed}");
+        full.reopen();
+    }
+}

@@ -1,0 +1,123 @@
+import type { Database } from "varve";
+import { deepEqual, equal, ok, suite, test, throws, turn } from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
+import { filled, opened, reopened } from "./places.js";
+
+const NAME = "full";
+const MIB = 1_048_576;
+const REFUSED = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
+
+/** The ways in which platforms tell that a file may not become longer. */
+const STYLES = [
+  ["thrown as browsers do", () => platform.quota()],
+  ["thrown as Node does", () => platform.enospc()],
+  ["a count of zero, as in Firefox", () => 0],
+] as const;
+
+/** Lets the file have so many bytes. */
+function limit(fake: FakeStorage, bytes: number, full: () => Error | number): void {
+  fake.fault = ({ op, at, length }) =>
+    (op === "write" && at + length > bytes) || (op === "truncate" && at > bytes)
+      ? op === "truncate"
+        ? platform.quota()
+        : full()
+      : undefined;
+}
+
+/** Commits values one by one until one is refused, and says how many there are. */
+function fill(db: Database, prefix: string, size: number): number {
+  for (let i = 0; ; i++) {
+    try {
+      db.set(`${prefix}${i}`, filled(size, i));
+      db.commit();
+    } catch (error) {
+      equal((error as { code?: string }).code, REFUSED.code);
+      equal(db.has(`${prefix}${i}`), false);
+      return i;
+    }
+  }
+}
+
+function checkFilled(db: Database, prefix: string, size: number, count: number): void {
+  for (let i = 0; i < count; i++) {
+    const view = db.get(`${prefix}${i}`);
+    ok(view?.length === size && view[0] === i % 256 && view[size - 1] === i % 256, `${i} is right`);
+  }
+}
+
+suite("a disk that is full", () => {
+  for (const [style, full] of STYLES) {
+    test(`everything before the refused write stands, also after closing: ${style}`, async () => {
+      for (const bytes of [2 * MIB, 3 * MIB + 8_192, 4 * MIB + 8_191]) {
+        const fake = new FakeStorage();
+        let db = await opened(fake, {}, NAME);
+        limit(fake, bytes, full);
+        const count = fill(db, "v", 10_000);
+        ok(count > 90, `${count} values fitted`);
+        checkFilled(db, "v", 10_000, count);
+        db = await reopened(db, fake, NAME);
+        equal(db.recovery.wasClean, true);
+        equal(db.count(), count);
+        checkFilled(db, "v", 10_000, count);
+        const left = await opened(fake.crashed(), {}, NAME);
+        checkFilled(left, "v", 10_000, count);
+        await left.close();
+        await db.close();
+      }
+    });
+
+    test(`a refused update, transaction and large value leave what was there: ${style}`, async () => {
+      const fake = new FakeStorage();
+      const db = await opened(fake, {}, NAME);
+      db.set("old", "value");
+      limit(fake, 3 * MIB, full);
+      const count = fill(db, "v", 10_000);
+      fill(db, "w", 100);
+      await turn();
+      throws(() => db.updateIf("v0", () => filled(9_999, 1)), REFUSED);
+      throws(() => db.set("v1", filled(10_000, 77)), REFUSED);
+      throws(() => db.set("large", filled(2 * MIB, 1)), REFUSED);
+      const both = () =>
+        db.transaction(() => {
+          db.set("old", "x");
+          db.set("new", filled(10_000, 1));
+        });
+      throws(both, REFUSED);
+      equal(db.getText("old"), "value");
+      deepEqual([db.has("new"), db.has("large")], [false, false]);
+      checkFilled(db, "v", 10_000, count);
+      await db.close();
+    });
+
+    test(`with room again it goes on as if nothing had been: ${style}`, async () => {
+      const fake = new FakeStorage();
+      let db = await opened(fake, {}, NAME);
+      limit(fake, 4 * MIB, full);
+      const count = fill(db, "v", 10_000);
+      for (let i = 0; i < 5; i++) equal(db.delete(`v${i}`), true);
+      db.commit();
+      fake.fault = () => undefined;
+      for (let i = 0; i < 5; i++) db.set(`v${i}`, filled(10_000, i));
+      db.set("more", filled(2 * MIB, 1));
+      await db.compact();
+      db = await reopened(db, fake, NAME);
+      equal(db.count(), count + 1);
+      checkFilled(db, "v", 10_000, count);
+      await db.close();
+    });
+  }
+
+  test("the refusal says what to do", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake, {}, NAME);
+    limit(fake, 2 * MIB, () => 0);
+    throws(
+      () => {
+        for (let i = 0; ; i++) db.set(`v${i}`, filled(10_000, i));
+      },
+      { ...REFUSED, message: /Delete .*compact\(\).*stats\(\).*persist\(\)/ },
+    );
+    await turn();
+    await db.close();
+  });
+});
