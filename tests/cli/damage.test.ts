@@ -82,6 +82,14 @@ suite("varve verify", () => {
     ok(lost.stdout.toString().includes("neither of the two superblocks"), lost.stdout.toString());
   });
 
+  test("finds a checkpoint that opening could not use", async () => {
+    for (const name of ["checkpoint-block-damaged", "checkpoint-head-damaged", "checkpoint-lost"]) {
+      const { code, stdout } = await varve(["verify", golden(name)]);
+      equal(code, 1, name);
+      ok(stdout.toString().includes("  checkpoint: the log tells the same"), stdout.toString());
+    }
+  });
+
   test("leaves the file and its folder as they are", async () => {
     const path = await inLargeValue();
     const before = readFileSync(path);

@@ -132,6 +132,10 @@ impl Log {
         found.bytes = bytes.len() as u64;
         if !matches!(Superblock::decode(&bytes, u64::from(unit)), superblock::Slot::Valid(_)) {
             found.note(Part::Superblock, at, bytes.len());
+        } else if unit == 0 && self.superblock.checkpoint_sequence != 0 && self.checkpoint.is_none()
+        {
+            // Opening could not use it, and its slots count for garbage since.
+            found.note(Part::Checkpoint, at, bytes.len());
         }
         if unit + 1 == FIRST_SLOT && self.slots.is_empty() {
             found.next = Spot::default();
