@@ -188,7 +188,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn stamp(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, bool)>, Error> {
-        let found = self.find(keyspace, key)?;
+        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
         Ok(found.map(|found| {
             let header = self.log.record_in(found.place).header;
             (header.version, self.log.is_uncertain(header))
@@ -200,7 +200,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn has(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.find(keyspace, key)?.is_some())
+        Ok(self.find_shared(self.hash(keyspace, key), keyspace, key)?.is_some())
     }
 
     /// How many keys a keyspace holds.
@@ -277,7 +277,7 @@ impl<F: File> Store<F> {
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
-        let Some(at) = self.find_hashed(hash, keyspace, key)? else { return Ok(false) };
+        let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
         self.log.make_room(&mut self.file, size)?;
@@ -405,6 +405,12 @@ impl<F: File> Store<F> {
         let found = self.probe(self.hash(keyspace, key), keyspace, key, purpose)?;
         self.last = found.map(|at| at.position);
         Ok(found)
+    }
+
+    /// For calls that are not worth code of their own.
+    #[inline(never)]
+    fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+        self.probe(hash, keyspace, key, Purpose::Own)
     }
 
     #[inline(always)]

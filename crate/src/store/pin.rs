@@ -19,7 +19,8 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         self.commit()?;
-        let Some(found) = self.find(keyspace, key)? else { return Ok(None) };
+        let hash = self.hash(keyspace, key);
+        let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
         let pin = self.log.pin(&mut self.file, found.place)?;
         let free = self.pins.iter().position(Option::is_none).unwrap_or(self.pins.len());
         if free == self.pins.len() {

@@ -194,10 +194,10 @@ impl<F: File> Store<F> {
             true => Some((header.previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
-                let mut found = self.find_hashed(hash, header.space(), &key);
+                let mut found = self.find_shared(hash, header.space(), &key);
                 if self.log.mending().salvages && matches!(found, Err(Error::Corruption(_))) {
                     self.drop_damaged(hash)?;
-                    found = self.find_hashed(hash, header.space(), &key);
+                    found = self.find_shared(hash, header.space(), &key);
                 }
                 let found = found?;
                 let found = found.map(|at| (at, *self.log.record_in(at.place).header));
