@@ -50,6 +50,10 @@ fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
 
 /// A life of sets, deletions, transactions, large values, housekeeping and closes.
 fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
+    live(seed, steps, tends, true)
+}
+
+fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
     let mut rng = Rng::new(seed);
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
@@ -92,7 +96,10 @@ fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
             _ => {}
         }
     }
-    drop(store.close().map_err(|(_, error)| error).expect("close"));
+    match closes {
+        true => drop(store.close().map_err(|(_, error)| error).expect("close")),
+        false => drop(store.into_file()),
+    }
     Sample { image: file.image(), commits, written }
 }
 
@@ -397,8 +404,11 @@ fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
     let mut states = 0_u64;
     for (seed, sample) in samples().take(4) {
         let mut rng = Rng::new(seed);
-        let from = DATA + 200 + 700 * seed as usize;
-        let image = zeroed(&sample.image, std::slice::from_ref(&(from..from + 60)));
+        // The first place at which damage is met by opening.
+        let places = (DATA + 200..sample.image.len()).step_by(700);
+        let zeroed_there = |at: usize| zeroed(&sample.image, std::slice::from_ref(&(at..at + 60)));
+        let is_refused = |image: &Vec<u8>| open(image, options()).1.is_err();
+        let Some(image) = places.map(zeroed_there).find(is_refused) else { continue };
         for way in [OnDamage::Prefix, OnDamage::Salvage] {
             let (file, opened) = open(&image, recovering(way, false));
             let Ok(mut store) = opened else { continue };
@@ -462,4 +472,52 @@ fn a_recovery_that_finds_no_room_leaves_the_file_as_it_was() {
         let (after, _) = seen_in(&mut opened.expect("salvaged after all"));
         assert!(after == before, "call {nth}: {}", difference(&after, &before));
     }
+}
+
+#[test]
+fn a_file_that_was_never_closed_is_salvaged_around_its_damage_too() {
+    let (mut salvaged, mut shortened) = (0_u64, 0_u64);
+    let seeds = 0..replayed("VARVE_SALVAGE_SEEDS").unwrap_or(12);
+    for seed in seeds {
+        let sample = live(1_000 + seed, 30, seed % 2 > 0, false);
+        for from in (0..sample.image.len()).step_by(256) {
+            let image = zeroed(&sample.image, std::slice::from_ref(&(from..from + 300)));
+            let what = format!("seed {seed}, {from} zeroed");
+            for way in [OnDamage::Prefix, OnDamage::Salvage] {
+                let (file, opened) = open(&image, recovering(way, false));
+                let Ok(mut store) = opened else {
+                    assert!(way == OnDamage::Prefix, "{what}: not salvaged");
+                    continue;
+                };
+                if way == OnDamage::Prefix && try_state_of(&mut store).is_err() {
+                    assert!(!store.recovery().damaged, "{what}: a prefix is not readable");
+                    continue;
+                }
+                let (seen, uncertain) = seen_in(&mut store);
+                if way == OnDamage::Prefix || !store.recovery().damaged {
+                    // What was not flushed may be torn off, as by a crash.
+                    assert!(sample.commits.contains(&seen), "{what}: {way:?} is no prefix");
+                    shortened += u64::from(&seen != sample.truth());
+                } else {
+                    for (key, entry) in &seen {
+                        let is_true = sample.truth().get(key) == Some(entry);
+                        // The damage may reach into what was not flushed, which is torn off.
+                        let torn = store.recovery().torn_bytes > 0
+                            && sample.commits.iter().any(|state| state.get(key) == Some(entry));
+                        let recovery = store.recovery();
+                        assert!(
+                            is_true || torn || uncertain.contains(key),
+                            "{what}: {key:?} is wrong: {recovery:?}"
+                        );
+                    }
+                    salvaged += 1;
+                }
+                if store.recovery().damaged {
+                    opens_again(&file, &seen, &uncertain, &what);
+                }
+            }
+        }
+    }
+    println!("{salvaged} salvaged, {shortened} shortened");
+    assert!(salvaged > 100);
 }
