@@ -258,7 +258,7 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
   if (check !== view.getBigUint64(8, true)) return "damaged";
   refuseUnsupported(view);
   const segmentLog2 = view.getUint8(20);
-  const counts = [u64(view, 88), u64(view, 96), u64(view, 136)];
+  const counts = [u64(view, 72), u64(view, 88), u64(view, 96), u64(view, 136)];
   const sane = counts.every((count) => count > 0 && count < 2 ** 56);
   if (segmentLog2 < 12 || segmentLog2 > 24 || !sane) throw lostSuperblocks();
   return {

@@ -13,7 +13,7 @@ use varve::format::record::{self, RecordHeader};
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
 use varve::memory::AlignedBytes;
-use varve::{Error, MemoryFile, Options, Store};
+use varve::{Error, MemoryFile, OnDamage, Options, Spot, Store};
 
 use super::allocations::most_held;
 use super::repair;
@@ -149,12 +149,16 @@ fn worth(image: &[u8]) -> usize {
 /// The whole: a file of these bytes is opened, read, written, tidied up and closed.
 pub fn open(data: &[u8]) {
     let salt = data.iter().fold(7_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    for read_only in [true, false] {
+    let ways = [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage];
+    for (read_only, on_damage) in
+        [(true, ways[0]), (false, ways[0]), (false, ways[1 + salt as usize % 2])]
+    {
         let options = Options {
             segment_log2: 12,
             memory: if salt.is_multiple_of(3) { 64 << 20 } else { 0 },
             entropy: [salt, 2, 3, 4],
             read_only,
+            on_damage,
             ..Options::default()
         };
         live(data, options);
@@ -167,7 +171,10 @@ fn live(data: &[u8], options: Options) {
     assert!(most <= worth(data), "opening {} bytes took {most}", data.len());
     let mut store = match opened {
         Ok(store) => store,
-        Err((file, _)) => return assert_eq!(file.bytes, data, "what is refused stays as it is"),
+        Err((file, _)) => {
+            let may_write = options.on_damage != OnDamage::Refuse;
+            return assert!(may_write || file.bytes == data, "what is refused stays as it is");
+        }
     };
     let ((), most) = most_held(|| look(&mut store));
     assert!(most <= worth(data), "reading {} bytes took {most}", data.len());
@@ -207,6 +214,15 @@ fn look(store: &mut Store<MemoryFile>) {
         let _ = store.range(keyspace, bounds, true, |key| key.len() > 1);
         let _ = store.has(keyspace, b"no such key");
         store.end_turn();
+    }
+    let mut spot = Spot::default();
+    // In pieces, of which there are no more than the file has.
+    for piece in 0.. {
+        assert!(piece < 1 << 16, "verifying comes to an end");
+        match store.verify(spot) {
+            Ok(found) if found.next != Spot::default() => spot = found.next,
+            _ => break,
+        }
     }
 }
 

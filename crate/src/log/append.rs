@@ -8,6 +8,7 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
 use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
+use crate::format::superblock::FLAG_CLEAN;
 
 use super::group::{Cursor, FrameSpan};
 use super::{DroppedTail, Log, Slot};
@@ -64,6 +65,11 @@ impl Log {
 
     fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
         if !self.marked_open {
+            // Whoever died before may have taken back what he wrote, without a flush: power loss could
+            // bring it back among what is written now.
+            if self.superblock.flags & FLAG_CLEAN == 0 {
+                file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
+            }
             self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;
             self.marked_open = true;
         }

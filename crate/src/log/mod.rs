@@ -184,6 +184,11 @@ impl Geometry {
         u32::MAX >> (self.segment_log2 - 3)
     }
 
+    /// Bytes between header and trailer of what covers so many slots.
+    fn room_of(self, span: u32) -> u64 {
+        (u64::from(span) << self.segment_log2).saturating_sub(2 * segment::SIZE as u64)
+    }
+
     /// Slots that an extent with a value of `length` bytes covers.
     #[must_use]
     pub fn extent_span(self, length: usize) -> u32 {

@@ -255,7 +255,7 @@ impl Log {
         let recovery = Recovery {
             torn_bytes: if is_damaged { 0 } else { torn_bytes },
             dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
-            last_frame: committed - 1,
+            last_frame: committed.saturating_sub(1),
             replayed_frames: chain.frames.len() as u64,
             checkpoint: head.is_some(),
             clean: !torn && !is_damaged && self.ends_clean(&chain, committed),

@@ -100,7 +100,8 @@ impl Log {
             salt: header.salt,
             first_frame: header.first_frame,
             span: end - header.slot,
-            length: header.payload,
+            // More than there is room for it cannot be, whatever the header says.
+            length: header.payload.min(self.geometry.room_of(end - header.slot)),
             length_check: header.payload_check,
             ..Slot::new(used)
         };

@@ -75,7 +75,8 @@ fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
         return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown });
     }
     // A checksum proves that the bytes are as written, not that their writer meant well.
-    let counts = [superblock.first_frame, superblock.next_frame, superblock.next_version];
+    let Superblock { first_frame, next_frame, next_version, generation, .. } = superblock;
+    let counts = [first_frame, next_frame, next_version, generation];
     let sane = counts.iter().all(|n| (1..1 << 56).contains(n));
     if !SEGMENT_LOG2.contains(&superblock.segment_log2) || !sane {
         return Err(Error::Corruption(Damage::default()));

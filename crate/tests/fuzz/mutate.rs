@@ -61,6 +61,13 @@ pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
                 data[at] ^= 1 << rng.below(8);
             }
             5 => {
+                // Numbers of eight bytes too: the largest, and a half of that.
+                let at = place(data, rng) / 8 * 8;
+                let new = *rng.pick(&[u64::MAX, 1 << 63, 1 << 56, (1 << 56) - 1, 0, 1]);
+                let end = data.len().min(at + 8);
+                data[at..end].copy_from_slice(&new.to_le_bytes()[..end - at]);
+            }
+            6 => {
                 // One number where another stands: counts, sizes and positions that do not belong.
                 let (from, to) = (place(data, rng), place(data, rng));
                 data.copy_within(from..from + 4, to);

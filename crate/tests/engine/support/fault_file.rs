@@ -10,6 +10,7 @@ use std::rc::Rc;
 use varve::{File, IoError};
 
 use super::oracle::Mark;
+use super::phases::{Op, Phase, Stage, phase_of};
 use super::rng::Rng;
 
 /// One thing that happened to the disk, in order.
@@ -40,6 +41,18 @@ pub enum Harm {
     Die(usize),
 }
 
+impl Harm {
+    /// Whether it is done to a call after the first blow: a full disk can still be read.
+    fn lasts_for(self, op: Op<'_>) -> bool {
+        let is_full = match self {
+            Harm::Fail(error) | Harm::TearAndFail(_, error) => error == IoError::Quota,
+            Harm::TakeNothing | Harm::TakePart(_) => true,
+            Harm::Die(_) => false,
+        };
+        !is_full || matches!(op, Op::Write(..))
+    }
+}
+
 /// From which call on (counted from 0, all five methods alike) the harm is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
@@ -53,6 +66,10 @@ struct Disk {
     base: Vec<u8>,
     now: Vec<u8>,
     events: Vec<Event>,
+    /// What each event belongs to, and what each blow of a fault met.
+    phases: Vec<Phase>,
+    blows: Vec<Phase>,
+    stage: Stage,
     fault: Option<Fault>,
     struck: bool,
     dead: bool,
@@ -67,7 +84,7 @@ enum Call {
 }
 
 impl Disk {
-    fn enter(&mut self) -> Result<Call, IoError> {
+    fn enter(&mut self, op: Op<'_>) -> Result<Call, IoError> {
         if self.paused {
             return Ok(Call::Proceed);
         }
@@ -77,8 +94,9 @@ impl Disk {
         let call = self.calls;
         self.calls += 1;
         match self.fault {
-            Some(f) if call == f.nth || (f.lasting && call > f.nth) => {
+            Some(f) if call == f.nth || (f.lasting && call > f.nth && f.harm.lasts_for(op)) => {
                 self.struck = true;
+                self.blows.push(phase_of(self.stage, op));
                 Ok(Call::Harm(f.harm))
             }
             _ => Ok(Call::Proceed),
@@ -86,8 +104,8 @@ impl Disk {
     }
 
     /// For the four calls that write no bytes: harms that tear mean a plain failure there.
-    fn enter_plain(&mut self) -> Result<(), IoError> {
-        match self.enter()? {
+    fn enter_plain(&mut self, op: Op<'_>) -> Result<(), IoError> {
+        match self.enter(op)? {
             Call::Proceed => Ok(()),
             Call::Harm(Harm::Fail(error) | Harm::TearAndFail(_, error)) => Err(error),
             Call::Harm(Harm::TakeNothing | Harm::TakePart(_)) => Err(IoError::Other),
@@ -101,8 +119,14 @@ impl Disk {
     fn put(&mut self, bytes: &[u8], at: u64) {
         if !bytes.is_empty() {
             write_into(&mut self.now, bytes, at);
-            self.events.push(Event::Write { at, bytes: bytes.to_vec() });
+            let phase = phase_of(self.stage, Op::Write(at, bytes));
+            self.note(Event::Write { at, bytes: bytes.to_vec() }, phase);
         }
+    }
+
+    fn note(&mut self, event: Event, phase: Phase) {
+        self.events.push(event);
+        self.phases.push(phase);
     }
 }
 
@@ -178,7 +202,22 @@ impl FaultFile {
 
     /// Writes a remark of the test between the events.
     pub fn mark(&self, mark: Mark) {
-        self.0.borrow_mut().events.push(Event::Mark(mark));
+        self.0.borrow_mut().note(Event::Mark(mark), Phase::Between);
+    }
+
+    /// What the test is about to have done.
+    pub fn enter(&self, stage: Stage) {
+        self.0.borrow_mut().stage = stage;
+    }
+
+    /// What each event of the history belongs to.
+    pub fn phases(&self) -> Vec<Phase> {
+        self.0.borrow().phases.clone()
+    }
+
+    /// What was under way at each blow of a fault.
+    pub fn blows(&self) -> Vec<Phase> {
+        self.0.borrow().blows.clone()
     }
 
     /// The number of events so far.
@@ -196,7 +235,7 @@ impl FaultFile {
 impl File for FaultFile {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
         let mut disk = self.0.borrow_mut();
-        disk.enter_plain()?;
+        disk.enter_plain(Op::Read)?;
         let at = usize::try_from(at).map_err(|_| IoError::Other)?;
         let mut n = disk.now.len().saturating_sub(at).min(buf.len());
         if let Some(rng) = disk.short_reads.as_mut().filter(|_| n > 1) {
@@ -209,7 +248,7 @@ impl File for FaultFile {
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
         let mut disk = self.0.borrow_mut();
         let part = |of256: u8| bytes.len() * usize::from(of256) / 256;
-        let taken = match disk.enter()? {
+        let taken = match disk.enter(Op::Write(at, bytes))? {
             Call::Proceed => bytes.len(),
             Call::Harm(Harm::Fail(error)) => return Err(error),
             Call::Harm(Harm::TakeNothing) => 0,
@@ -230,22 +269,24 @@ impl File for FaultFile {
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
         let mut disk = self.0.borrow_mut();
-        disk.enter_plain()?;
+        disk.enter_plain(Op::Truncate)?;
         disk.now.resize(usize::try_from(size).map_err(|_| IoError::Quota)?, 0);
-        disk.events.push(Event::Truncate(size));
+        let phase = phase_of(disk.stage, Op::Truncate);
+        disk.note(Event::Truncate(size), phase);
         Ok(())
     }
 
     fn size(&mut self) -> Result<u64, IoError> {
         let mut disk = self.0.borrow_mut();
-        disk.enter_plain()?;
+        disk.enter_plain(Op::Read)?;
         Ok(disk.now.len() as u64)
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
         let mut disk = self.0.borrow_mut();
-        disk.enter_plain()?;
-        disk.events.push(Event::Flush);
+        disk.enter_plain(Op::Flush)?;
+        let phase = phase_of(disk.stage, Op::Flush);
+        disk.note(Event::Flush, phase);
         Ok(())
     }
 }

@@ -245,7 +245,7 @@ pub fn walk(
             Event::Flush if index >= limits.flushes_lie_from => {}
             Event::Flush => {
                 walker.settle();
-                bounds.floor = bounds.tip;
+                (bounds.floor, bounds.unclear) = (bounds.tip, None);
                 show(Death::System, &walker.now, bounds);
             }
             Event::Write { .. } | Event::Truncate(_) => {

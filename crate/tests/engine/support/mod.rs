@@ -1,8 +1,11 @@
 //! What the tests share: seeded randomness, the fault-injecting file, crash images, the oracle.
 
 pub mod census;
+pub mod crashes;
+pub mod failures;
 pub mod fault_file;
 pub mod images;
 pub mod oracle;
+pub mod phases;
 pub mod rng;
 pub mod session;

@@ -48,23 +48,28 @@ pub struct Bounds {
     pub tip: Commit,
     /// The commit that was under way.
     pub trying: Option<Commit>,
+    /// A commit that was under way when the process died, and was not there when it opened again:
+    /// until a flush the power may fail what took it back.
+    pub unclear: Option<Commit>,
 }
 
 impl Bounds {
     pub fn only(commit: Commit) -> Self {
-        Bounds { floor: commit, tip: commit, trying: None }
+        Bounds { floor: commit, tip: commit, trying: None, unclear: None }
     }
 
     /// What remains possible when everything that was written is there.
     pub fn all_written(self) -> Self {
-        Bounds { floor: self.tip, ..self }
+        Bounds { floor: self.tip, unclear: None, ..self }
     }
 
     pub fn note(&mut self, mark: Mark) {
         match mark {
             Mark::Trying(commit) => self.trying = Some(commit),
             Mark::Settled => self.trying = None,
-            Mark::Committed(commit) | Mark::Recovered(commit) => {
+            Mark::Committed(commit) => (self.tip, self.trying) = (commit, None),
+            Mark::Recovered(commit) => {
+                self.unclear = self.trying.filter(|&trying| trying != commit).or(self.unclear);
                 (self.tip, self.trying) = (commit, None);
             }
             Mark::Flushed(commit) => *self = Bounds::only(commit),
@@ -119,7 +124,7 @@ impl Oracle {
             path.push(commit);
             at = (commit != bounds.floor).then(|| self.nodes[commit].before).flatten();
         }
-        path.splice(0..0, bounds.trying);
+        path.splice(0..0, bounds.trying.into_iter().chain(bounds.unclear));
         if let Some(&commit) = path.iter().find(|c| matches(c)) {
             return Ok(commit);
         }

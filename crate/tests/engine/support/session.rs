@@ -10,6 +10,7 @@ use varve::{Error, Options, Store};
 
 use super::fault_file::{Event, FaultFile};
 use super::oracle::{Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, difference, state_of};
+use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
 
 /// How an update ends.
@@ -125,7 +126,10 @@ impl Session {
     /// Opens the store and checks that it shows one of the commits it may show.
     pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
         self.saved.clear();
-        let mut store = Store::open(self.disk.clone(), self.options)?;
+        self.disk.enter(Stage::Opening);
+        let opened = Store::open(self.disk.clone(), self.options);
+        self.disk.enter(Stage::Working);
+        let mut store = opened?;
         let seen = self.disk.paused(|| state_of(&mut store));
         let commit = self.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("{e}"));
         self.oracle.fix(commit, seen.clone());
@@ -149,7 +153,7 @@ impl Session {
 
     /// What is allowed after the process died now.
     pub fn bounds(&self, trying: Option<Commit>) -> Bounds {
-        Bounds { floor: self.tip, tip: self.tip, trying }
+        Bounds { trying, ..Bounds::only(self.tip) }
     }
 
     /// Checks that the store shows what it ought to.
@@ -283,7 +287,10 @@ impl Session {
                     }
                     Ok(())
                 };
-                self.call(after, tend, |_, _, ()| ())
+                self.disk.enter(Stage::Tending);
+                let tended = self.call(after, tend, |_, _, ()| ());
+                self.disk.enter(Stage::Working);
+                tended
             }
             Step::Reopen if self.saved.is_empty() => self.reopen(),
             Step::Crash => {
@@ -387,7 +394,10 @@ impl Session {
         let store = self.store.take().expect("the session is open");
         let trying = self.oracle.add(Some(self.tip), self.state.clone(), true);
         self.disk.mark(Mark::Trying(trying));
-        if let Err((_, error)) = store.close() {
+        self.disk.enter(Stage::Closing);
+        let closed = store.close();
+        self.disk.enter(Stage::Working);
+        if let Err((_, error)) = closed {
             return Err((error, trying));
         }
         self.disk.mark(Mark::Committed(trying));

@@ -1,0 +1,159 @@
+//! Random programs that die and whose files fail, without end: `npm run torture`.
+//!
+//! Every seed is another program; the tests of the crate run the first of them. A failure tells its
+//! seed, and keeps the image of the file where `VARVE_KEEP_IMAGE` says.
+
+#[allow(dead_code, reason = "the tests use the rest of it")]
+#[path = "../tests/engine/support/mod.rs"]
+mod support;
+
+use std::io::IsTerminal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use support::{crashes, failures};
+
+const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [--threads N]
+  --seed N      this program alone: what a failure told
+  --seconds N   end after so many seconds; otherwise at the first failure, or Ctrl-C
+  --states N    end after so many states of the file
+  --threads N   so many at once: 1";
+
+/// Failures drawn for each program of which calls of the file fail.
+const SAMPLE: u64 = 200;
+
+#[derive(Default)]
+struct Done {
+    crashes: crashes::Tally,
+    failures: failures::Tally,
+    lies: AtomicU64,
+    seeds: AtomicU64,
+}
+
+impl Done {
+    fn states(&self) -> u64 {
+        let counts = [&self.failures.cases, &self.failures.walked, &self.lies];
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        self.crashes.total() + counts.iter().sum::<u64>()
+    }
+
+    /// Programs that die, programs of which calls fail, and now and then a flush that lies.
+    fn run(&self, seed: u64) {
+        match seed % 8 {
+            0 => {
+                let lies: u64 = crashes::run_lie(seed).iter().sum();
+                self.lies.fetch_add(lies, Ordering::Relaxed);
+            }
+            1..4 => failures::run_seed(seed, Some(SAMPLE), &self.failures),
+            _ => crashes::run_seed(seed, &self.crashes),
+        }
+        self.seeds.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Default)]
+struct Wanted {
+    seed: Option<u64>,
+    seconds: Option<u64>,
+    states: Option<u64>,
+    threads: Option<u64>,
+}
+
+fn arguments() -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let number = || words.next().and_then(|word| word.parse().ok());
+        let place = match &*word {
+            "--seed" => &mut wanted.seed,
+            "--seconds" => &mut wanted.seconds,
+            "--states" => &mut wanted.states,
+            "--threads" => &mut wanted.threads,
+            _ => return Err(format!("there is no option {word}.\n{USAGE}")),
+        };
+        *place = Some({ number }().ok_or(format!("{word} needs a number.\n{USAGE}"))?);
+    }
+    Ok(wanted)
+}
+
+fn tell(done: &Done, begin: Instant) {
+    let (states, seconds) = (done.states(), begin.elapsed().as_secs_f64());
+    let line = format!(
+        "{:.0} s: {} programs, {states} states, {:.0} a second",
+        seconds,
+        done.seeds.load(Ordering::Relaxed),
+        states as f64 / seconds
+    );
+    if std::io::stdout().is_terminal() {
+        use std::io::Write;
+        print!("\r{line} ");
+        let _ = std::io::stdout().flush();
+    } else {
+        println!("{line}");
+    }
+}
+
+fn main() -> ExitCode {
+    let wanted = match arguments() {
+        Ok(wanted) => wanted,
+        Err(what) => {
+            eprintln!("{what}");
+            return ExitCode::from(2);
+        }
+    };
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // The first ones are what the tests run.
+    let first = wanted.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
+    let last = wanted.seed.unwrap_or(u64::MAX);
+    let (done, begin) = (Done::default(), Instant::now());
+    let (next, ended) = (AtomicU64::new(first), AtomicBool::new(false));
+    let failed = AtomicBool::new(false);
+    let running = AtomicU64::new(wanted.threads.unwrap_or(1).max(1));
+    let work = || {
+        while !ended.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed > last {
+                break;
+            }
+            if catch_unwind(AssertUnwindSafe(|| done.run(seed))).is_err() {
+                eprintln!("\nthe program of seed {seed} failed: npm run torture -- --seed {seed}");
+                if let Some(path) = std::env::var_os("VARVE_KEEP_IMAGE") {
+                    eprintln!(
+                        "if it was a state of the file that failed, it is {}",
+                        path.display()
+                    );
+                }
+                failed.store(true, Ordering::Relaxed);
+                ended.store(true, Ordering::Relaxed);
+            }
+        }
+        running.fetch_sub(1, Ordering::Relaxed);
+    };
+    let every = Duration::from_secs(if std::io::stdout().is_terminal() { 1 } else { 10 });
+    std::thread::scope(|scope| {
+        for _ in 0..running.load(Ordering::Relaxed) {
+            scope.spawn(work);
+        }
+        let mut told = Instant::now();
+        while running.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_millis(50));
+            if told.elapsed() >= every {
+                tell(&done, begin);
+                told = Instant::now();
+            }
+            let enough = wanted.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
+                || wanted.states.is_some_and(|n| done.states() >= n);
+            if enough {
+                // Programs that are under way take a while, and have shown nothing.
+                tell(&done, begin);
+                println!();
+                std::process::exit(failed.load(Ordering::Relaxed).into());
+            }
+        }
+    });
+    tell(&done, begin);
+    println!();
+    ExitCode::from(u8::from(failed.load(Ordering::Relaxed)))
+}

@@ -1,0 +1,305 @@
+//! Programs that die at every moment of their lives, generation after generation, and what each state
+//! that they may leave has to pass.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use varve::{Error, Options, Store};
+
+use super::census::{UnderWay, census};
+use super::fault_file::{Fault, FaultFile, Harm};
+use super::images::{Crash, Death, Limits, trail, walk};
+use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of};
+use super::phases::Met;
+use super::rng::Rng;
+use super::session::{Session, Step, Taste, next_step};
+
+/// Programs below this seed have their writes torn at every byte; the others are about power loss.
+const TORN: u64 = 14;
+/// From this seed on they are about commits of several frames, and memory that is given up,
+const BULK: u64 = 100;
+/// and from this one on about housekeeping.
+const HOUSE: u64 = 120;
+/// So many are run with all tests. Those behind them are of all kinds.
+pub const SEEDS: u64 = 126;
+
+/// What a program is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub torn: bool,
+    pub bulk: bool,
+    pub house: bool,
+}
+
+/// What the program of a seed is about.
+pub fn kind_of(seed: u64) -> Kind {
+    if seed >= SEEDS {
+        let mut rng = Rng::new(!seed);
+        let about = rng.below(6);
+        return Kind { torn: rng.one_in(16), bulk: about == 0, house: about > 2 };
+    }
+    Kind { torn: seed < TORN, bulk: (BULK..HOUSE).contains(&seed), house: seed >= HOUSE }
+}
+
+pub const LIMITS: Limits =
+    Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };
+
+#[derive(Default)]
+pub struct Tally {
+    pub process: AtomicU64,
+    pub system: AtomicU64,
+    pub nested: AtomicU64,
+    /// What was under way in the first two.
+    pub phases: Mutex<Met>,
+    /// Of all these, opened from a checkpoint, and the same once more without it.
+    pub from_checkpoint: AtomicU64,
+    pub without: AtomicU64,
+    /// Of the first two, those in which a commit with an extent was torn or not flushed, one of
+    /// several frames, or in which memory had been given up before.
+    pub extents: AtomicU64,
+    pub frames: AtomicU64,
+    pub evicted: AtomicU64,
+}
+
+impl Tally {
+    /// All states so far.
+    pub fn total(&self) -> u64 {
+        let counters = [&self.process, &self.system, &self.nested];
+        counters.map(|counter| counter.load(Ordering::Relaxed)).iter().sum()
+    }
+
+    fn note(&self, crash: &Crash<'_>, under_way: [UnderWay; 2], evicted: bool) {
+        let (counter, which) = match crash.death {
+            Death::Process => (&self.process, under_way[0]),
+            Death::System => (&self.system, under_way[1]),
+        };
+        let more =
+            [(&self.extents, which.extent), (&self.frames, which.frames), (&self.evicted, evicted)];
+        add(counter);
+        more.iter().filter(|(_, holds)| *holds).for_each(|(counter, _)| add(counter));
+    }
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+pub fn options_for(seed: u64) -> Options {
+    let Kind { bulk, house, .. } = kind_of(seed);
+    let segment_log2 = if bulk || house { 12 } else { 12 + (seed % 3) as u8 };
+    let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
+    Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
+}
+
+/// Runs a random program of `steps` steps, dying and coming back on the way.
+fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
+    let segment = 1 << session.options.segment_log2;
+    let [seed, ..] = session.options.entropy;
+    let Kind { bulk, house, .. } = kind_of(seed);
+    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house };
+    for _ in 0..steps {
+        let step = next_step(rng, &taste);
+        if let Step::Die { ahead, byte } = step {
+            session.disk.arm(Fault { nth: ahead, lasting: false, harm: Harm::Die(byte) });
+        }
+        let outcome = session.step(&step);
+        match outcome {
+            Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
+            Err((error, _)) => panic!("{step:?} failed: {error}"),
+            Ok(()) if session.disk.is_dead() => session.revive(None),
+            Ok(()) => {}
+        }
+        session.check();
+    }
+    session.disk.heal();
+}
+
+/// Destroys every checkpoint in an image.
+fn without_checkpoints(image: &[u8]) -> Vec<u8> {
+    let mut image = image.to_vec();
+    for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
+        if &image[at + 8..at + 12] == b"VCKP" {
+            image[at + 8] = b'X';
+        }
+    }
+    image
+}
+
+/// What every crash state has to pass. Answers the content that it shows.
+pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tally) -> State {
+    let file = FaultFile::new(crash.image.to_vec());
+    let mut store =
+        Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
+    let seen = state_of(&mut store);
+    oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
+    if store.recovery().checkpoint {
+        add(&tally.from_checkpoint);
+        // The log alone tells the same.
+        if crash.event.is_multiple_of(3) {
+            add(&tally.without);
+            let bare = FaultFile::new(without_checkpoints(crash.image));
+            let mut store =
+                Store::open(bare, *options).unwrap_or_else(|e| panic!("without checkpoint: {e}"));
+            assert!(!store.recovery().checkpoint, "the checkpoint was destroyed");
+            let bare = state_of(&mut store);
+            assert!(bare == seen, "without checkpoint it shows {}", difference(&bare, &seen));
+        }
+    }
+    drop(store.into_file());
+
+    let mut store =
+        Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("not a second time: {e}"));
+    let again = state_of(&mut store);
+    assert!(again == seen, "a second open shows {}", difference(&again, &seen));
+
+    let version = store.set(0, b"after", b"the crash").expect("it can be written to");
+    // Power loss may take a whole session with all its traces, but not one that was flushed.
+    let known = if crash.death == Death::Process { crash.bounds.tip } else { crash.bounds.floor };
+    let given = oracle.state(known).values().map(|e| e.version).max();
+    assert!(Some(version) > given, "version {version} is given again, after {given:?}");
+    let value = b"the crash".as_slice().into();
+    let mut expected = seen.clone();
+    expected.insert((0, b"after".to_vec()), Entry { value, version });
+    store.close().map_err(|(_, e)| e).expect("it closes");
+    let mut store = Store::open(file, *options).expect("it opens after its close");
+    assert!(store.recovery().clean, "its close is noticed");
+    let seen_last = state_of(&mut store);
+    assert!(
+        seen_last == expected,
+        "after its close it shows {}",
+        difference(&seen_last, &expected)
+    );
+    seen
+}
+
+/// Dies again while recovering from `crash`, at every moment of it and of a few commits after it.
+fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, tally: &Tally) {
+    let mut session = Session::new(FaultFile::new(image.to_vec()), *options, state);
+    session.open(Bounds::only(session.start)).expect("it opened before");
+    let at =
+        |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
+    for step in [at(1), Step::Commit, at(2), Step::Flush, at(3), Step::Reopen] {
+        session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
+    }
+    let (base, events, start) = session.history();
+    let tear_step = usize::from(rng.one_in(6));
+    let limits = Limits { exhaustive: 24, drawn: 4, patterns: 3, tear_step, ..LIMITS };
+    walk(&base, start, &events, limits, rng, |crash| {
+        add(&tally.nested);
+        verify(&session.oracle, options, crash, tally);
+    });
+}
+
+/// One generation after another, each beginning with what a crash of the one before left.
+pub fn run_seed(seed: u64, tally: &Tally) {
+    let mut rng = Rng::new(seed);
+    let options = options_for(seed);
+    let (mut image, mut state) = (vec![], State::new());
+    for generation in 0..4 {
+        let disk = FaultFile::new(image.clone()).with_short_reads(seed);
+        let mut session = Session::new(disk, options, state.clone());
+        let steps = rng.within(10..60);
+        let disk = session.disk.clone();
+        let place = || {
+            let (events, count) = (disk.history().1, disk.event_count());
+            format!("generation {generation}, in the program\n{}", trail(&events, count))
+        };
+        explain(seed, place, || {
+            session.open(Bounds::only(session.start)).expect("it opens");
+            run_program(&mut session, &mut rng, steps);
+        });
+        let (base, events, start) = session.history();
+        let (census, phases) = (census(&events), session.disk.phases());
+        let mut met = Met::default();
+        let mut drawn = 0;
+        let mut walker_rng = Rng::new(rng.next());
+        let limits = Limits { tear_step: usize::from(kind_of(seed).torn), ..LIMITS };
+        walk(&base, start, &events, limits, &mut walker_rng, |crash| {
+            let evicted = session.evicted_at.is_some_and(|at| at <= crash.event);
+            tally.note(crash, census[crash.event], evicted);
+            met.note(phases[crash.event]);
+            let place = || {
+                let (trail, bounds) = (trail(&events, crash.event), crash.bounds);
+                format!("generation {generation}, {:?} died, {bounds:?}\n{trail}", crash.death)
+            };
+            let seen = explain(seed, place, || {
+                keeping(crash.image, || verify(&session.oracle, &options, crash, tally))
+            });
+            let nested = if crash.death == Death::Process { 600 } else { 150 };
+            if rng.one_in(nested) {
+                let (rng, seen) = (&mut rng, seen.clone());
+                explain(seed, place, || verify_nested(&options, crash.image, seen, rng, tally));
+            }
+            drawn += 1;
+            if rng.one_in(drawn) {
+                (image, state) = (crash.image.to_vec(), seen);
+            }
+        });
+        tally.phases.lock().expect("no thread has panicked").add(&met);
+    }
+}
+
+/// Runs `check`; if it fails, the image is kept in the file that `VARVE_KEEP_IMAGE` names, if it does.
+pub fn keeping<T>(image: &[u8], check: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
+        if let Some(path) = std::env::var_os("VARVE_KEEP_IMAGE") {
+            std::fs::write(path, image).expect("the image can be kept");
+        }
+        std::panic::resume_unwind(cause)
+    })
+}
+
+/// Runs `check`, and says how to replay it when it fails.
+pub fn explain<T>(seed: u64, place: impl FnOnce() -> String, check: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
+        eprintln!("VARVE_CRASH_SEED={seed} replays it: {}", place());
+        std::panic::resume_unwind(cause)
+    })
+}
+
+/// A flush that lied (a disk whose cache lost power) cannot be survived, but it is noticed, or what
+/// is left is a shorter log. Answers how often each was the case.
+pub fn run_lie(seed: u64) -> [u64; 3] {
+    let mut rng = Rng::new(seed);
+    let options = options_for(seed);
+    let mut session = Session::new(FaultFile::default(), options, State::new());
+    session.open(Bounds::only(session.start)).expect("it opens");
+    run_program(&mut session, &mut rng, 40);
+    let (base, events, start) = session.history();
+    let lie = rng.below(events.len());
+    let limits = Limits { flushes_lie_from: lie, tear_step: 0, ..LIMITS };
+    let mut outcomes = [0; 3];
+    walk(&base, start, &events, limits, &mut rng, |crash| {
+        let place = || format!("lying from {lie}, {}", trail(&events, crash.event));
+        let check = || match Store::open(FaultFile::new(crash.image.to_vec()), options) {
+            Ok(mut store) => {
+                let seen = state_of(&mut store);
+                let found = session.oracle.identify(&seen, crash.bounds);
+                let commit = found.unwrap_or_else(|e| panic!("{e}"));
+                usize::from(commit != crash.bounds.tip)
+            }
+            Err(Error::Corruption(_) | Error::NotADatabase) => 2,
+            Err(error) => panic!("{error:?} is not what damage is called"),
+        };
+        outcomes[explain(seed, place, check)] += 1;
+    });
+    outcomes
+}
+
+/// Runs `seeds` on two threads, which take them in turn.
+pub fn on_two_threads(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    run(seed);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,222 @@
+//! Programs of which a call of the file fails, once or for ever, and what they have to show for it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use varve::{Error, IoError, Options, Store};
+
+use super::crashes::keeping;
+use super::fault_file::{Fault, FaultFile, Harm};
+use super::images::{Limits, trail, walk};
+use super::oracle::{Bounds, Commit, State, state_of};
+use super::phases::Met;
+use super::rng::Rng;
+use super::session::{Session, Step, Taste, next_step};
+
+pub const HARMS: [Harm; 8] = [
+    Harm::Fail(IoError::Quota),
+    Harm::Fail(IoError::Lost),
+    Harm::Fail(IoError::Other),
+    Harm::TakeNothing,
+    Harm::TakePart(128),
+    Harm::TakePart(255),
+    Harm::TearAndFail(100, IoError::Other),
+    Harm::TearAndFail(250, IoError::Quota),
+];
+
+/// From this seed on programs are about housekeeping.
+const HOUSE: u64 = 24;
+/// So many are run with all tests. Those behind them are of all kinds.
+pub const SEEDS: u64 = 28;
+
+/// What was tried.
+#[derive(Default)]
+pub struct Tally {
+    /// Programs with a failure.
+    pub cases: AtomicU64,
+    /// Crash states after failures.
+    pub walked: AtomicU64,
+    /// What was under way when each harm struck.
+    pub met: Mutex<[Met; HARMS.len()]>,
+}
+
+fn is_about_housekeeping(seed: u64) -> bool {
+    seed >= SEEDS && !seed.is_multiple_of(3) || (HOUSE..SEEDS).contains(&seed)
+}
+
+/// Half of the programs run in next to no memory, so that reads fail too.
+fn options_for(seed: u64) -> Options {
+    let memory = if seed.is_multiple_of(2) { 64 << 20 } else { 0 };
+    Options { segment_log2: 12, memory, ..Options::default() }
+}
+
+/// A program without crashes, in which every step may meet the fault.
+fn program(seed: u64) -> Vec<Step> {
+    let mut rng = Rng::new(seed);
+    // Every fourth program is about commits of several frames, and memory that is given up.
+    let house = is_about_housekeeping(seed);
+    let bulk = !house && seed % 4 == 2;
+    let taste = Taste { keys: 8, segment: 4096, crashes: false, bulk, house };
+    let steps = if house { 60 } else { 36 };
+    (0..steps).map(|_| next_step(&mut rng, &taste)).collect()
+}
+
+/// Whether `error` is what the store should call the harm that was done to it.
+fn is_named(harm: Harm, error: &Error) -> bool {
+    let named = match harm {
+        Harm::Fail(error) | Harm::TearAndFail(_, error) => Error::from(error),
+        // For calls other than writes these two fail with an ordinary error.
+        Harm::TakeNothing | Harm::TakePart(_) if *error == Error::Io => Error::Io,
+        Harm::TakeNothing | Harm::TakePart(_) => Error::Quota,
+        Harm::Die(_) => Error::Lost,
+    };
+    *error == named || *error == Error::Poisoned
+}
+
+struct Case {
+    seed: u64,
+    fault: Fault,
+}
+
+/// What came of a step while faults were about.
+fn follow(session: &mut Session, case: &Case, step: &Step) -> Result<(), Commit> {
+    let Err((error, trying)) = session.step(step) else {
+        session.check();
+        return Ok(());
+    };
+    assert!(session.disk.struck(), "{step:?} failed without a cause: {error}");
+    assert!(is_named(case.fault.harm, &error), "{step:?}: {error:?} for {:?}", case.fault);
+    if !session.is_open() || session.is_poisoned() {
+        return Err(trying);
+    }
+    session.note_failure();
+    session.check();
+    Ok(())
+}
+
+/// Poisoned: reads live, writes are refused, and nothing more gets to the file.
+fn check_poisoned(session: &mut Session, trying: Commit) {
+    let bounds = session.bounds(Some(trying));
+    let seen = session.seen();
+    session.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("poisoned: {e}"));
+    let events = session.disk.event_count();
+    let disk = session.disk.clone();
+    disk.paused(|| refuses_writes(session.store()));
+    assert!(session.seen() == seen, "refused writes change nothing");
+    assert_eq!(session.disk.event_count(), events, "nothing is written when poisoned");
+}
+
+fn refuses_writes(store: &mut Store<FaultFile>) {
+    assert_eq!(store.set(0, b"refused", b"value"), Err(Error::Poisoned));
+    assert_eq!(store.delete(0, b"refused"), Err(Error::Poisoned));
+    // There is nothing to commit any more, so these may answer either way, but write nothing.
+    assert!(matches!(store.commit(), Ok(()) | Err(Error::Poisoned)));
+    // The first one tells what housekeeping within a commit has met.
+    let _ = store.flush();
+    assert!(matches!(store.flush(), Ok(()) | Err(Error::Poisoned)));
+    assert!(matches!(store.witness(), Ok(()) | Err(Error::Poisoned)));
+}
+
+fn run_case(case: &Case, tally: &Tally) {
+    let mut session = Session::new(FaultFile::default(), options_for(case.seed), State::new());
+    session.disk.arm(case.fault);
+    let bounds = Bounds::only(session.start);
+    if let Err(error) = session.open(bounds) {
+        assert!(is_named(case.fault.harm, &error), "open: {error:?} for {:?}", case.fault);
+        session.disk.heal();
+        session.open(bounds).expect("opening again is all it takes");
+    }
+    let mut failures = 0;
+    for step in program(case.seed) {
+        match follow(&mut session, case, &step) {
+            Ok(()) => {}
+            Err(trying) => {
+                if session.is_open() {
+                    check_poisoned(&mut session, trying);
+                }
+                session.revive(Some(trying));
+            }
+        }
+        if session.disk.struck() {
+            failures += 1;
+        }
+        if failures == 6 {
+            session.disk.heal();
+        }
+    }
+    session.disk.heal();
+    session.step(&Step::Set { keyspace: 0, key: b"late".to_vec(), len: 9, fill: 9 }).expect("set");
+    session.finish();
+    session.step(&Step::Crash).expect("open");
+    session.check();
+    session.step(&Step::Reopen).expect("close and open");
+    session.check();
+    let mut rng = Rng::new(case.seed ^ case.fault.nth);
+    // Those about housekeeping have a long history.
+    if rng.one_in(if is_about_housekeeping(case.seed) { 100 } else { 2 }) {
+        walk_case(&session, &mut rng, tally);
+    }
+    let which = HARMS.iter().position(|&harm| harm == case.fault.harm).unwrap_or_default();
+    let mut met = tally.met.lock().expect("no thread has panicked");
+    session.disk.blows().into_iter().for_each(|phase| met[which].note(phase));
+    tally.cases.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Power fails somewhere in the history, failures and all.
+fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
+    let limits = Limits {
+        exhaustive: 64,
+        drawn: 8,
+        patterns: 6,
+        flushes_lie_from: usize::MAX,
+        tear_step: 0,
+    };
+    let (base, events, start) = session.history();
+    walk(&base, start, &events, limits, rng, |crash| {
+        tally.walked.fetch_add(1, Ordering::Relaxed);
+        let seen = Store::open(FaultFile::new(crash.image.to_vec()), session.options)
+            .map_err(|e| format!("it does not open: {e}"))
+            .map(|mut store| state_of(&mut store));
+        let found = seen.and_then(|seen| session.oracle.identify(&seen, crash.bounds));
+        keeping(crash.image, || {
+            found.unwrap_or_else(|e| panic!("{e}\n{}", trail(&events, crash.event)))
+        });
+    });
+}
+
+fn calls_of(seed: u64) -> u64 {
+    let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
+    session.open(Bounds::only(session.start)).expect("open");
+    for step in program(seed) {
+        session.step(&step).expect("nothing fails here");
+    }
+    session.disk.calls()
+}
+
+/// Lets every call of a seed's program fail, or as many as `sample` says, drawn by the seed.
+pub fn run_seed(seed: u64, sample: Option<u64>, tally: &Tally) {
+    let run = |fault: Fault| {
+        let case = Case { seed, fault };
+        let run = std::panic::AssertUnwindSafe(|| run_case(&case, tally));
+        if let Err(cause) = std::panic::catch_unwind(run) {
+            eprintln!("VARVE_FAULT_SEED={seed} replays it: {fault:?}");
+            std::panic::resume_unwind(cause);
+        }
+    };
+    let calls = calls_of(seed);
+    if let Some(count) = sample {
+        let mut rng = Rng::new(!seed);
+        for _ in 0..count {
+            let (nth, harm) = (rng.below(calls as usize) as u64, *rng.pick(&HARMS));
+            run(Fault { nth, lasting: rng.one_in(2), harm });
+        }
+        return;
+    }
+    for nth in 0..calls {
+        for harm in HARMS {
+            for lasting in [false, true] {
+                run(Fault { nth, lasting, harm });
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a call of the file belongs to: a suite that never met an erasing or a flip of the superblocks
+//! would prove nothing about them, so it counts.
+
+use std::collections::BTreeMap;
+
+use varve::format::{DATA_START, checkpoint, segment};
+
+/// What the test asked the store to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    #[default]
+    Working,
+    Opening,
+    Tending,
+    Closing,
+}
+
+/// A call of the file.
+#[derive(Clone, Copy, Debug)]
+pub enum Op<'a> {
+    Read,
+    Write(u64, &'a [u8]),
+    Truncate,
+    Flush,
+}
+
+/// What a call of the file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Between two calls: the remarks of a test.
+    Between,
+    Creation,
+    Recovery,
+    /// The superblock before the first append of a session.
+    Marking,
+    /// The end of a new segment, extent or checkpoint; or one header erased.
+    Reserving,
+    Commit,
+    Extent,
+    Flush,
+    ColdRead,
+    /// Erasing what a failed group left.
+    Rollback,
+    Compaction,
+    Checkpoint,
+    /// A superblock, in housekeeping or at a close.
+    Flip,
+    HouseFlush,
+    Erasing,
+}
+
+/// Those in which something is changed, so that a crash may tear it.
+pub const CHANGING: [Phase; 11] = [
+    Phase::Creation,
+    Phase::Marking,
+    Phase::Reserving,
+    Phase::Commit,
+    Phase::Extent,
+    Phase::Flush,
+    Phase::Compaction,
+    Phase::Checkpoint,
+    Phase::Flip,
+    Phase::HouseFlush,
+    Phase::Erasing,
+];
+
+/// Those in which a call may fail. Cold reads have tests of their own.
+pub const FAILING: [Phase; 12] = [
+    Phase::Creation,
+    Phase::Recovery,
+    Phase::Marking,
+    Phase::Reserving,
+    Phase::Commit,
+    Phase::Extent,
+    Phase::Flush,
+    Phase::Compaction,
+    Phase::Checkpoint,
+    Phase::Flip,
+    Phase::HouseFlush,
+    Phase::Erasing,
+];
+
+/// What a call is for, by what was asked for and what it writes.
+pub fn phase_of(stage: Stage, op: Op<'_>) -> Phase {
+    let is_house = matches!(stage, Stage::Tending | Stage::Closing);
+    match op {
+        Op::Read if stage == Stage::Opening => Phase::Recovery,
+        Op::Read if is_house => Phase::Compaction,
+        Op::Read => Phase::ColdRead,
+        Op::Truncate => Phase::Erasing,
+        Op::Flush | Op::Write(..) if stage == Stage::Opening => Phase::Creation,
+        Op::Flush if is_house => Phase::HouseFlush,
+        Op::Flush => Phase::Flush,
+        Op::Write(at, _) if at < DATA_START && is_house => Phase::Flip,
+        Op::Write(at, _) if at < DATA_START => Phase::Marking,
+        Op::Write(_, bytes) => phase_of_write(stage, bytes),
+    }
+}
+
+fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
+    let is_house = matches!(stage, Stage::Tending | Stage::Closing);
+    let magic = bytes.get(8..12).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
+    let kind = bytes.get(12).filter(|_| magic == Some(segment::MAGIC)).copied();
+    let is_frame = magic == Some(varve::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
+    if bytes.iter().all(|&byte| byte == 0) && bytes.len() >= segment::SIZE {
+        return match (bytes.len(), is_house) {
+            (segment::SIZE, _) => Phase::Reserving,
+            (_, true) => Phase::Erasing,
+            (_, false) => Phase::Rollback,
+        };
+    }
+    match is_house {
+        true if is_frame && stage == Stage::Closing => Phase::Commit,
+        true if is_frame => Phase::Compaction,
+        true if kind == Some(segment::KIND_CHECKPOINT) => Phase::Checkpoint,
+        true if magic == Some(checkpoint::MAGIC) || kind.is_none() => Phase::Checkpoint,
+        false if !is_frame => Phase::Extent,
+        _ => Phase::Commit,
+    }
+}
+
+/// How often each was met.
+#[derive(Clone, Debug, Default)]
+pub struct Met(BTreeMap<Phase, u64>);
+
+impl Met {
+    pub fn note(&mut self, phase: Phase) {
+        *self.0.entry(phase).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Met) {
+        other.0.iter().for_each(|(&phase, count)| *self.0.entry(phase).or_default() += count);
+    }
+
+    /// Those that were met fewer times than that.
+    pub fn missing(&self, wanted: &[Phase], least: u64) -> Vec<Phase> {
+        let count = |phase: &Phase| self.0.get(phase).copied().unwrap_or_default();
+        wanted.iter().filter(|phase| count(phase) < least).copied().collect()
+    }
+}

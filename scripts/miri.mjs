@@ -1,0 +1,27 @@
+// Miri over the tests of the engine that it can run in a few minutes: it interprets, a thousand times
+// slower than the machine, and finds what unsafe code does wrong. There are two such blocks in what
+// runs natively (crate/src/memory.rs), and those of what reads headers where they lie.
+
+import { ask, entry, must, Problem } from "./lib.mjs";
+
+/** Too long for an interpreter: they try tens of thousands of keys, or every bit. */
+const LONG = ["keys_that_differ_little", "the_table_agrees", "every_flipped_bit", "it_agrees_with"];
+
+/** Each goes through all of it: writing, reading back, reopening, callbacks that fail. */
+const STORIES = [
+  "graus::a_callback_that_fails_leaves_everything_as_it_was",
+  "graus::a_callback_that_panics_leaves_everything_as_it_was",
+  "graus::an_overwritten_value_and_a_deleted_key_never_come_back",
+  "crash::what_a_close_wrote_is_flushed",
+];
+
+entry(async () => {
+  if (ask("cargo", ["+nightly", "miri", "--version"]) === undefined) {
+    throw new Problem(
+      "Miri is a part of nightly toolchains: rustup toolchain install nightly --component miri,rust-src",
+    );
+  }
+  const miri = ["+nightly", "miri", "test", "--quiet", "-p", "varve"];
+  await must("cargo", [...miri, "--lib", "--", ...LONG.flatMap((name) => ["--skip", name])]);
+  await must("cargo", [...miri, "--test", "engine", "--", ...STORIES]);
+});
