@@ -21,7 +21,7 @@ const BULK: u64 = 100;
 /// and from this one on about housekeeping.
 const HOUSE: u64 = 120;
 /// So many are run with all tests. Those behind them are of all kinds.
-pub const SEEDS: u64 = 126;
+pub const SEEDS: u64 = 130;
 
 /// What a program is about.
 #[derive(Clone, Copy, Debug)]
