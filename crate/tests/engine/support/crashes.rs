@@ -9,7 +9,7 @@ use varve::{Error, Options, Store};
 use super::census::{UnderWay, census};
 use super::fault_file::{Fault, FaultFile, Harm};
 use super::images::{Crash, Death, Limits, trail, walk};
-use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of};
+use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of, try_state_of};
 use super::phases::Met;
 use super::rng::Rng;
 use super::session::{Session, Step, Taste, next_step};
@@ -273,7 +273,12 @@ pub fn run_lie(seed: u64) -> [u64; 3] {
         let place = || format!("lying from {lie}, {}", trail(&events, crash.event));
         let check = || match Store::open(FaultFile::new(crash.image.to_vec()), options) {
             Ok(mut store) => {
-                let seen = state_of(&mut store);
+                // What lies before a checkpoint is verified when it is read.
+                let seen = match try_state_of(&mut store) {
+                    Ok(seen) => seen,
+                    Err(Error::Corruption(_)) => return 2,
+                    Err(error) => panic!("{error:?} is not what damage is called"),
+                };
                 let found = session.oracle.identify(&seen, crash.bounds);
                 let commit = found.unwrap_or_else(|e| panic!("{e}"));
                 usize::from(commit != crash.bounds.tip)
