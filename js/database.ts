@@ -414,6 +414,7 @@ export class Database {
       if (onProgress === undefined) return;
       const { fileBytes, liveBytes } = this.session.stats();
       onProgress({ fileBytes, liveBytes });
+      signal?.throwIfAborted();
     });
   }
 

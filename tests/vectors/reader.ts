@@ -527,11 +527,13 @@ class Reader {
     const bytes = this.file.subarray(position + 8, position + length);
     const check = await checksum(bytes, seedAt(segment.salt, position));
     if (check !== view.getBigUint64(0, true)) return undefined;
+    const [number, watermark] = [view.getBigUint64(16, true), view.getBigUint64(24, true)];
+    if ((number | watermark) >> 56n !== 0n) return undefined;
     return {
       position,
       length,
-      number: u64(view, 16),
-      watermark: u64(view, 24),
+      number: Number(number),
+      watermark: Number(watermark),
       records: view.getUint32(32, true),
       commits: (view.getUint32(36, true) & 1) !== 0,
       salt: segment.salt,

@@ -16,14 +16,18 @@ use super::{Log, Slot, Use};
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// Slots that may stay blank at the end of the file, so that it need not grow again at once.
-const SPARE_AT_END: usize = 1;
-
-fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
+/// Writes zeros, as much as there is room for; `or_else` does the piece for which there is none.
+#[inline(never)]
+pub(super) fn write_zeros<F: File>(
+    file: &mut F,
+    at: u64,
+    length: usize,
+    or_else: fn(&mut F, usize, u64) -> Result<(), Error>,
+) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
         let (at, length) = (at + from as u64, PIECE.min(length - from));
         match write_all(file, &ZEROS[..length], at) {
-            Err(IoError::Quota) => erase(file, length, at)?,
+            Err(IoError::Quota) => or_else(file, length, at)?,
             written => written?,
         }
     }
@@ -58,7 +62,7 @@ impl Log {
         }
         if let Some((at, length)) = self.stale.pop() {
             // Never more than a segment.
-            if let Err(error) = write_zeros(file, at, length) {
+            if let Err(error) = write_zeros(file, at, length, erase) {
                 self.stale.push((at, length));
                 return Err(error.into());
             }
@@ -72,18 +76,20 @@ impl Log {
             return Ok(true);
         }
         // At the end of the file nothing needs to be zeroed to be gone.
-        if self.blank_at_end() > SPARE_AT_END {
-            let kept = self.slots.len() - self.blank_at_end() + SPARE_AT_END;
+        let blank = self.blank_at_end();
+        if blank > self.kept_at_end(blank) {
+            let kept = self.slots.len() - blank + self.kept_at_end(blank);
             file.truncate(self.geometry.slot_start(kept as u32))?;
             self.slots.truncate(kept);
             self.file_slots = kept as u32;
+            self.full = false;
             self.count_spare();
             return Ok(true);
         }
         let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
         if let Some(index) = dirty {
             let at = self.geometry.slot_start(index as u32);
-            write_zeros(file, at, self.geometry.segment())?;
+            write_zeros(file, at, self.geometry.segment(), erase)?;
             self.slots[index] = Slot::new(Use::Spare);
             return Ok(true);
         }
@@ -101,8 +107,8 @@ impl Log {
         for index in 0..self.slots.len() {
             let Slot { used: Use::Garbage, span, .. } = self.slots[index] else { continue };
             let end = geometry.slot_start(index as u32 + span) - segment::SIZE as u64;
-            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE)?;
-            write_zeros(file, end, segment::SIZE)?;
+            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE, erase)?;
+            write_zeros(file, end, segment::SIZE, erase)?;
         }
         self.flush(file).map_err(WriteError::Unclear)?;
         self.forget_copies(|slot| slot.used == Use::Garbage);
