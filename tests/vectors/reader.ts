@@ -387,6 +387,7 @@ class Reader {
     const start = this.slotStart(slot);
     const check = await checksum(bytes.subarray(8), seedAt(this.superblock.fileId, start));
     if (check !== view.getBigUint64(0, true)) return undefined;
+    if (view.getBigUint64(32, true) >> 56n !== 0n) return undefined;
     const span = view.getUint32(56, true);
     return {
       kind: view.getUint8(12),

@@ -287,7 +287,6 @@ impl Log {
 
 /// Zeros `len` bytes at `at` where they are not zero already: on a full disk a hole cannot be
 /// written to, and needs not be.
-#[inline(never)]
 pub(super) fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
     // No platform has smaller blocks, so that what is not zero has one.
     const BLOCK: u64 = 512;

@@ -323,40 +323,6 @@ impl Log {
         write_all(file, &header, start)?;
         self.flush(file).map_err(WriteError::Unclear)?;
 
-        self.change_over(file, Some((first, writing.head.frame)), next_version)?;
-        self.slots[first as usize].written = true;
-        self.slots[first as usize].length = payload;
-        self.tail_bytes = self.bytes_since(&writing.head);
-        Ok(())
-    }
-
-    /// Lets the doomed go without a checkpoint that does without them, together with the one that
-    /// stands: there is no room for another. The gaps that they leave are noted and committed. From
-    /// here on opening replays the whole log.
-    ///
-    /// # Errors
-    /// As for [`end_checkpoint`](Log::end_checkpoint).
-    pub(crate) fn go_without_checkpoint(
-        &mut self,
-        file: &mut impl File,
-        next_version: u64,
-    ) -> Result<(), WriteError> {
-        self.flush(file).map_err(WriteError::Unclear)?;
-        self.change_over(file, None, next_version)?;
-        let logs = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
-        self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
-        Ok(())
-    }
-
-    /// Has both superblocks name a checkpoint, by its slot and frame, or none. What only the one
-    /// before leads to is garbage then, and the doomed are.
-    #[inline(never)]
-    fn change_over(
-        &mut self,
-        file: &mut impl File,
-        to: Option<(u32, u64)>,
-        next_version: u64,
-    ) -> Result<(), WriteError> {
         let oldest = self.slots.iter().filter(|s| s.used == Use::Log && s.written && !s.doomed);
         let oldest = oldest.min_by_key(|s| s.sequence);
         let mut next = self.superblock;
@@ -364,10 +330,8 @@ impl Log {
             next.first_sequence = u64::from(oldest.sequence);
             next.first_frame = oldest.first_frame;
         }
-        let sequence = to.map_or(0, |(first, _)| self.slots[first as usize].sequence);
-        next.checkpoint_sequence = u64::from(sequence);
-        // What was given back lived again before this frame, whether or not there is a checkpoint.
-        next.checkpoint_frame = to.map_or(self.next_frame, |(_, frame)| frame);
+        next.checkpoint_sequence = u64::from(self.slots[first as usize].sequence);
+        next.checkpoint_frame = writing.head.frame;
         // From here on a failure leaves one superblock with either: nothing may go.
         self.superblock = next;
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
@@ -378,8 +342,9 @@ impl Log {
         self.marked_open = true;
         self.sure_frames = self.flushed_frames;
         self.discard_dead_extents();
-        let before = std::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
-        if let Some(before) = before {
+        self.slots[first as usize].written = true;
+        self.slots[first as usize].length = payload;
+        if let Some(before) = self.checkpoint.replace(first) {
             self.discard(before);
         }
         for index in 0..self.slots.len() {
@@ -387,6 +352,7 @@ impl Log {
                 self.discard(index as u32);
             }
         }
+        self.tail_bytes = self.bytes_since(&writing.head);
         Ok(())
     }
 

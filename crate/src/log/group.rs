@@ -1,7 +1,7 @@
 //! The open group: what the current turn has appended and nobody has been told of yet.
 
 use crate::error::Error;
-use crate::file::File;
+use crate::file::{File, write_all};
 use crate::format::align_up;
 use crate::format::checksum::checksum;
 use crate::format::frame;
@@ -106,6 +106,15 @@ impl Log {
         }
     }
 
+    /// Reserves slots in the file: the end is written first, so that a full disk is known before
+    /// anything is promised.
+    fn reserve(&mut self, file: &mut impl File, first: u32, span: u32) -> Result<(), Error> {
+        let end = self.geometry.slot_start(first + span);
+        write_all(file, &[0; segment::SIZE], end - segment::SIZE as u64)?;
+        self.file_slots = self.file_slots.max(first + span);
+        Ok(())
+    }
+
     fn fresh_slot(&mut self, used: Use, span: u32) -> Slot {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -114,14 +123,15 @@ impl Log {
     }
 
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
-    pub(super) fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
+    fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
         let fits = last_slot < self.geometry.max_slots() && self.next_sequence < u32::MAX;
         if fits { Ok(()) } else { Err(Error::Full) }
     }
 
-    #[inline(never)]
     fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {
-        let index = self.find_room(file, 1)?;
+        let index = self.find_spare(file, 1)?;
+        self.check_limits(index)?;
+        self.reserve(file, index, 1)?;
         let buffer = self.take_buffer(Holds::Segment(index))?;
         let slot = Slot { buffer, ..self.fresh_slot(Use::Log, 1) };
         self.occupy_span(index, slot);
@@ -129,7 +139,7 @@ impl Log {
     }
 
     /// The first of `span` spare slots in a row, perhaps at the end of the file and beyond.
-    pub(super) fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
+    fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
         let mut first = 0;
         for index in 0..self.slots.len() {
             if self.slots[index].used == Use::Unknown {
@@ -156,14 +166,15 @@ impl Log {
     }
 
     /// Reserves slots for `span` segments that begin with one header, and gives the first.
-    #[inline(never)]
     pub(super) fn take_span(
         &mut self,
         file: &mut impl File,
         used: Use,
         span: u32,
     ) -> Result<u32, Error> {
-        let first = self.find_room(file, span)?;
+        let first = self.find_spare(file, span)?;
+        self.check_limits(first.saturating_add(span - 1))?;
+        self.reserve(file, first, span)?;
         let slot = self.fresh_slot(used, span);
         self.occupy_span(first, slot);
         Ok(first)

@@ -13,7 +13,6 @@ pub mod read;
 mod reclaim;
 pub mod recover;
 pub(crate) mod renew;
-pub(crate) mod reserve;
 mod slots;
 mod superblocks;
 pub mod verify;
@@ -34,7 +33,6 @@ use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
 use read::Copies;
-use reserve::Need;
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,10 +304,6 @@ pub struct Log {
     live_total: u64,
     /// Slots that can be used again, or can after the next checkpoint.
     spare_slots: u32,
-    /// What the next slot is taken for.
-    need: Need,
-    /// Whether the file could not grow when it was asked last.
-    full: bool,
     mending: Mending,
 }
 

@@ -16,18 +16,14 @@ use super::{Log, Slot, Use};
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// Writes zeros, as much as there is room for; `or_else` does the piece for which there is none.
-#[inline(never)]
-pub(super) fn write_zeros<F: File>(
-    file: &mut F,
-    at: u64,
-    length: usize,
-    or_else: fn(&mut F, usize, u64) -> Result<(), Error>,
-) -> Result<(), Error> {
+/// Slots that may stay blank at the end of the file, so that it need not grow again at once.
+const SPARE_AT_END: usize = 1;
+
+fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
         let (at, length) = (at + from as u64, PIECE.min(length - from));
         match write_all(file, &ZEROS[..length], at) {
-            Err(IoError::Quota) => or_else(file, length, at)?,
+            Err(IoError::Quota) => erase(file, length, at)?,
             written => written?,
         }
     }
@@ -62,7 +58,7 @@ impl Log {
         }
         if let Some((at, length)) = self.stale.pop() {
             // Never more than a segment.
-            if let Err(error) = write_zeros(file, at, length, erase) {
+            if let Err(error) = write_zeros(file, at, length) {
                 self.stale.push((at, length));
                 return Err(error.into());
             }
@@ -76,20 +72,18 @@ impl Log {
             return Ok(true);
         }
         // At the end of the file nothing needs to be zeroed to be gone.
-        let blank = self.blank_at_end();
-        if blank > self.kept_at_end(blank) {
-            let kept = self.slots.len() - blank + self.kept_at_end(blank);
+        if self.blank_at_end() > SPARE_AT_END {
+            let kept = self.slots.len() - self.blank_at_end() + SPARE_AT_END;
             file.truncate(self.geometry.slot_start(kept as u32))?;
             self.slots.truncate(kept);
             self.file_slots = kept as u32;
-            self.full = false;
             self.count_spare();
             return Ok(true);
         }
         let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
         if let Some(index) = dirty {
             let at = self.geometry.slot_start(index as u32);
-            write_zeros(file, at, self.geometry.segment(), erase)?;
+            write_zeros(file, at, self.geometry.segment())?;
             self.slots[index] = Slot::new(Use::Spare);
             return Ok(true);
         }
@@ -107,8 +101,8 @@ impl Log {
         for index in 0..self.slots.len() {
             let Slot { used: Use::Garbage, span, .. } = self.slots[index] else { continue };
             let end = geometry.slot_start(index as u32 + span) - segment::SIZE as u64;
-            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE, erase)?;
-            write_zeros(file, end, segment::SIZE, erase)?;
+            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE)?;
+            write_zeros(file, end, segment::SIZE)?;
         }
         self.flush(file).map_err(WriteError::Unclear)?;
         self.forget_copies(|slot| slot.used == Use::Garbage);

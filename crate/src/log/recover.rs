@@ -19,7 +19,6 @@ use super::checkpoint::Loaded;
 use super::group::Cursor;
 use super::pool::Pool;
 use super::read::Copies;
-use super::reserve::Need;
 use super::{DroppedTail, Geometry, Log, Mending, Slot, Use, superblocks};
 
 /// What opening found.
@@ -206,8 +205,6 @@ impl Log {
             garbage_after: 0,
             live_total: 0,
             spare_slots: 0,
-            need: Need::default(),
-            full: false,
             mending: Mending::default(),
         }
     }

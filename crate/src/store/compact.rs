@@ -54,16 +54,7 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether more is used than should be, or the file is longer than it need be.
     pub(super) fn wants_compaction(&self) -> bool {
-        self.is_pressed()
-            || (self.is_large() || self.could_shrink()) && self.log.space() > self.compact_above
-    }
-
-    /// Whether the disk is full, part of the reserve is taken, and something died since nothing
-    /// more was to be gained.
-    pub(super) fn is_pressed(&self) -> bool {
-        let step = self.log.geometry().segment() as u64 / 2;
-        let is_short = self.log.is_full() && self.log.lacks_reserve();
-        is_short && self.log.live_total().saturating_add(step) < self.pressed_below
+        (self.is_large() || self.could_shrink()) && self.log.space() > self.compact_above
     }
 
     /// Whether more is used than should be.
@@ -81,7 +72,7 @@ impl<F: File> Store<F> {
 
     /// Whether the time between turns does not suffice.
     pub(super) fn is_late(&self) -> bool {
-        (self.is_pressed() || self.log.used_space() > self.allowed(80, 2)) && self.wants_tending()
+        self.log.used_space() > self.allowed(80, 2) && self.wants_tending()
     }
 
     /// What lives, that part of the slack, and so many segments.
@@ -92,13 +83,7 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        let now = self.log.next_sequence();
-        // Until there is room again nothing moves twice: it would gain nothing the second time.
-        match self.is_pressed() {
-            true => self.pressed_from = self.pressed_from.or(Some(now)),
-            false => self.pressed_from = None,
-        }
-        let below = all.or(self.pressed_from).unwrap_or(now);
+        let below = all.unwrap_or(self.log.next_sequence());
         self.compact_slice(Compacting { victim: None, below, all: all.is_some() })
     }
 
@@ -117,15 +102,7 @@ impl<F: File> Store<F> {
                 None => self.end_compaction(job.all, job.below),
             };
         };
-        let moved = match self.move_some(&mut moving) {
-            // What was emptied so far makes room for the rest.
-            Err(Error::Quota) if self.log.doomed_bytes() > 0 => {
-                self.undo_to(0);
-                self.log.discard_group();
-                return self.end_compaction(job.all, job.below);
-            }
-            moved => moved.map_err(WriteError::RolledBack)?,
-        };
+        let moved = self.move_some(&mut moving).map_err(WriteError::RolledBack)?;
         self.commit_group().map_err(WriteError::RolledBack)?;
         match moved {
             Moved::Some => job.victim = Some(moving),
@@ -142,9 +119,8 @@ impl<F: File> Store<F> {
         if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
-        let thorough = job.all || self.is_pressed();
-        let is_large = thorough || self.log.used_space() > self.allowed(40, 1);
-        let least = segment / if thorough { 64 } else { 8 };
+        let is_large = job.all || self.log.used_space() > self.allowed(40, 1);
+        let least = segment / if job.all { 64 } else { 8 };
         let emptiest = self.log.emptiest(job.below).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = emptiest {
             return Some(victim.slot);
@@ -264,14 +240,11 @@ impl<F: File> Store<F> {
         if self.log.doomed_bytes() == 0 {
             let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
             self.compact_above = self.log.space() + step;
-            self.pressed_below = self.log.live_total();
-            self.pressed_from = None;
             return Ok(Job::Nothing);
         }
         // It goes on when these have gone.
         self.wants_all = all.then_some(below);
         self.compact_above = 0;
-        self.pressed_below = u64::MAX;
         self.begin_checkpoint()
     }
 

@@ -22,7 +22,6 @@ use crate::log::{
     Log,
     pool::Purpose,
     read::{Pin, Place, damaged},
-    reserve::Need,
 };
 
 pub use crate::log::recover::{OnDamage, Recovery};
@@ -136,10 +135,6 @@ pub struct Store<F> {
     factor: u32,
     /// Compaction is not worth trying again below this many bytes.
     compact_above: u64,
-    /// On a full disk it is worth trying again once less than this lives.
-    pressed_below: u64,
-    /// Segments from this sequence on came since the disk was found full.
-    pressed_from: Option<u32>,
     read_only: bool,
     poisoned: bool,
     /// The failure of housekeeping that poisoned the store and that nobody was told of.
@@ -285,10 +280,7 @@ impl<F: File> Store<F> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        let before = self.log.need(Need::Relief);
-        let room = self.log.make_room(&mut self.file, size);
-        self.log.need(before);
-        room?;
+        self.log.make_room(&mut self.file, size)?;
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,

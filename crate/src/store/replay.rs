@@ -87,8 +87,6 @@ impl<F: File> Store<F> {
             wants_all: None,
             factor: options.factor.clamp(120, 300),
             compact_above: 0,
-            pressed_below: u64::MAX,
-            pressed_from: None,
             read_only: options.read_only,
             poisoned: false,
             trouble: None,

@@ -11,7 +11,6 @@ use crate::file::File;
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
 use crate::log::checkpoint::Writing;
-use crate::log::reserve::Need;
 use crate::sort;
 
 use super::compact::Compacting;
@@ -137,9 +136,7 @@ impl<F: File> Store<F> {
             self.wants_all = Some(self.log.next_sequence());
         }
         let job = std::mem::take(&mut self.job);
-        let before = self.log.need(Need::Relief);
         let done = self.slice(job);
-        self.log.need(before);
         self.is_tending = false;
         match done {
             Ok(job) => {
@@ -157,9 +154,7 @@ impl<F: File> Store<F> {
         if self.is_tending || self.poisoned || !self.is_late() {
             return;
         }
-        let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
-        while slices > 0 || self.is_pressed() {
-            slices = slices.saturating_sub(1);
+        for _ in 0..bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP {
             match self.tend(false) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -229,19 +224,8 @@ impl<F: File> Store<F> {
         }
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;
-        // A checkpoint in the reserve would leave nothing for what comes after it.
-        let before = log.need(Need::Checkpoint);
         let begun = log.begin_checkpoint(file, entries, spaces, *next_version);
-        log.need(before);
-        let writing = match begun {
-            // Room matters more now than opening fast.
-            Err(Error::Quota) if log.doomed_bytes() > 0 => {
-                log.go_without_checkpoint(file, *next_version)?;
-                self.unflushed = false;
-                return Ok(Job::Nothing);
-            }
-            begun => begun.map_err(WriteError::RolledBack)?,
-        };
+        let writing = begun.map_err(WriteError::RolledBack)?;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
         Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed }))
