@@ -5,6 +5,7 @@
 //! not in memory is *cold* (a slot without `bytes`).
 
 pub mod append;
+pub mod chain;
 pub mod checkpoint;
 pub mod group;
 pub(crate) mod live;

@@ -6,15 +6,16 @@ use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::{ExtentRef, KEY_GAP};
-use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_SKIPPABLE, KIND_VOID, RecordHeader};
+use crate::format::payload::ExtentRef;
+use crate::format::record::{KIND_EXTENT, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
-use crate::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MAX_VALUE, SEGMENT_LOG2};
+use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash::Position;
 use crate::index::small::SmallMap;
 use crate::sort;
 
+use super::chain::{Chain, Flaw, FrameAt};
 use super::checkpoint::Loaded;
 use super::group::Cursor;
 use super::pool::Pool;
@@ -71,35 +72,6 @@ pub struct Way {
     pub on_damage: OnDamage,
     /// Frames from this number on are not to count.
     pub below: u64,
-}
-
-/// A frame that counts.
-#[derive(Clone, Copy, Debug)]
-pub struct FrameAt {
-    /// Its slot.
-    pub slot: u32,
-    /// Its offset in the slot.
-    pub offset: u32,
-    /// Its bytes.
-    pub length: u32,
-    number: u64,
-    is_void: bool,
-    commits: bool,
-}
-
-impl FrameAt {
-    /// Its number.
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Whether it holds what stands there.
-    #[must_use]
-    pub fn holds(&self, slot: u32, offset: usize) -> bool {
-        let room = self.offset as usize..(self.offset + self.length) as usize;
-        self.slot == slot && room.contains(&offset)
-    }
 }
 
 /// A log read from its file.
@@ -547,217 +519,6 @@ impl Log {
         self.group = self.cursor;
         self.floor = self.cursor.tail;
         Ok(torn)
-    }
-}
-
-/// Why a frame whose checksum holds does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
-    /// What it holds are not records.
-    Malformed,
-    /// A record of a kind that must be understood and is not.
-    Unknown,
-}
-
-/// An extent that a record names.
-#[derive(Debug)]
-struct NamedExtent {
-    /// Index of the record's frame.
-    frame: usize,
-    position: Position,
-    extent: ExtentRef,
-}
-
-/// Missing frames between two segments, and how far the chain had come before them.
-#[derive(Debug)]
-struct Gap {
-    /// Index of the segment, its slot, and the offset in it.
-    place: (usize, Option<u32>, usize),
-    /// Frames before it.
-    frames: usize,
-    from: u64,
-    to: u64,
-    /// The next version when the first commit behind it ended: keys whose records are older may have
-    /// been changed in it.
-    uncertain_below: u64,
-}
-
-/// What a record about a gap says: the frames that were given back, and the one behind them.
-fn claim(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
-    let to = key.get(KEY_GAP.len()..)?.try_into().ok().map(u64::from_be_bytes)?;
-    let from = value.get(..8)?.try_into().ok().map(u64::from_le_bytes)?;
-    Some((from, to))
-}
-
-/// The frames from the first on, as far as they follow each other.
-#[derive(Debug, Default)]
-struct Chain {
-    gaps: Vec<Gap>,
-    /// Gaps that records speak of, each with the frame of its record.
-    claims: Vec<(u64, u64, u64)>,
-    frames: Vec<FrameAt>,
-    /// Extents that they name.
-    extents: Vec<NamedExtent>,
-    /// Index of the first frame that does not count although its checksum holds.
-    flaw: Option<(usize, Flaw)>,
-    /// Number of the frame that is missing.
-    expected: u64,
-    watermark: u64,
-    /// Index, slot and offset where it should have been.
-    segment: usize,
-    slot: Option<u32>,
-    offset: usize,
-    /// Valid frames at the end that belong to a commit that is not whole, and where they start.
-    incomplete: u64,
-    cut: Option<(u32, usize)>,
-    /// Frames that are missing within it, and bytes that are none of it.
-    lost_frames: u64,
-    lost_bytes: u64,
-    /// As of the last gap within it that no record accounts for.
-    uncertain_below: u64,
-    /// Above all versions in it.
-    next_version: u64,
-}
-
-impl Chain {
-    /// Goes on at a frame behind the one that is expected.
-    fn miss(&mut self, number: u64) {
-        if number == self.expected {
-            return;
-        }
-        self.gaps.push(Gap {
-            place: (self.segment, self.slot, self.offset),
-            frames: self.frames.len(),
-            from: self.expected,
-            to: number,
-            uncertain_below: u64::MAX,
-        });
-        self.expected = number;
-    }
-
-    /// A commit is complete: whatever earlier frames held, keys that are set later are as they were.
-    fn commits(&mut self) {
-        let open = self.gaps.iter_mut().rev();
-        for gap in open.take_while(|gap| gap.uncertain_below == u64::MAX) {
-            gap.uncertain_below = self.next_version;
-        }
-    }
-
-    /// Goes back to the first gap from `salvage_below` on that no record accounts for: the chain ends
-    /// there. Answers whether there was one. Those before it are losses.
-    ///
-    /// A record is committed before anything is given back, and all that its gap needs before it: so
-    /// it speaks the truth if it is flushed, or itself part of the chain. Else it may speak of frames
-    /// whose copies were lost with the power.
-    fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
-        let mut went_back = false;
-        loop {
-            let end = flushed.max(self.frames.last().map_or(0, |frame| frame.number + 1));
-            let claims = &self.claims;
-            let is_open = |gap: &Gap| {
-                let holds = |&(frame, from, to): &(u64, u64, u64)| {
-                    frame < end && from <= gap.from && gap.to <= to
-                };
-                !claims.iter().any(holds)
-            };
-            (self.lost_frames, self.uncertain_below) = (0, 0);
-            let mut broken = None;
-            for (i, gap) in self.gaps.iter().enumerate().filter(|(_, gap)| is_open(gap)) {
-                if gap.from >= salvage_below {
-                    broken = Some(i);
-                    break;
-                }
-                self.lost_frames += gap.to.saturating_sub(gap.from);
-                self.uncertain_below = gap.uncertain_below;
-            }
-            let Some(open) = broken else { return went_back };
-            let gap = &self.gaps[open];
-            (self.segment, self.slot, self.offset) = gap.place;
-            self.expected = gap.from;
-            self.cut = None;
-            let frames = gap.frames;
-            self.gaps.truncate(open);
-            self.keep(frames);
-            went_back = true;
-        }
-    }
-
-    /// Forgets all but so many frames.
-    fn keep(&mut self, frames: usize) {
-        self.frames.truncate(frames);
-        self.extents.retain(|named| named.frame < frames);
-        self.gaps.retain(|gap| gap.frames <= frames);
-        self.flaw = self.flaw.filter(|&(frame, _)| frame < frames);
-    }
-
-    /// Takes the frame in `bytes`, which lies at position `start`.
-    fn take(&mut self, slot: u32, start: Position, header: &FrameHeader, bytes: &[u8]) {
-        let index = self.frames.len();
-        let is_void = match self.check_records(start, header, bytes) {
-            Ok(is_void) => is_void,
-            Err(flaw) => {
-                self.flaw.get_or_insert((index, flaw));
-                false
-            }
-        };
-        self.frames.push(FrameAt {
-            slot,
-            offset: self.offset as u32,
-            length: header.length,
-            number: header.number,
-            is_void,
-            commits: header.commits(),
-        });
-        self.watermark = self.watermark.max(header.watermark);
-        self.offset += header.length as usize;
-        self.expected += 1;
-    }
-
-    /// Whether a frame holds nothing, but for what rolled-back calls left. Its extents are noted.
-    fn check_records(
-        &mut self,
-        start: Position,
-        frame: &FrameHeader,
-        bytes: &[u8],
-    ) -> Result<bool, Flaw> {
-        let (mut at, mut records, mut is_void) = (frame::SIZE, 0, true);
-        while at < bytes.len() {
-            let rest = &bytes[at..];
-            let (header, key, value) = record::parts(rest).ok_or(Flaw::Malformed)?;
-            let skippable = header.kind & KIND_SKIPPABLE != 0;
-            // As in superblocks, a checksum does not prove that the writer meant well.
-            let sane = header.kind != 0 && header.version >> 56 == 0;
-            if !header.fits(rest.len()) || !sane || (key.is_empty() && !skippable) {
-                return Err(Flaw::Malformed);
-            }
-            if header.kind > KIND_EXTENT && !skippable {
-                return Err(Flaw::Unknown);
-            }
-            self.next_version = self.next_version.max(header.version + 1);
-            // A deletion that was moved has a value too, which is no account.
-            let is_set = header.kind == KIND_SET;
-            if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
-                let told = claim(key, value);
-                self.claims.extend(told.map(|(from, to)| (frame.number, from, to)));
-            }
-            if header.kind == KIND_EXTENT {
-                let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;
-                if extent.length > MAX_VALUE as u64 {
-                    return Err(Flaw::Malformed);
-                }
-                let position = start + (at >> 3) as Position;
-                self.extents.push(NamedExtent { frame: self.frames.len(), position, extent });
-            }
-            is_void &= header.kind == KIND_VOID;
-            records += 1;
-            at += header.size();
-        }
-        if records == frame.records { Ok(is_void) } else { Err(Flaw::Malformed) }
-    }
-
-    fn end_position(&self, geometry: Geometry) -> u64 {
-        let cut = self.cut.or(self.slot.map(|slot| (slot, self.offset)));
-        cut.map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
     }
 }
 

@@ -9,8 +9,9 @@ use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
 use crate::index::spaces::Spaces;
 use crate::log::Log;
+use crate::log::chain::FrameAt;
 use crate::log::live::ExtentName;
-use crate::log::recover::{FrameAt, OnDamage, Opened, Way};
+use crate::log::recover::{OnDamage, Opened, Way};
 use crate::sort;
 
 use super::{Changing, Job, NewRecord, Options, Staged, Store};
