@@ -3,7 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
-import { CORRUPTION, checksum, type Database, FormatError, hex, read } from "./reader.js";
+import { CORRUPTION, checksum, type Database, FormatError, hex } from "./layout.js";
+import { read } from "./reader.js";
 
 /** A golden file's description, as Rust wrote it. */
 interface Description {

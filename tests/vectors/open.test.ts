@@ -7,7 +7,8 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CorruptionError, file, open, UnsupportedFormatError } from "varve";
 import { context, deepEqual, equal, ok, random, suite, test, wasmOption } from "../harness.js";
-import { CORRUPTION, FormatError, hex, NOT_A_DATABASE, read } from "./reader.js";
+import { CORRUPTION, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
+import { read } from "./reader.js";
 
 /** What opening a file comes to, as far as both sides can tell. */
 type Outcome =

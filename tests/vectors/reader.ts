@@ -4,183 +4,55 @@
  * Section numbers are those of the document. It reads a whole file at once and is not fast.
  */
 
-import { xxhash3 } from "hash-wasm";
-
-/** What opening a file gives (section 9). */
-export interface Database {
-  recovery: Recovery;
-  /** TRANSACTION records of the log that counts, in its order. */
-  transactions: TransactionNote[];
-  /** Live records by keyspace and key. */
-  live: LiveRecord[];
-  /** Entries of the checkpoint whose records are damaged; 0 when the log was replayed. */
-  unreadable: number;
-  /** How many keys of the raw calls there are, those of unreadable records included. */
-  count: number;
-}
-
-export interface Recovery {
-  tornBytes: number;
-  droppedFrames: number;
-  lastFrame: number;
-  replayedFrames: number;
-  clean: boolean;
-  created: boolean;
-  /** Whether the index came from a checkpoint (section 8a). */
-  checkpoint: boolean;
-}
-
-export interface TransactionNote {
-  number: number;
-  timeMs: number;
-  client: number;
-  request: number;
-  note: string;
-}
-
-export interface LiveRecord {
-  keyspace: number;
-  version: number;
-  expiry: number;
-  key: Uint8Array;
-  value: Uint8Array;
-}
-
-/** Stable codes of the errors that a file can give. */
-export const CORRUPTION = 8;
-export const NOT_A_DATABASE = 9;
-export const UNSUPPORTED_FORMAT = 10;
-
-/** A file that does not open, with what there is to say about it. */
-export class FormatError extends Error {
-  override readonly name = "FormatError";
-  constructor(
-    readonly code: number,
-    readonly details: Record<string, number> = {},
-  ) {
-    super(`error ${code} ${JSON.stringify(details)}`);
-  }
-}
-
-/** XXH3-64 with a 64-bit seed. */
-export async function checksum(bytes: Uint8Array, seed: bigint): Promise<bigint> {
-  return BigInt(`0x${await xxhash3(bytes, Number(seed & 0xffff_ffffn), Number(seed >> 32n))}`);
-}
-
-function seedAt(salt: bigint, position: number): bigint {
-  return salt ^ BigInt.asUintN(64, BigInt(position) * 0x9e37_79b9_7f4a_7c15n);
-}
-
-const SUPERBLOCK_MAGIC = [0x76, 0x61, 0x72, 0x76, 0x65, 0x0d, 0x0a, 0x1a];
-const SUPERBLOCK_SEED = 0x1a0a_0d65_7672_6176n;
-const SUPERBLOCK = 256;
-const SLOT_STRIDE = 4096;
-const DATA_START = 8192;
-const HEADER = 64;
-const FRAME = 40;
-/** Bytes of the longest value. */
-const MAX_VALUE = 16n << 20n;
-const RECORD = 40;
-const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
-/** Bytes of a checkpoint's head and of the rows of its tables. */
-const HEAD = 64;
-const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
-const BLOCK = 65_536;
-const ENGINE = 1;
-const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
-const [SET, DELETE, EXTENT] = [1, 2, 3];
-const VOID = 0x81;
-const TRANSACTION = 0x82;
-const SKIPPABLE = 0x80;
-
-interface Superblock {
-  segmentLog2: number;
-  clean: boolean;
-  fileId: bigint;
-  generation: number;
-  nextFrame: number;
-  firstSequence: number;
-  firstFrame: number;
-  checkpointSequence: number;
-  checkpointFrame: number;
-}
-
-interface Segment {
-  kind: number;
-  sequence: number;
-  slot: number;
-  span: number;
-  salt: bigint;
-  firstFrame: number;
-  payload: number;
-  /** Position of its first slot. */
-  start: number;
-  /** Position at which its frames must have ended. */
-  roomEnd: number;
-  /** Frames at or above this number were dropped by a recovery. */
-  limit: number;
-}
-
-interface Frame {
-  position: number;
-  length: number;
-  number: number;
-  watermark: number;
-  records: number;
-  commits: boolean;
-  salt: bigint;
-}
-
-/** A checkpoint that counts (section 8a). */
-interface Checkpoint {
-  frame: number;
-  endSequence: number;
-  endOffset: number;
-  nextSequence: number;
-  /** How many keys each keyspace holds. */
-  keys: Map<number, number>;
-  /** File positions of the records that live. */
-  entries: number[];
-  /** Of those, the records whose values lie in extents, and which. */
-  extents: Map<number, { slot: number; sequence: number }>;
-  /** Sequences of the segments that it names, and the salt and the end of each, by slot. */
-  named: Map<number, { sequence: number; salt: bigint; end: number }>;
-}
-
-/** Where frames are missing between two segments. */
-interface Gap {
-  from: number;
-  to: number;
-  /** The chain as it was before. */
-  before: { frames: number; segment: number; position: number };
-}
-
-interface LogRecord {
-  kind: number;
-  /** File positions of it, and of the one that it took the place of; before all segments for none. */
-  position: number;
-  previous: number;
-  keyspace: number;
-  version: number;
-  expiry: number;
-  key: Uint8Array;
-  value: Uint8Array;
-}
-
-/** Where the chain of frames broke off, and what was found behind it. */
-interface Chain {
-  frames: Frame[];
-  /** Index of the segment in which it broke off, and the place. */
-  segment: number;
-  position: number;
-  expected: number;
-  intactFrames: number;
-  intactBytes: number;
-  watermark: number;
-  gaps: Gap[];
-  /** What the records about gaps say, each with the number of its frame. */
-  accounts: { frame: number; from: number; to: number }[];
-}
+import {
+  BLOCK,
+  CHECKPOINT,
+  type Chain,
+  type Checkpoint,
+  CORRUPTION,
+  checksum,
+  DATA_START,
+  type Database,
+  ENGINE,
+  EXTENT,
+  EXTENT_ROW,
+  EXTENT_SEGMENT,
+  FormatError,
+  FRAME,
+  type Frame,
+  GAP,
+  HEAD,
+  HEADER,
+  idOf,
+  isLive,
+  isUnknown,
+  KEYSPACE_ROW,
+  type LiveRecord,
+  LOG,
+  type LogRecord,
+  MAX_VALUE,
+  NOT_A_DATABASE,
+  pad8,
+  placeOf,
+  RECORD,
+  readTransaction,
+  SEGMENT_ROW,
+  SET,
+  type Segment,
+  SKIPPABLE,
+  SLOT_STRIDE,
+  SUPERBLOCK,
+  SUPERBLOCK_MAGIC,
+  SUPERBLOCK_SEED,
+  type Superblock,
+  seedAt,
+  TRANSACTION,
+  type TransactionNote,
+  UNSUPPORTED_FORMAT,
+  u64,
+  VOID,
+  viewOf,
+} from "./layout.js";
 
 /**
  * Opens a database (section 9). Throws `FormatError` for what must not open. With `log: "whole"` it
@@ -793,51 +665,4 @@ class Reader {
     const position = this.slotStart(slot) + HEADER;
     return corruption({ position, expectedFrame: next, flushedFrames: next });
   }
-}
-
-function idOf({ keyspace, key }: LogRecord): string {
-  return `${keyspace}/${hex(key)}`;
-}
-
-function isLive(record: LogRecord | undefined): boolean {
-  return record !== undefined && record.kind !== DELETE;
-}
-
-/** The file position that a record's position of 32 bits is. */
-function placeOf(position: number): number {
-  return DATA_START + 8 * position;
-}
-
-/** Whether a record must be understood and is not. */
-function isUnknown({ kind }: LogRecord): boolean {
-  return kind > EXTENT && (kind & SKIPPABLE) === 0;
-}
-
-/** Section 8. */
-function readTransaction(value: Uint8Array): TransactionNote {
-  const view = viewOf(value);
-  return {
-    number: u64(view, 0),
-    timeMs: u64(view, 8),
-    client: u64(view, 16),
-    request: u64(view, 24),
-    note: new TextDecoder("utf-8", { fatal: true }).decode(value.subarray(32)),
-  };
-}
-
-/** The bytes in hexadecimal. */
-export function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-function viewOf(bytes: Uint8Array): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-function u64(view: DataView, at: number): number {
-  return Number(view.getBigUint64(at, true));
-}
-
-function pad8(n: number): number {
-  return Math.ceil(n / 8) * 8;
 }

@@ -1,0 +1,226 @@
+/** What FORMAT.md defines: sizes, kinds, and the structures as the reader holds them. */
+
+import { xxhash3 } from "hash-wasm";
+
+/** What opening a file gives (section 9). */
+export interface Database {
+  recovery: Recovery;
+  /** TRANSACTION records of the log that counts, in its order. */
+  transactions: TransactionNote[];
+  /** Live records by keyspace and key. */
+  live: LiveRecord[];
+  /** Entries of the checkpoint whose records are damaged; 0 when the log was replayed. */
+  unreadable: number;
+  /** How many keys of the raw calls there are, those of unreadable records included. */
+  count: number;
+}
+
+export interface Recovery {
+  tornBytes: number;
+  droppedFrames: number;
+  lastFrame: number;
+  replayedFrames: number;
+  clean: boolean;
+  created: boolean;
+  /** Whether the index came from a checkpoint (section 8a). */
+  checkpoint: boolean;
+}
+
+export interface TransactionNote {
+  number: number;
+  timeMs: number;
+  client: number;
+  request: number;
+  note: string;
+}
+
+export interface LiveRecord {
+  keyspace: number;
+  version: number;
+  expiry: number;
+  key: Uint8Array;
+  value: Uint8Array;
+}
+
+/** Stable codes of the errors that a file can give. */
+export const CORRUPTION = 8;
+export const NOT_A_DATABASE = 9;
+export const UNSUPPORTED_FORMAT = 10;
+
+/** A file that does not open, with what there is to say about it. */
+export class FormatError extends Error {
+  override readonly name = "FormatError";
+  constructor(
+    readonly code: number,
+    readonly details: Record<string, number> = {},
+  ) {
+    super(`error ${code} ${JSON.stringify(details)}`);
+  }
+}
+
+/** XXH3-64 with a 64-bit seed. */
+export async function checksum(bytes: Uint8Array, seed: bigint): Promise<bigint> {
+  return BigInt(`0x${await xxhash3(bytes, Number(seed & 0xffff_ffffn), Number(seed >> 32n))}`);
+}
+
+export function seedAt(salt: bigint, position: number): bigint {
+  return salt ^ BigInt.asUintN(64, BigInt(position) * 0x9e37_79b9_7f4a_7c15n);
+}
+
+export const SUPERBLOCK_MAGIC = [0x76, 0x61, 0x72, 0x76, 0x65, 0x0d, 0x0a, 0x1a];
+export const SUPERBLOCK_SEED = 0x1a0a_0d65_7672_6176n;
+export const SUPERBLOCK = 256;
+export const SLOT_STRIDE = 4096;
+export const DATA_START = 8192;
+export const HEADER = 64;
+export const FRAME = 40;
+/** Bytes of the longest value. */
+export const MAX_VALUE = 16n << 20n;
+export const RECORD = 40;
+export const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
+/** Bytes of a checkpoint's head and of the rows of its tables. */
+export const HEAD = 64;
+export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
+export const BLOCK = 65_536;
+export const ENGINE = 1;
+export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
+export const [SET, DELETE, EXTENT] = [1, 2, 3];
+export const VOID = 0x81;
+export const TRANSACTION = 0x82;
+export const SKIPPABLE = 0x80;
+
+export interface Superblock {
+  segmentLog2: number;
+  clean: boolean;
+  fileId: bigint;
+  generation: number;
+  nextFrame: number;
+  firstSequence: number;
+  firstFrame: number;
+  checkpointSequence: number;
+  checkpointFrame: number;
+}
+
+export interface Segment {
+  kind: number;
+  sequence: number;
+  slot: number;
+  span: number;
+  salt: bigint;
+  firstFrame: number;
+  payload: number;
+  /** Position of its first slot. */
+  start: number;
+  /** Position at which its frames must have ended. */
+  roomEnd: number;
+  /** Frames at or above this number were dropped by a recovery. */
+  limit: number;
+}
+
+export interface Frame {
+  position: number;
+  length: number;
+  number: number;
+  watermark: number;
+  records: number;
+  commits: boolean;
+  salt: bigint;
+}
+
+/** A checkpoint that counts (section 8a). */
+export interface Checkpoint {
+  frame: number;
+  endSequence: number;
+  endOffset: number;
+  nextSequence: number;
+  /** How many keys each keyspace holds. */
+  keys: Map<number, number>;
+  /** File positions of the records that live. */
+  entries: number[];
+  /** Of those, the records whose values lie in extents, and which. */
+  extents: Map<number, { slot: number; sequence: number }>;
+  /** Sequences of the segments that it names, and the salt and the end of each, by slot. */
+  named: Map<number, { sequence: number; salt: bigint; end: number }>;
+}
+
+/** Where frames are missing between two segments. */
+export interface Gap {
+  from: number;
+  to: number;
+  /** The chain as it was before. */
+  before: { frames: number; segment: number; position: number };
+}
+
+export interface LogRecord {
+  kind: number;
+  /** File positions of it, and of the one that it took the place of; before all segments for none. */
+  position: number;
+  previous: number;
+  keyspace: number;
+  version: number;
+  expiry: number;
+  key: Uint8Array;
+  value: Uint8Array;
+}
+
+/** Where the chain of frames broke off, and what was found behind it. */
+export interface Chain {
+  frames: Frame[];
+  /** Index of the segment in which it broke off, and the place. */
+  segment: number;
+  position: number;
+  expected: number;
+  intactFrames: number;
+  intactBytes: number;
+  watermark: number;
+  gaps: Gap[];
+  /** What the records about gaps say, each with the number of its frame. */
+  accounts: { frame: number; from: number; to: number }[];
+}
+
+export function idOf({ keyspace, key }: LogRecord): string {
+  return `${keyspace}/${hex(key)}`;
+}
+
+export function isLive(record: LogRecord | undefined): boolean {
+  return record !== undefined && record.kind !== DELETE;
+}
+
+/** The file position that a record's position of 32 bits is. */
+export function placeOf(position: number): number {
+  return DATA_START + 8 * position;
+}
+
+/** Whether a record must be understood and is not. */
+export function isUnknown({ kind }: LogRecord): boolean {
+  return kind > EXTENT && (kind & SKIPPABLE) === 0;
+}
+
+/** Section 8. */
+export function readTransaction(value: Uint8Array): TransactionNote {
+  const view = viewOf(value);
+  return {
+    number: u64(view, 0),
+    timeMs: u64(view, 8),
+    client: u64(view, 16),
+    request: u64(view, 24),
+    note: new TextDecoder("utf-8", { fatal: true }).decode(value.subarray(32)),
+  };
+}
+
+/** The bytes in hexadecimal. */
+export function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+export function u64(view: DataView, at: number): number {
+  return Number(view.getBigUint64(at, true));
+}
+
+export function pad8(n: number): number {
+  return Math.ceil(n / 8) * 8;
+}
