@@ -17,6 +17,9 @@ import {
 } from "./bytes.js";
 import { Code, failureOf } from "./failures.js";
 
+/** The keyspace of the raw calls; 1 is the engine's own, and collections have those above. */
+export const RAW = 0;
+
 /** From where to where keys are wanted, and in which order. */
 export interface KeyRange {
   readonly lower: Uint8Array<ArrayBuffer> | undefined;

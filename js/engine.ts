@@ -6,7 +6,14 @@
  */
 
 import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
-import { EngineMemory, encoder, type KeyRange, type Page, SHORT_TEXT } from "./engine-memory.js";
+import {
+  EngineMemory,
+  encoder,
+  type KeyRange,
+  type Page,
+  RAW,
+  SHORT_TEXT,
+} from "./engine-memory.js";
 import {
   damageOf,
   type EngineStats,
@@ -71,9 +78,6 @@ interface Exports {
 
 /** The status of a call that went well. */
 const OK = 0;
-
-/** The keyspace of the raw calls. */
-const RAW = 0;
 
 const SEGMENT_LOG2 = 20;
 
@@ -170,18 +174,18 @@ export class Engine extends EngineMemory {
   // ---------------------------------------------------------------- reading
 
   /** A view of the value, or `undefined`. */
-  get(key: Key): Uint8Array<ArrayBuffer> | undefined {
-    const at = this.find(this.encodeKey(key));
+  get(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
+    const at = this.find(this.encodeKey(key), keyspace);
     if (at === 0) return undefined;
     return this.view(at, this.u32[this.lengthAt] as number);
   }
 
-  has(key: Key): boolean {
-    return this.find(this.encodeKey(key)) !== 0;
+  has(key: Key, keyspace = RAW): boolean {
+    return this.find(this.encodeKey(key), keyspace) !== 0;
   }
 
-  count(): number {
-    return this.call(() => this.wasm.count(RAW));
+  count(keyspace = RAW): number {
+    return this.call(() => this.wasm.count(keyspace));
   }
 
   /** A view of the value of a key on a page, which lies there from `start` to `end`, or `undefined`. */
@@ -190,6 +194,7 @@ export class Engine extends EngineMemory {
     index: number,
     start: number,
     end: number,
+    keyspace: number,
   ): Uint8Array<ArrayBuffer> | undefined {
     const { values } = page;
     if (values !== undefined && page.changes === this.changes) {
@@ -197,15 +202,15 @@ export class Engine extends EngineMemory {
       if (at !== 0) return new Uint8Array(this.buffer, at, values[2 * index + 1]);
     }
     this.encodeFromPage(page.bytes, start, end);
-    const at = this.find(end - start);
+    const at = this.find(end - start, keyspace);
     if (at === 0) return undefined;
     return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
   }
 
   /** The version of a key's value; 0 when there is none. */
-  version(key: Key): number {
+  version(key: Key, keyspace = RAW): number {
     const keyLength = this.encodeKey(key);
-    const found = this.call(() => this.wasm.version(RAW, keyLength));
+    const found = this.call(() => this.wasm.version(keyspace, keyLength));
     if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
     this.uncertain = found === UNCERTAIN;
     return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
@@ -217,26 +222,26 @@ export class Engine extends EngineMemory {
   }
 
   /** The first keys of a range, at most so many. */
-  scan(range: KeyRange, maxKeys: number, withValues = false): Page {
+  scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
-    const at = this.call(() => this.wasm.scan(RAW, lower, upper, flags, maxKeys)) >>> 0;
+    const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return this.pageAt(at, maxKeys, withValues);
   }
 
-  countRange(range: KeyRange): number {
+  countRange(range: KeyRange, keyspace = RAW): number {
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range);
-    const count = this.call(() => this.wasm.count_range(RAW, lower, upper, flags));
+    const count = this.call(() => this.wasm.count_range(keyspace, lower, upper, flags));
     if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
     return count;
   }
 
   /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
-  pin(key: Key): number {
+  pin(key: Key, keyspace = RAW): number {
     const keyLength = this.encodeKey(key);
-    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
+    const handle = this.call(() => this.wasm.pin(keyspace, keyLength)) >>> 0;
     if (handle === 0) this.check(this.u32[this.codeAt] as number);
     return handle;
   }
@@ -251,10 +256,10 @@ export class Engine extends EngineMemory {
     this.call(() => this.wasm.unpin(handle));
   }
 
-  private find(keyLength: number): number {
+  private find(keyLength: number, keyspace: number): number {
     let at: number;
     try {
-      at = this.wasm.find(RAW, keyLength) >>> 0;
+      at = this.wasm.find(keyspace, keyLength) >>> 0;
     } catch (trap) {
       throw this.die(trap);
     }
@@ -266,30 +271,30 @@ export class Engine extends EngineMemory {
 
   // ---------------------------------------------------------------- writing
 
-  set(key: Key, value: Value): void {
+  set(key: Key, value: Value, keyspace = RAW): void {
     if (typeof value === "string") {
-      this.setText(key, value);
+      this.setText(key, value, keyspace);
       return;
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
     if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes);
-    const at = this.setBegin(this.encodeKey(key), length);
+    const at = this.setBegin(this.encodeKey(key), length, keyspace);
     this.copy(bytes, length, at);
     this.setCommit(length);
   }
 
-  private setText(key: Key, text: string): void {
+  private setText(key: Key, text: string, keyspace: number): void {
     const { length } = text;
     if (length > SHORT_TEXT) {
       refuseLoneSurrogates("value", text);
       if (length > LONG_TEXT) {
-        this.set(key, encoder.encode(text));
+        this.set(key, encoder.encode(text), keyspace);
         return;
       }
     }
     const capacity = length * 3;
-    const at = this.setBegin(this.encodeKey(key), capacity);
+    const at = this.setBegin(this.encodeKey(key), capacity, keyspace);
     let written = length <= SHORT_TEXT ? this.copyAscii(text, at) : -1;
     if (written < 0) {
       if (length <= SHORT_TEXT) this.refuseStagedText(text);
@@ -307,10 +312,10 @@ export class Engine extends EngineMemory {
     }
   }
 
-  private setBegin(keyLength: number, capacity: number): number {
+  private setBegin(keyLength: number, capacity: number, keyspace: number): number {
     let at: number;
     try {
-      at = this.wasm.set_begin(RAW, keyLength, capacity) >>> 0;
+      at = this.wasm.set_begin(keyspace, keyLength, capacity) >>> 0;
     } catch (trap) {
       throw this.die(trap);
     }
@@ -332,12 +337,12 @@ export class Engine extends EngineMemory {
   }
 
   /** Whether the key was there. */
-  remove(key: Key): boolean {
+  remove(key: Key, keyspace = RAW): boolean {
     const keyLength = this.encodeKey(key);
     let answer: number;
     this.changes += 1;
     try {
-      answer = this.wasm.remove(RAW, keyLength);
+      answer = this.wasm.remove(keyspace, keyLength);
     } catch (trap) {
       throw this.die(trap);
     }
@@ -350,11 +355,11 @@ export class Engine extends EngineMemory {
    * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
    * length is `stagedLength()`. Then `updateCommit` or `updateAbort` has to follow.
    */
-  updateBegin(key: Key): number {
+  updateBegin(key: Key, keyspace = RAW): number {
     const keyLength = this.encodeKey(key);
     let at: number;
     try {
-      at = this.wasm.update_begin(RAW, keyLength) >>> 0;
+      at = this.wasm.update_begin(keyspace, keyLength) >>> 0;
     } catch (trap) {
       throw this.die(trap);
     }

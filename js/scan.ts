@@ -5,13 +5,20 @@
  */
 
 import { dispose } from "./dispose.js";
-import type { Page } from "./engine-memory.js";
+import { type Page, RAW } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
 import type { Session } from "./session.js";
 
 /** The session of the handle that a walk belongs to, asked for at every step: it may have closed. */
 export type Source = () => Session;
+
+/** What is walked over. Asked at every page: a collection that was migrated lies elsewhere. */
+export interface Space {
+  readonly keyspace: number;
+}
+
+const RAW_SPACE: Space = { keyspace: RAW };
 
 /** A key in the form that was asked for. */
 type KeyForm = string | Uint8Array<ArrayBuffer>;
@@ -32,6 +39,7 @@ class Walk {
   private readonly asBytes: boolean;
   /** Whether the values are wanted too. */
   private readonly withValues: boolean;
+  private readonly space: Space;
   /** How many keys may still come. */
   private left: number;
   private pageSize: number;
@@ -42,8 +50,9 @@ class Walk {
   private start: number;
   private end: number;
 
-  constructor(bounds: Bounds, withValues: boolean) {
+  constructor(bounds: Bounds, withValues: boolean, space: Space) {
     this.withValues = withValues;
+    this.space = space;
     this.lower = bounds.lower;
     this.upper = bounds.upper;
     this.lowerExcluded = bounds.lowerExcluded;
@@ -95,7 +104,8 @@ class Walk {
   /** The current value of the key that it is at; `undefined` if that was deleted meanwhile. */
   value(session: Session): Uint8Array<ArrayBuffer> | undefined {
     try {
-      return session.stepTo(this.page as Page, this.index - 1, this.start, this.end);
+      const { space, page, index, start, end } = this;
+      return session.stepTo(page as Page, index - 1, start, end, space.keyspace);
     } catch (error) {
       // It was not seen: the next step is to try it again.
       this.index -= 1;
@@ -120,6 +130,7 @@ class Walk {
       { lower, upper, lowerExcluded, upperIncluded, reverse },
       wanted,
       this.withValues,
+      this.space.keyspace,
     );
     if (page.lengths.length === 0) {
       this.stop();
@@ -174,8 +185,8 @@ abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
 
-  constructor(source: Source, bounds: Bounds, withValues = false) {
-    this.walk = new Walk(bounds, withValues);
+  constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
+    this.walk = new Walk(bounds, withValues, space);
     this.source = source;
   }
 

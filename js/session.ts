@@ -7,7 +7,7 @@
 
 import type { Key, Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
-import type { KeyRange, Page } from "./engine-memory.js";
+import { type KeyRange, type Page, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
 import { badArgument, ConflictError, OutOfMemoryError, QuotaExceededError } from "./errors.js";
 import { refuseUnknown, type Settings } from "./options.js";
@@ -86,9 +86,9 @@ export class Session extends Groups {
 
   // ---------------------------------------------------------------- reads that are watched
 
-  carefulGet(key: Key): Uint8Array<ArrayBuffer> | undefined {
+  carefulGet(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
     this.admitRead();
-    const view = this.engine.get(key);
+    const view = this.engine.get(key, keyspace);
     // Inside a callback the view may show a record that is being changed, lawfully.
     if (view !== undefined && this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
       this.watched(this.watch, view);
@@ -102,14 +102,14 @@ export class Session extends Groups {
   }
 
   /** The values of several keys, whose views are all alive. */
-  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
+  getMany(keys: Iterable<Key>, keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
     }
     const wanted = Array.from(keys);
     // Reading a cold record may take memory and kill the views before it: then all are resident.
     for (let attempt = 0; attempt < 2; attempt++) {
-      const views = wanted.map((key) => this.carefulGet(key));
+      const views = wanted.map((key) => this.carefulGet(key, keyspace));
       const { buffer } = this.engine.u8;
       if (views.every((view) => view === undefined || view.buffer === buffer)) return views;
     }
@@ -119,11 +119,11 @@ export class Session extends Groups {
     );
   }
 
-  getEntry(key: Key): Entry | undefined {
+  getEntry(key: Key, keyspace = RAW): Entry | undefined {
     this.admitRead();
-    const version = this.engine.version(key);
+    const version = this.engine.version(key, keyspace);
     const uncertain = version !== 0 && this.engine.isUncertain();
-    const value = version === 0 ? undefined : this.carefulGet(key);
+    const value = version === 0 ? undefined : this.carefulGet(key, keyspace);
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
@@ -160,8 +160,9 @@ export class Session extends Groups {
     index: number,
     start: number,
     end: number,
+    keyspace: number,
   ): Uint8Array<ArrayBuffer> | undefined {
-    const view = this.engine.getOnPage(page, index, start, end);
+    const view = this.engine.getOnPage(page, index, start, end, keyspace);
     if (view === undefined || this.watch === undefined) return view;
     this.soon();
     return this.watch.lend(view);
@@ -174,18 +175,19 @@ export class Session extends Groups {
   }
 
   /** Deletes the keys of a range, all or none, and says how many. */
-  clear(range: KeyRange, limit: number): number {
+  clear(range: KeyRange, limit: number, keyspace = RAW): number {
     return this.undoUnless(
       () => true,
       () => {
         let cleared = 0;
         while (cleared < limit) {
           // What was deleted is no longer there: the first keys are always the next ones.
-          const { bytes, lengths } = this.engine.scan(range, Math.min(CLEAR_PAGE, limit - cleared));
+          const wanted = Math.min(CLEAR_PAGE, limit - cleared);
+          const { bytes, lengths } = this.engine.scan(range, wanted, false, keyspace);
           if (lengths.length === 0) break;
           let at = 0;
           for (const length of lengths) {
-            this.engine.remove(bytes.subarray(at, at + length));
+            this.engine.remove(bytes.subarray(at, at + length), keyspace);
             at += length;
           }
           cleared += lengths.length;
@@ -198,7 +200,7 @@ export class Session extends Groups {
   // ---------------------------------------------------------------- versions and pins
 
   /** Refuses a `set` whose options want another version than there is. */
-  admitVersion(key: Key, options: SetOptions): void {
+  admitVersion(key: Key, options: SetOptions, keyspace = RAW): void {
     refuseUnknown("set()", options, ["ifVersion"]);
     const { ifVersion } = options;
     if (ifVersion === undefined) return;
@@ -208,7 +210,7 @@ export class Session extends Groups {
         ifVersion,
       );
     }
-    const version = this.engine.version(key);
+    const version = this.engine.version(key, keyspace);
     if (version === ifVersion) return;
     const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
     const wanted = ifVersion === 0 ? "it was to be missing" : `version ${ifVersion} was expected`;
@@ -219,11 +221,11 @@ export class Session extends Groups {
   }
 
   /** A handle for the pinned value of a key; 0 when there is none. */
-  pin(key: Key): number {
+  pin(key: Key, keyspace = RAW): number {
     this.admitOutside("pin()");
     // What has been handed on is never changed in place, so that it is handed on first.
     if (this.engine.pending() !== 0) this.commit();
-    return this.engine.pin(key);
+    return this.engine.pin(key, keyspace);
   }
 
   pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
