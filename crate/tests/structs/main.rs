@@ -1,0 +1,66 @@
+//! The vectors of structs in `tests/vectors/structs.json`: values that musli-zerocopy encodes, where
+//! their fields lie, and bytes that are no values. TypeScript reads and writes the same ones.
+//!
+//! `UPDATE_VECTORS=1 cargo test --test structs` writes the file; a change to what is committed is a
+//! change of the format.
+
+#![cfg(target_endian = "little")]
+
+mod cases;
+mod define;
+mod kinds;
+mod malformed;
+mod parts;
+mod types;
+mod vector;
+
+use std::fs;
+use std::path::PathBuf;
+
+use vector::Vector;
+
+fn all() -> Vec<Vector> {
+    let mut vectors = cases::all();
+    malformed::spoil(&mut vectors);
+    vectors
+}
+
+fn file() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/structs.json")
+}
+
+#[test]
+fn musli_makes_every_committed_vector_byte_for_byte() {
+    let vectors: Vec<String> = all().iter().map(Vector::json).collect();
+    let text = format!("[\n{}\n]\n", vectors.join(",\n"));
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        fs::write(file(), &text).expect("the file can be written");
+    }
+    let committed = fs::read_to_string(file()).expect("the vectors are committed");
+    for (line, (made, found)) in text.lines().zip(committed.lines()).enumerate() {
+        assert_eq!(made, found, "line {} differs from what is committed", line + 1);
+    }
+    assert_eq!(text.len(), committed.len());
+}
+
+#[test]
+fn the_first_product_has_the_thirty_bytes_it_always_had() {
+    let first = &all()[0].values[0];
+    let name = vector::hex(b"Yeezy Boost 350 V2");
+    assert_eq!(vector::hex(&first.bytes), format!("214e00000c00000012000000{name}"));
+}
+
+/// musli checks a root as a whole and knows no fields; what it refers to is loaded field by field.
+#[test]
+fn nothing_malformed_is_loaded_and_each_for_its_reason() {
+    for vector in all() {
+        for one in &vector.malformed {
+            let place = format!("{}, {}", vector.name, one.about);
+            let wrong = (vector.load)(&one.bytes).expect_err(&place);
+            let why = if one.wrong.why == "size" { "range" } else { &one.wrong.why };
+            assert_eq!(wrong.why, why, "{place}");
+            let (made, told) = (&one.wrong.at, &wrong.at);
+            assert!(made.starts_with(told) || told.starts_with(made), "{place}: at {told}");
+        }
+    }
+}
