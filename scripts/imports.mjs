@@ -35,10 +35,11 @@ const APART = [
 const RUST_LAYERS = [
   ["error", "file", "memory", "sort"],
   ["format"],
+  ["schema"],
   ["index"],
   ["log"],
   ["store"],
-  ["wasm"],
+  ["native", "wasm"],
 ];
 const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(module));
 

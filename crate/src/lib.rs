@@ -25,6 +25,9 @@ pub mod store;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub mod schema;
+
 pub use error::{Damage, Error};
 pub use file::{File, IoError, MemoryFile, StdFile};
 pub use store::{OnDamage, Options, Recovery, Savepoint, Stats, Store};

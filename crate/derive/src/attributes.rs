@@ -1,0 +1,156 @@
+//! `#[repr(…)]` and `#[varve(…)]`.
+
+use syn::meta::ParseNestedMeta;
+use syn::{Attribute, Error, Ident, LitStr, Path, parse_quote};
+
+/// How the compiler lays a type out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Repr {
+    C,
+    Transparent,
+    U8,
+    U16,
+}
+
+/// The representation, if it is one that says where bytes lie.
+pub fn repr_of(attributes: &[Attribute]) -> Result<Option<Repr>, Error> {
+    let mut found = None;
+    for attribute in attributes.iter().filter(|one| one.path().is_ident("repr")) {
+        attribute.parse_nested_meta(|meta| {
+            found = match meta.path.get_ident().map(ToString::to_string).as_deref() {
+                Some("C") => Some(Repr::C),
+                Some("transparent") => Some(Repr::Transparent),
+                Some("u8") => Some(Repr::U8),
+                Some("u16") => Some(Repr::U16),
+                _ => {
+                    let message = "a varve record is #[repr(C)] and nothing else: neither packed nor aligned, \
+                                   and its enums are #[repr(u8)] or #[repr(u16)]";
+                    return Err(meta.error(message));
+                }
+            };
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// How names are written in other languages.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Case {
+    #[default]
+    AsTheyAre,
+    Camel,
+}
+
+/// What stands before a type.
+pub struct OfType {
+    rename: Option<String>,
+    case: Case,
+    pub versioned: bool,
+    pub krate: Path,
+}
+
+impl OfType {
+    pub fn parse(attributes: &[Attribute]) -> Result<Self, Error> {
+        let krate = parse_quote!(::varve);
+        let mut this = OfType { rename: None, case: Case::default(), versioned: false, krate };
+        each(attributes, |meta| {
+            if meta.path.is_ident("rename") {
+                this.rename = Some(text(meta)?);
+            } else if meta.path.is_ident("rename_all") {
+                let case: LitStr = meta.value()?.parse()?;
+                if case.value() != "camelCase" {
+                    return Err(Error::new(case.span(), "only \"camelCase\" is known"));
+                }
+                this.case = Case::Camel;
+            } else if meta.path.is_ident("versioned") {
+                this.versioned = true;
+            } else if meta.path.is_ident("crate") {
+                this.krate = meta.value()?.parse()?;
+            } else {
+                return Err(meta.error("known are rename, rename_all, versioned and crate"));
+            }
+            Ok(())
+        })?;
+        Ok(this)
+    }
+
+    pub fn name(&self, ident: &Ident) -> String {
+        self.rename.clone().unwrap_or_else(|| plain(ident))
+    }
+
+    /// The name of a field or variant.
+    pub fn name_within(&self, ident: &Ident, of_field: &OfField) -> String {
+        match (&of_field.rename, self.case) {
+            (Some(name), _) => name.clone(),
+            (None, Case::AsTheyAre) => plain(ident),
+            (None, Case::Camel) => camel(&plain(ident)),
+        }
+    }
+}
+
+/// What stands before a field or a variant.
+#[derive(Default)]
+pub struct OfField {
+    rename: Option<String>,
+    pub flatten: bool,
+    pub timestamp: bool,
+    pub u53: bool,
+}
+
+impl OfField {
+    pub fn parse(attributes: &[Attribute]) -> Result<Self, Error> {
+        let mut this = OfField::default();
+        each(attributes, |meta| {
+            if meta.path.is_ident("rename") {
+                this.rename = Some(text(meta)?);
+            } else if meta.path.is_ident("flatten") {
+                this.flatten = true;
+            } else if meta.path.is_ident("timestamp") {
+                this.timestamp = true;
+            } else if meta.path.is_ident("u53") {
+                this.u53 = true;
+            } else {
+                return Err(meta.error("known are rename, flatten, timestamp and u53"));
+            }
+            Ok(())
+        })?;
+        Ok(this)
+    }
+}
+
+fn each(
+    attributes: &[Attribute],
+    mut take: impl FnMut(&ParseNestedMeta<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for attribute in attributes.iter().filter(|one| one.path().is_ident("varve")) {
+        attribute.parse_nested_meta(|meta| take(&meta))?;
+    }
+    Ok(())
+}
+
+fn text(meta: &ParseNestedMeta<'_>) -> Result<String, Error> {
+    Ok(meta.value()?.parse::<LitStr>()?.value())
+}
+
+fn plain(ident: &Ident) -> String {
+    let name = ident.to_string();
+    name.strip_prefix("r#").map_or(name.clone(), ToString::to_string)
+}
+
+/// `root_size` as `rootSize`.
+fn camel(name: &str) -> String {
+    let mut out = String::new();
+    let mut raise = false;
+    for character in name.chars() {
+        if character == '_' && !out.is_empty() {
+            raise = true;
+        } else if raise {
+            out.extend(character.to_uppercase());
+            raise = false;
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}

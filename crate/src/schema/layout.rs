@@ -1,0 +1,234 @@
+//! The shape of a record as a constant, and its fingerprint.
+//!
+//! The canonical layout string is that of the TypeScript package: two programs that have the same one
+//! read each other's bytes. It is hashed here as it is written, so that a fingerprint is a constant.
+
+/// What bytes mean, as a tree that the compiler builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// An unsigned number of 8 bits.
+    U8,
+    /// Of 16 bits.
+    U16,
+    /// Of 32 bits.
+    U32,
+    /// Of 64 bits; a `bigint` in TypeScript.
+    U64,
+    /// Of 64 bits, at most 2^53 - 1; a number in TypeScript.
+    U53,
+    /// A signed number of 8 bits.
+    I8,
+    /// Of 16 bits.
+    I16,
+    /// Of 32 bits.
+    I32,
+    /// Of 64 bits.
+    I64,
+    /// Milliseconds since 1970 as an `i64`; a `Date` in TypeScript.
+    Timestamp,
+    /// A floating-point number of 32 bits.
+    F32,
+    /// Of 64 bits.
+    F64,
+    /// True or false, in one byte.
+    Bool,
+    /// One of these names, as a number of 8 bits.
+    Enum8(&'static [&'static str]),
+    /// One of these names, as a number of 16 bits.
+    Enum16(&'static [&'static str]),
+    /// So many bytes.
+    Bytes(usize),
+    /// Text in so many bytes, padded with zeros.
+    FixedStr(usize),
+    /// Text behind the root.
+    Str,
+    /// Bytes behind the root.
+    Blob,
+    /// So many of the same.
+    Array(&'static Layout, usize),
+    /// Any number of the same, behind the root.
+    Vec(&'static Layout),
+    /// Fields one after the other.
+    Struct(Shape),
+    /// A struct whose fields' names belong to the struct around it.
+    Flatten(&'static Layout),
+    /// Something or nothing.
+    Option(&'static Layout),
+    /// A number for which 0 means nothing.
+    OptNonZero(&'static Layout),
+    /// One of several, by a number of 8 bits.
+    Union(&'static str, &'static [(&'static str, Option<&'static Layout>)]),
+}
+
+/// What a struct is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its name, which is no part of its fingerprint.
+    pub name: &'static str,
+    /// Its fields' names and layouts, in order.
+    pub fields: &'static [(&'static str, &'static Layout)],
+    /// Whether a `u16` with the size of the root stands before all fields.
+    pub versioned: bool,
+}
+
+/// FNV-1a of 64 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Fnv(pub(super) u64);
+
+impl Fnv {
+    pub(super) const NEW: Fnv = Fnv(0xCBF2_9CE4_8422_2325);
+
+    pub(super) const fn byte(self, byte: u8) -> Fnv {
+        Fnv((self.0 ^ byte as u64).wrapping_mul(0x0100_0000_01B3))
+    }
+
+    pub(super) const fn text(mut self, text: &str) -> Fnv {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            self = self.byte(bytes[at]);
+            at += 1;
+        }
+        self
+    }
+
+    /// A name: what separates names elsewhere has a backslash before it.
+    const fn name(mut self, name: &str) -> Fnv {
+        let bytes = name.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            if is_special(bytes[at]) {
+                self = self.byte(b'\\');
+            }
+            self = self.byte(bytes[at]);
+            at += 1;
+        }
+        self
+    }
+
+    const fn number(self, number: usize) -> Fnv {
+        let this = if number >= 10 { self.number(number / 10) } else { self };
+        this.byte(b'0' + (number % 10) as u8)
+    }
+
+    const fn names(mut self, open: &str, names: &[&str]) -> Fnv {
+        self = self.text(open);
+        let mut at = 0;
+        while at < names.len() {
+            if at > 0 {
+                self = self.byte(b',');
+            }
+            self = self.name(names[at]);
+            at += 1;
+        }
+        self.byte(b')')
+    }
+
+    const fn shape(mut self, shape: &Shape) -> Fnv {
+        self = self.text(if shape.versioned { "v{" } else { "{" });
+        let mut at = 0;
+        while at < shape.fields.len() {
+            if at > 0 {
+                self = self.byte(b',');
+            }
+            let (name, layout) = shape.fields[at];
+            if let Layout::Flatten(_) = layout {
+                self = self.text("..");
+            }
+            self = self.name(name).byte(b':').layout(layout);
+            at += 1;
+        }
+        self.byte(b'}')
+    }
+
+    const fn variants(mut self, variants: &[(&str, Option<&'static Layout>)]) -> Fnv {
+        self = self.text("{|");
+        let mut at = 0;
+        while at < variants.len() {
+            if at > 0 {
+                self = self.byte(b',');
+            }
+            self = self.name(variants[at].0);
+            if let Some(payload) = variants[at].1 {
+                self = self.byte(b':').layout(payload);
+            }
+            at += 1;
+        }
+        self.text("|}")
+    }
+
+    const fn layout(self, layout: &Layout) -> Fnv {
+        match layout {
+            Layout::U8 => self.text("u8"),
+            Layout::U16 => self.text("u16"),
+            Layout::U32 => self.text("u32"),
+            Layout::U64 | Layout::U53 => self.text("u64"),
+            Layout::I8 => self.text("i8"),
+            Layout::I16 => self.text("i16"),
+            Layout::I32 => self.text("i32"),
+            Layout::I64 | Layout::Timestamp => self.text("i64"),
+            Layout::F32 => self.text("f32"),
+            Layout::F64 => self.text("f64"),
+            Layout::Bool => self.text("bool"),
+            Layout::Enum8(names) => self.names("e8(", names),
+            Layout::Enum16(names) => self.names("e16(", names),
+            Layout::Bytes(n) => self.text("[u8;").number(*n).byte(b']'),
+            Layout::FixedStr(n) => self.text("str;").number(*n),
+            Layout::Str => self.text("&str"),
+            Layout::Blob => self.text("&[u8]"),
+            Layout::Array(of, n) => self.byte(b'[').layout(of).byte(b';').number(*n).byte(b']'),
+            Layout::Vec(of) => self.text("&[").layout(of).byte(b']'),
+            Layout::Struct(shape) => self.shape(shape),
+            Layout::Flatten(of) => self.layout(of),
+            Layout::Option(of) => self.text("opt(").layout(of).byte(b')'),
+            Layout::OptNonZero(of) => self.text("nz(").layout(of).byte(b')'),
+            Layout::Union(_, variants) => self.variants(variants),
+        }
+    }
+}
+
+/// Whether a backslash goes before this byte within a name.
+pub(super) const fn is_special(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'\\' | b',' | b':' | b';' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'|' | b'&' | b'.'
+    )
+}
+
+impl Layout {
+    /// FNV-1a-64 of the canonical layout string.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        Fnv::NEW.layout(self).0
+    }
+
+    /// This layout as that of a flattened field.
+    ///
+    /// # Panics
+    /// When it is no struct. Within a constant that is an error of the compiler.
+    #[must_use]
+    pub const fn flattened(&'static self) -> Layout {
+        assert!(matches!(self, Layout::Struct(_)), "only a struct can be flattened");
+        Layout::Flatten(self)
+    }
+
+    /// A `u64` as a number that TypeScript has without loss.
+    ///
+    /// # Panics
+    /// When it is no `u64`.
+    #[must_use]
+    pub const fn as_u53(&self) -> Layout {
+        assert!(matches!(self, Layout::U64), "only a u64 can be marked as u53");
+        Layout::U53
+    }
+
+    /// An `i64` as milliseconds since 1970.
+    ///
+    /// # Panics
+    /// When it is no `i64`.
+    #[must_use]
+    pub const fn as_timestamp(&self) -> Layout {
+        assert!(matches!(self, Layout::I64), "only an i64 can be marked as timestamp");
+        Layout::Timestamp
+    }
+}

@@ -1,0 +1,151 @@
+//! Records that Rust and TypeScript share: structs whose bytes are their layout.
+//!
+//! ```
+//! use musli_zerocopy::{Ref, ZeroCopy};
+//! use varve::schema::{Parts, Record};
+//!
+//! #[derive(Clone, Copy, ZeroCopy, Record)]
+//! #[repr(C)]
+//! struct Product {
+//!     stock: u16,
+//!     name: Ref<str>,
+//! }
+//!
+//! let mut parts = Parts::of::<Product>();
+//! let name = parts.str("Yeezy Boost 350 V2");
+//! let value = parts.finish(Product { stock: 20_001, name })?;
+//! assert_eq!(value.len(), 30);
+//! # Ok::<_, varve::schema::Malformed>(())
+//! ```
+//!
+//! The same in TypeScript is `struct("Product", { stock: u16, name: str })`: [`Record::FINGERPRINT`]
+//! is the same number there, and `Product.toRust()` prints the lines above.
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("varve's records are read where they lie, as little-endian: this target is not");
+
+mod check;
+pub mod key;
+mod kind;
+mod layout;
+mod text;
+mod view;
+
+use std::num::{NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64};
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
+
+use musli_zerocopy::{Ref, ZeroCopy};
+
+pub use kind::{Field, Kind, Malformed, Plain, Variant};
+pub use layout::{Layout, Shape};
+pub use text::{FixedStr, FixedStrError, Opt};
+pub use varve_derive::Record;
+pub use view::{Parts, View};
+
+/// A type whose bytes are read where they lie, here and in TypeScript.
+///
+/// Derive it, beside musli's `ZeroCopy`, for structs with `#[repr(C)]` and for enums with
+/// `#[repr(u8)]` or (without data) `#[repr(u16)]`. Attributes: `#[varve(rename = "…")]` on the type, a
+/// field or a variant; `#[varve(rename_all = "camelCase")]` on the type; `#[varve(flatten)]`,
+/// `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(versioned)]` on a struct whose first
+/// field is `root_size: u16`.
+///
+/// What has no meaning in a file that other machines read does not compile:
+///
+/// ```compile_fail
+/// use musli_zerocopy::ZeroCopy;
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// struct Wrong {
+///     size: usize, // as large as the machine's addresses
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #[derive(Clone, Copy, varve::schema::Record)]
+/// struct Wrong { // without repr(C) its fields lie anywhere
+///     stock: u16,
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use musli_zerocopy::{Ref, ZeroCopy, endian::Big};
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// struct Wrong {
+///     name: Ref<str, Big>, // files are little-endian
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use musli_zerocopy::ZeroCopy;
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// struct Wrong {
+///     #[varve(flatten)]
+///     stock: u16, // only a struct has names to hoist
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no layout that other programs could read",
+    label = "no varve record, and no part of one",
+    note = "numbers of fixed size, bool, arrays, `FixedStr`, `Opt`, `Option<NonZero…>`, musli's little-endian \
+            `Ref<str>` and `Ref<[T]>`, and types with `#[derive(ZeroCopy, Record)]` have one"
+)]
+pub trait Record: ZeroCopy + Copy + 'static {
+    /// What its bytes mean.
+    const LAYOUT: &'static Layout;
+
+    /// FNV-1a-64 of the canonical layout string: equal for types that read each other's bytes.
+    const FINGERPRINT: u64 = Self::LAYOUT.fingerprint();
+}
+
+macro_rules! plain {
+    ($($of:ty => $layout:ident),* $(,)?) => {
+        $(impl Record for $of {
+            const LAYOUT: &'static Layout = &Layout::$layout;
+        })*
+    };
+}
+
+plain! {
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    f32 => F32, f64 => F64, bool => Bool,
+    Ref<str> => Str,
+}
+
+macro_rules! non_zero {
+    ($($of:ty => $layout:ident),* $(,)?) => {
+        $(impl Record for Option<$of> {
+            const LAYOUT: &'static Layout = &Layout::OptNonZero(&Layout::$layout);
+        })*
+    };
+}
+
+non_zero! {
+    NonZeroU8 => U8, NonZeroU16 => U16, NonZeroU32 => U32, NonZeroU64 => U64,
+    NonZeroI8 => I8, NonZeroI16 => I16, NonZeroI32 => I32, NonZeroI64 => I64,
+}
+
+impl<T: Record, const N: usize> Record for [T; N] {
+    const LAYOUT: &'static Layout = &match T::LAYOUT {
+        Layout::U8 => Layout::Bytes(N),
+        of => Layout::Array(of, N),
+    };
+}
+
+impl<T: Record> Record for Ref<[T]> {
+    const LAYOUT: &'static Layout = &match T::LAYOUT {
+        Layout::U8 => Layout::Blob,
+        of => Layout::Vec(of),
+    };
+}
+
+impl<T: Record> Record for Opt<T> {
+    const LAYOUT: &'static Layout = &Layout::Option(T::LAYOUT);
+}
+
+impl<const N: usize> Record for FixedStr<N> {
+    const LAYOUT: &'static Layout = &Layout::FixedStr(N);
+}

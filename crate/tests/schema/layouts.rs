@@ -1,0 +1,199 @@
+//! Descriptors against the committed vectors, and derived types against descriptors.
+
+use std::fs;
+use std::num::{NonZeroI64, NonZeroU8};
+use std::path::PathBuf;
+
+use musli_zerocopy::{Ref, ZeroCopy};
+use serde_json::Value;
+use varve::schema::{FixedStr, Kind, Opt, Record};
+
+pub fn committed(name: &str) -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors").join(name);
+    let text = fs::read_to_string(path).expect("the vectors are committed");
+    serde_json::from_str(&text).expect("they are a list")
+}
+
+pub fn bytes_of(hex: &Value) -> Vec<u8> {
+    let hex = hex.as_str().expect("bytes are text");
+    let digits = (0..hex.len()).step_by(2);
+    digits.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("in hexadecimal")).collect()
+}
+
+fn vectors() -> impl Iterator<Item = (String, Kind, Value)> {
+    committed("structs.json").into_iter().map(|vector| {
+        let name = vector["name"].as_str().expect("it has a name").to_string();
+        let kind = Kind::from_json(&vector["schema"]).expect("it is known");
+        (name, kind, vector)
+    })
+}
+
+#[test]
+fn a_stored_descriptor_has_the_layout_and_the_fingerprint_that_typescript_gives_it() {
+    for (name, kind, vector) in vectors() {
+        assert_eq!(kind.layout(), vector["layout"].as_str().unwrap(), "{name}");
+        let fingerprint = format!("{:016x}", kind.fingerprint());
+        assert_eq!(fingerprint, vector["fingerprint"].as_str().unwrap(), "{name}");
+        assert_eq!(Kind::from_json(&kind.to_json()), Some(kind), "{name}");
+    }
+}
+
+#[test]
+fn a_stored_descriptor_tells_where_every_field_lies() {
+    for (name, kind, vector) in vectors() {
+        let (size, align) = kind.size_and_align();
+        assert_eq!(size as u64, vector["size"], "{name}");
+        assert_eq!(align as u64, vector["align"], "{name}");
+        for field in vector["fields"].as_array().unwrap() {
+            let field_name = field[0].as_str().unwrap();
+            let (kind, at) = kind.field(field_name).expect(field_name);
+            assert_eq!(at as u64, field[1], "{name}.{field_name}");
+            assert_eq!(kind.size_and_align().0 as u64, field[2], "{name}.{field_name}");
+        }
+    }
+}
+
+#[test]
+fn every_good_value_passes_and_every_malformed_one_is_refused_by_its_field_and_reason() {
+    for (name, kind, vector) in vectors() {
+        for value in vector["values"].as_array().unwrap() {
+            assert_eq!(kind.check(&bytes_of(&value["bytes"])), Ok(()), "{name}");
+        }
+        for bad in vector["malformed"].as_array().unwrap() {
+            let about = format!("{name}: {}", bad["about"]);
+            let error = kind.check(&bytes_of(&bad["bytes"])).expect_err(&about);
+            // Within a variant more may be told than the name of its field.
+            assert!(error.field.starts_with(bad["at"].as_str().unwrap()), "{about}: {error}");
+            assert!(error.reason.starts_with(bad["why"].as_str().unwrap()), "{about}: {error}");
+        }
+    }
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(u8)]
+#[allow(dead_code)]
+enum Color {
+    Red,
+    Green,
+    Blue,
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(u16)]
+#[varve(rename_all = "camelCase")]
+#[allow(dead_code)]
+enum Level {
+    #[varve(rename = "low")]
+    Low,
+    #[varve(rename = "a,b")]
+    Middle,
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(C)]
+struct Page {
+    offset: u32,
+    limit: u8,
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(u8)]
+#[allow(dead_code)]
+enum Shape {
+    Empty,
+    Circle(f64),
+    Named(Ref<str>),
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(transparent)]
+struct Price(u32);
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(rename_all = "camelCase")]
+struct All<T: Record> {
+    small: u8,
+    #[varve(flatten)]
+    page: Page,
+    #[varve(timestamp)]
+    created_at: i64,
+    #[varve(u53)]
+    r#type: u64,
+    color: Color,
+    level: Level,
+    code: FixedStr<4>,
+    raw: [u8; 3],
+    pair: [u16; 2],
+    name: Ref<str>,
+    blob: Ref<[u8]>,
+    list: Ref<[Page]>,
+    maybe: Opt<T>,
+    some: Option<NonZeroU8>,
+    last: Option<NonZeroI64>,
+    shape: Shape,
+    price: Price,
+}
+
+const ALL: &str = "{small:u8,..page:{offset:u32,limit:u8},createdAt:i64,type:u64,color:e8(Red,Green,Blue),\
+    level:e16(low,a\\,b),code:str;4,raw:[u8;3],pair:[u16;2],name:&str,blob:&[u8],\
+    list:&[{offset:u32,limit:u8}],maybe:opt({offset:u32,limit:u8}),some:nz(u8),last:nz(i64),\
+    shape:{|Empty,Circle:f64,Named:&str|},price:u32}";
+
+#[test]
+fn a_derived_type_has_its_canonical_layout_and_that_fingerprint_as_a_constant() {
+    const FINGERPRINT: u64 = All::<Page>::FINGERPRINT;
+    let kind = Kind::from(All::<Page>::LAYOUT);
+    assert_eq!(kind.layout(), ALL);
+    assert_eq!(kind.fingerprint(), FINGERPRINT);
+    assert_eq!(Kind::from_json(&kind.to_json()), Some(kind));
+}
+
+#[test]
+fn a_derived_type_lies_as_its_descriptor_says() {
+    let kind = Kind::from(All::<Page>::LAYOUT);
+    assert_eq!(kind.size_and_align(), (size_of::<All<Page>>(), align_of::<All<Page>>()));
+    let at = |name: &str| kind.field(name).expect(name).1;
+    assert_eq!(at("offset"), std::mem::offset_of!(All<Page>, page));
+    assert_eq!(at("createdAt"), std::mem::offset_of!(All<Page>, created_at));
+    assert_eq!(at("maybe"), std::mem::offset_of!(All<Page>, maybe));
+    assert_eq!(at("shape"), std::mem::offset_of!(All<Page>, shape));
+    assert_eq!(at("price"), std::mem::offset_of!(All<Page>, price));
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned, rename = "Old")]
+struct OldProduct {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+}
+
+#[test]
+fn a_versioned_struct_has_its_size_first_and_not_among_its_fields() {
+    let (_, old, vector) = vectors().find(|(name, ..)| name == "Old").expect("it is there");
+    assert_eq!(Kind::from(OldProduct::LAYOUT), old);
+    assert_eq!(
+        format!("{:016x}", OldProduct::FINGERPRINT),
+        vector["fingerprint"].as_str().unwrap()
+    );
+    assert_eq!(std::mem::offset_of!(OldProduct, stock), 2);
+    assert_eq!(std::mem::offset_of!(OldProduct, root_size), 0);
+    assert_eq!(std::mem::offset_of!(OldProduct, name), old.field("name").expect("it has one").1);
+}
+
+#[test]
+fn a_descriptor_that_nests_without_end_or_that_nobody_knows_is_none() {
+    let mut deep = serde_json::json!({ "kind": "u8" });
+    for _ in 0..100 {
+        deep = serde_json::json!({ "kind": "option", "of": deep });
+    }
+    assert_eq!(Kind::from_json(&deep), None);
+    for unknown in ["null", "{}", r#"{"kind":"u128"}"#, r#"{"kind":"array","of":{"kind":"u8"}}"#] {
+        assert_eq!(Kind::from_json(&serde_json::from_str(unknown).unwrap()), None, "{unknown}");
+    }
+    let huge = r#"{"kind":"array","of":{"kind":"u64"},"length":18446744073709551615}"#;
+    let huge = Kind::from_json(&serde_json::from_str(huge).unwrap()).expect("it is one");
+    assert!(huge.check(&[0; 64]).is_err());
+}

@@ -1,0 +1,5 @@
+//! Schemas in Rust against those of TypeScript: the same layouts, fingerprints, bytes and keys.
+
+mod keys;
+mod layouts;
+mod parts;

@@ -1,0 +1,109 @@
+//! Values made in Rust: the bytes that TypeScript makes, and reading them where they lie.
+
+use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
+use varve::schema::{FixedStr, FixedStrError, Kind, Opt, Parts, Record, View};
+
+use crate::layouts::{bytes_of, committed};
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(C)]
+struct Product {
+    stock: u32,
+    name: Ref<str>,
+}
+
+fn aligned(bytes: &[u8]) -> OwnedBuf {
+    let mut buf = OwnedBuf::with_alignment::<u64>();
+    buf.extend_from_slice(bytes).expect("there is room");
+    buf.align_in_place().expect("there is room");
+    buf
+}
+
+#[test]
+fn a_value_has_the_bytes_of_the_vectors() {
+    let vector = committed("structs.json").remove(0);
+    assert_eq!(format!("{:016x}", Product::FINGERPRINT), vector["fingerprint"].as_str().unwrap());
+    for (at, (stock, name)) in [(20_001, "Yeezy Boost 350 V2"), (0, "")].into_iter().enumerate() {
+        let mut parts = Parts::of::<Product>();
+        let name = parts.str(name);
+        let value = parts.finish(Product { stock, name }).expect("it is short");
+        assert_eq!(value, bytes_of(&vector["values"][at]["bytes"]));
+    }
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(u8)]
+enum Shape {
+    Empty,
+    Small(u8),
+    Wide([u32; 3]),
+}
+
+#[derive(Clone, Copy, ZeroCopy, Record)]
+#[repr(C)]
+struct Holes {
+    a: u8,
+    maybe: Opt<u64>,
+    shape: Shape,
+    all: [Opt<u32>; 2],
+    tail: u8,
+    list: Ref<[Opt<u16>]>,
+    text: Ref<str>,
+}
+
+#[test]
+fn padding_is_zero_wherever_it_lies() {
+    for shape in [Shape::Empty, Shape::Small(7), Shape::Wide([1, 2, 3])] {
+        let mut parts = Parts::of::<Holes>();
+        let list = parts.slice(&[Opt::None, Opt::Some(0x1234), Opt::None]);
+        let text = parts.str("x");
+        let all = [Opt::None, Opt::Some(1)];
+        let root = Holes { a: 1, maybe: Opt::None, shape, all, tail: 9, list, text };
+        let value = parts.finish(root).expect("it is short");
+        let sum: u32 = value[..size_of::<Holes>()].iter().map(|byte| u32::from(*byte)).sum();
+        // What is not zero: a, the shape, all[1] with its tag, tail, and both references.
+        let shape = match shape {
+            Shape::Empty => 0,
+            Shape::Small(_) => 1 + 7,
+            Shape::Wide(_) => 2 + 6,
+        };
+        let list_at = size_of::<Holes>() as u32;
+        assert_eq!(sum, 1 + shape + 2 + 9 + list_at + 3 + list_at + 12 + 1);
+        Kind::from(Holes::LAYOUT).check(&value).expect("it is well");
+    }
+}
+
+#[test]
+fn a_view_reads_what_lies_behind_its_root_and_refuses_what_lies_beyond() {
+    let mut parts = Parts::of::<Holes>();
+    let list = parts.slice(&[Opt::Some(5)]);
+    let text = parts.str("hello");
+    let all = [Opt::None; 2];
+    let root = Holes { a: 1, maybe: Opt::Some(3), shape: Shape::Empty, all, tail: 0, list, text };
+    let value = aligned(&parts.finish(root).expect("it is short"));
+    let view = View::<Holes>::new(value.as_slice()).expect("it is one");
+    assert_eq!((view.a, view.maybe), (1, Opt::Some(3)));
+    assert_eq!(view.load(view.text), Ok("hello"));
+    assert_eq!(view.load(view.list), Ok(&[Opt::Some(5)][..]));
+    let beyond: Ref<str> = Ref::with_metadata(view.text.offset() as u32, 6);
+    assert!(view.load(beyond).is_err());
+    assert!(View::<Holes>::new(&value.as_slice()[8..]).is_err(), "too short");
+}
+
+#[test]
+fn a_text_of_fixed_length_is_padded_with_zeros_and_holds_none() {
+    let text = FixedStr::<8>::new("grün").expect("it fits");
+    assert_eq!(text.as_str(), Some("grün"));
+    assert_eq!(text.as_bytes(), b"gr\xC3\xBCn\0\0\0");
+    assert_eq!(FixedStr::<3>::new("grün"), Err(FixedStrError::TooLong));
+    assert_eq!(FixedStr::<8>::new("a\0b"), Err(FixedStrError::Nul));
+    assert_eq!(FixedStr::<4>::from_bytes(b"\xFFabc").expect("any bytes").as_str(), None);
+    assert_eq!(FixedStr::<4>::from_bytes(b"a\0b\0").expect("any bytes").as_str(), None);
+}
+
+#[test]
+fn a_value_above_the_limit_is_refused_and_not_cut_off() {
+    let mut parts = Parts::of::<Product>();
+    let name = parts.str(&"x".repeat(16 << 20));
+    assert!(parts.finish(Product { stock: 1, name }).is_err());
+}
