@@ -243,6 +243,24 @@ export class SchemaMismatchError extends VarveError {
   }
 }
 
+/**
+ * Bytes are not what their schema says: they are too short, a part lies outside, text is no UTF-8, a
+ * bool is 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of it at once.
+ */
+export class MalformedValueError extends VarveError {
+  /** Which field is wrong, as a path such as `Product.name` or `items[3].price`. */
+  readonly field: string;
+
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_MALFORMED_VALUE", message, options);
+    this.field = "";
+  }
+
+  static {
+    named(MalformedValueError, "MalformedValueError");
+  }
+}
+
 /** No owner answered in time. `applied` says whether the write may have been done all the same. */
 export class OwnerUnavailableError extends VarveError {
   /** `false`: certainly not applied. `"unknown"`: the owner vanished before it answered. */

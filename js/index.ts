@@ -16,6 +16,7 @@ export {
   DatabaseExistsError,
   DatabaseNotFoundError,
   DatabasePoisonedError,
+  MalformedValueError,
   OptionsMismatchError,
   OutOfMemoryError,
   OwnerUnavailableError,

@@ -1,0 +1,130 @@
+/** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
+
+import type { Descriptor } from "./codec.js";
+import {
+  type Cursor,
+  escaped,
+  inner,
+  lone,
+  RESERVED,
+  type Type,
+  up,
+  whole,
+  wrong,
+} from "./type.js";
+
+/** A field, those of flattened structs included. */
+export interface Leaf {
+  readonly name: string;
+  /** Where it begins in the struct. */
+  readonly at: number;
+  readonly type: Type;
+  /** What stands for it in values that an earlier version wrote: a value that has it. */
+  readonly fallback: Fallback | undefined;
+}
+
+/** A default: what was declared, and the same written down, since views are read from bytes. */
+interface Fallback {
+  readonly input: unknown;
+  readonly from: Cursor;
+}
+
+/** A struct as it lies in memory. */
+export interface Layout {
+  readonly leaves: readonly Leaf[];
+  readonly fields: readonly (readonly [string, Descriptor])[];
+  readonly layout: string;
+  readonly bytes: number;
+  readonly align: number;
+  /** The end of the last field: behind it there is only padding. */
+  readonly filled: number;
+  /** The same for the fields that every version has. */
+  readonly required: number;
+  /** Whether some bytes belong to no field. */
+  readonly gaps: boolean;
+}
+
+/** What `struct` may be given for a field, as it is when the program runs. */
+type Given = Type & { readonly flat?: Layout & Type; readonly fallback?: unknown };
+
+const METHODS = ["snapshot", "toJSON", "assign"];
+
+/** Lays out the fields in order, each at the next multiple of its alignment. */
+export function layOut(struct: string, given: object, versioned: boolean): Layout {
+  const leaves: Leaf[] = [];
+  const fields: [string, Descriptor][] = [];
+  const texts: string[] = [];
+  // In front of a versioned struct's fields is a u16: where they end.
+  let end = versioned ? 2 : 0;
+  let align = versioned ? 2 : 1;
+  let required = end;
+  for (const [name, one] of entries(struct, given)) {
+    const type = inner(one.flat ?? one);
+    const at = up(end, type.align);
+    const isAdded = "fallback" in one;
+    if (isAdded && !versioned)
+      throw wrong(`${struct}.${name}: only versioned() has added() fields.`);
+    if (!isAdded && required < end) {
+      throw wrong(`${struct}.${name}: what comes after an added() field has to be added() too.`);
+    }
+    end = at + type.bytes;
+    if (!isAdded) required = end;
+    align = Math.max(align, type.align);
+    fields.push([name, one.flat === undefined ? type.kind : { kind: "flatten", of: type.kind }]);
+    texts.push(`${one.flat === undefined ? "" : ".."}${escaped(name)}:${type.layout}`);
+    if (one.flat === undefined) leaves.push({ name, at, type, fallback: fallbackOf(one) });
+    else for (const leaf of one.flat.leaves) leaves.push({ ...leaf, at: at + leaf.at });
+  }
+  distinct(struct, leaves);
+  const bytes = whole(up(end, align));
+  const used = leaves.reduce((sum, { type }) => sum + type.bytes, versioned ? 2 : 0);
+  return {
+    leaves,
+    fields,
+    layout: `${versioned ? "v" : ""}{${texts.join()}}`,
+    bytes,
+    align,
+    filled: end,
+    required,
+    gaps: used < bytes,
+  };
+}
+
+function entries(struct: string, given: object): [string, Given][] {
+  const prototype = typeof given === "object" && given !== null && Object.getPrototypeOf(given);
+  if (prototype === false || (prototype && Object.getPrototypeOf(prototype) !== null)) {
+    throw wrong(
+      `${struct}: the fields have to be a plain object. (A name "__proto__" has to be put in brackets.)`,
+    );
+  }
+  for (const name of Object.keys(given)) {
+    if (/^(0|[1-9]\d*)$/.test(name)) {
+      throw wrong(`${struct}.${name}: JavaScript puts such names first. Begin it with a letter.`);
+    }
+  }
+  return Object.entries(given);
+}
+
+/** Refuses names that would hide one another. */
+function distinct(struct: string, leaves: readonly Leaf[]): void {
+  const seen = new Set([...RESERVED, ...METHODS]);
+  for (const { name } of leaves) {
+    if (seen.has(name)) {
+      const reason = METHODS.includes(name)
+        ? "is a method of every view"
+        : "is there twice: flattened fields must not have the name of another";
+      throw wrong(`${struct}.${name} ${reason}. Give the field another name.`);
+    }
+    seen.add(name);
+  }
+}
+
+/** The default of an added field, written down as a value that consists of it. */
+function fallbackOf(type: Given): Fallback | undefined {
+  if (!("fallback" in type)) return undefined;
+  const input = type.fallback;
+  const length = type.extent?.(input, type.bytes) ?? type.bytes;
+  const memory = lone(new Uint8Array(length));
+  type.put({ $m: memory, $b: 0, $n: length, end: type.bytes }, 0, input);
+  return { input, from: { $m: memory, $o: 0, $b: 0, $n: length, $e: 0, $w: undefined } };
+}

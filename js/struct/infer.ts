@@ -1,0 +1,107 @@
+/** What the compiler makes of a schema. */
+
+import type { Codec, StructDescriptor } from "./codec.js";
+import type { Type } from "./type.js";
+
+type Types<T> = T extends { readonly types?: infer S } ? NonNullable<S> : never;
+type Part<T, K extends string> = Types<T> extends { [k in K]: infer P } ? P : never;
+
+/** Types by the names of their fields. */
+export interface Leaves {
+  readonly [name: string]: Type;
+}
+
+/** What `struct` is given: types by the names of their fields, and structs to be flattened. */
+export interface Fields {
+  readonly [name: string]: Type | Flatten<Leaves>;
+}
+
+/** A struct whose fields are to be fields of the one around it. Made by `flatten`. */
+export interface Flatten<L extends Leaves> {
+  readonly flat: Schema<L>;
+}
+
+/** A type that only later versions of a struct have. Made by `added`. */
+export interface Added<View, Write, Input, Plain>
+  extends Type<View, Write, Input | undefined, Plain> {
+  readonly fallback: unknown;
+}
+
+type Plainly<T> = { [K in keyof T]: T[K] };
+type All<U> = (U extends unknown ? (u: U) => void : never) extends (all: infer I) => void
+  ? I
+  : never;
+type Flattened<F> = {
+  [K in keyof F]: F[K] extends Flatten<infer L> ? L : never;
+}[keyof F];
+
+/** All fields that a struct has, those of flattened ones among them. */
+export type LeavesOf<F> = Plainly<
+  { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
+    never,
+  ]
+    ? unknown
+    : All<Flattened<F>>)
+> &
+  Leaves;
+
+type Optional<L> = {
+  [K in keyof L]: undefined extends Part<L[K], "input"> ? K : never;
+}[keyof L];
+
+/** A copy of a value as plain objects: what `snapshot()` gives. It can be stored. */
+export type PlainOf<L> = { [K in keyof L]: Part<L[K], "plain"> };
+
+/** What may be stored: fields that may be absent may be left out. */
+export type InputOf<L> = Plainly<
+  { readonly [K in Exclude<keyof L, Optional<L>>]: Part<L[K], "input"> } & {
+    readonly [K in Optional<L>]?: Part<L[K], "input">;
+  }
+>;
+
+/** What every view can do beside its fields. */
+export interface Snapshots<L> {
+  /** A copy as plain objects, which lasts. */
+  snapshot(): PlainOf<L>;
+  /** The same for `JSON.stringify`: bigints as decimal strings, bytes as base64, absence as null. */
+  toJSON(): unknown;
+}
+
+/** A view of a value, for reading: each field is read where it lies when it is asked for. */
+export type ViewOf<L> = { readonly [K in keyof L]: Part<L[K], "view"> } & Snapshots<L>;
+
+/** A view that may be assigned to. */
+export type WritableOf<L> = { -readonly [K in keyof L]: Part<L[K], "write"> } & Snapshots<L> & {
+    /** Assigns all these fields: also those whose views are not what is stored, such as lists. */
+    assign(fields: Partial<InputOf<L>>): void;
+  };
+
+/** A schema: how values of one shape are laid out, written, read and checked. Made by `struct`. */
+export interface Schema<L extends Leaves>
+  extends Type<ViewOf<L>, WritableOf<L>, InputOf<L>, PlainOf<L>>,
+    Codec<ViewOf<L>, WritableOf<L>, InputOf<L>> {
+  readonly kind: StructDescriptor;
+  readonly layout: string;
+  /** The struct's name. */
+  readonly name: string;
+  /** The value as bytes. Throws a `TypeError` that names the field that is wrong. */
+  encode(value: InputOf<L>): Uint8Array<ArrayBuffer>;
+  /**
+   * A view of bytes, wherever they came from and at whatever address. Every access that would leave
+   * them throws `MalformedValueError`; `check` looks for all of that at once.
+   */
+  view(bytes: Uint8Array): ViewOf<L>;
+  view(memory: import("./codec.js").Memory, at: number, length: number): ViewOf<L>;
+}
+
+/** The plain type of what a schema describes: `type Product = Infer<typeof Product>`. */
+export type Infer<S> = Part<S, "plain">;
+
+/** The view that reading gives. */
+export type View<S> = Part<S, "view">;
+
+/** The view that an update gives. */
+export type Writable<S> = Part<S, "write">;
+
+/** What may be stored. */
+export type Input<S> = Part<S, "input">;

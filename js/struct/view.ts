@@ -1,0 +1,137 @@
+/**
+ * Views: one class for each schema, with one getter and setter for each field on its prototype. They
+ * are closures and no generated code, which edge runtimes and strict pages forbid and which gained
+ * nothing. One class serves reads and updates, since what meets more than four classes is slow.
+ */
+
+import type { Memory } from "./codec.js";
+import type { Layout, Leaf } from "./fields.js";
+import { alive, type Cursor, type Edit, lone, type Type, within, wrong } from "./type.js";
+
+/** Makes views of one schema. */
+export type ViewClass = new (
+  memory: Memory,
+  offset: number,
+  base: number,
+  length: number,
+  epoch: number,
+  edit: Edit | undefined,
+) => Cursor;
+
+/** What a view asks of the schema that it is of. */
+export interface Shape extends Type, Pick<Layout, "leaves"> {
+  readonly name: string;
+  readonly growing: boolean;
+}
+
+/** The class of a schema's views. */
+export function viewClass(shape: Shape): ViewClass {
+  class View implements Cursor {
+    declare $m: Memory;
+    declare $o: number;
+    declare $b: number;
+    declare $n: number;
+    declare $e: number;
+    declare $w: Edit | undefined;
+
+    constructor(m: Memory, o: number, b: number, n: number, e: number, w: Edit | undefined) {
+      this.$m = m;
+      this.$o = o;
+      this.$b = b;
+      this.$n = n;
+      this.$e = e;
+      this.$w = w;
+    }
+  }
+  const copy = (json: boolean) =>
+    function (this: Cursor): unknown {
+      alive(this);
+      try {
+        return shape.plain(this, this.$o, json);
+      } catch (error) {
+        throw within(error, shape.name);
+      }
+    };
+  const methods: Record<PropertyKey, unknown> = {
+    $s: shape,
+    snapshot: copy(false),
+    toJSON: copy(true),
+    assign(this: Record<string, unknown>, fields: Record<string, unknown>): void {
+      for (const [name, value] of Object.entries(fields)) {
+        if (!shape.leaves.some((leaf) => leaf.name === name)) {
+          throw wrong(`${shape.name} has no field ${JSON.stringify(name)}.`);
+        }
+        this[name] = value;
+      }
+    },
+    // What a console shows.
+    [Symbol.for("nodejs.util.inspect.custom")]: copy(false),
+  };
+  for (const name of Reflect.ownKeys(methods)) {
+    Object.defineProperty(View.prototype, name, { value: methods[name] });
+  }
+  for (const leaf of shape.leaves) {
+    const accessors = { get: getter(shape, leaf), set: setter(shape, leaf), enumerable: true };
+    Object.defineProperty(View.prototype, leaf.name, accessors);
+  }
+  return View;
+}
+
+function getter(shape: Shape, { name, at, type, fallback }: Leaf): (this: Cursor) => unknown {
+  const label = `${shape.name}.${name}`;
+  const get = type.getter?.(at, label) ?? taking(type, at, label);
+  if (fallback === undefined) return get;
+  return function () {
+    alive(this);
+    return isThere(this, this.$o, at + type.bytes) ? get.call(this) : type.take(fallback.from, 0);
+  };
+}
+
+function taking(type: Type, at: number, label: string): (this: Cursor) => unknown {
+  return function () {
+    alive(this);
+    try {
+      return type.take(this, this.$o + at);
+    } catch (error) {
+      throw within(error, label);
+    }
+  };
+}
+
+/** Whether a versioned struct, wherever it was written, has a field that ends there. */
+export function isThere({ $m }: Cursor, struct: number, end: number): boolean {
+  return $m.data.getUint16(struct, true) >= end;
+}
+
+function setter(shape: Shape, { name, at, type }: Leaf): (this: Cursor, value: unknown) => void {
+  return function (value) {
+    if (this.$w === undefined) throw readOnly(shape.name, name);
+    alive(this);
+    try {
+      assign(this, this.$o + at, type, value);
+    } catch (error) {
+      throw within(error, `${shape.name}.${name}`);
+    }
+  };
+}
+
+/** Assigns in an update. A value that is refused leaves what was there. */
+export function assign(to: Cursor, at: number, type: Type, value: unknown): void {
+  if (type.assign !== undefined) {
+    type.assign(to, at, type, value);
+  } else if (type.composite === undefined) {
+    type.put(to, at, value);
+  } else {
+    const u8 = new Uint8Array(type.bytes);
+    type.put({ $m: lone(u8) }, 0, value);
+    to.$m.u8.set(u8, at);
+  }
+}
+
+/** The error for an assignment to a view for reading. */
+export function readOnly(name: string, field: string): Error {
+  return wrong(
+    `This view of ${name} is for reading, so that ${field} cannot be assigned. Change a value in ` +
+      "place with updateIf(), or set() a changed copy: { ...view.snapshot(), … }.",
+  );
+}
