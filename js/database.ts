@@ -1,6 +1,8 @@
 /** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
+import { Collection } from "./collection/collection.js";
+import { stringKeys } from "./collection/keys.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery, Verification } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
@@ -22,6 +24,8 @@ import {
   type Entry as StoredEntry,
   type UpdateOptions,
 } from "./session.js";
+import type { Codec } from "./struct/codec.js";
+import { type CustomCodec, codecOf } from "./struct/custom.js";
 
 /** One step of a batch. */
 export type BatchOperation =
@@ -47,6 +51,8 @@ export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
  */
 export class Database {
   private session: Session;
+  /** The session for those that this handle hands out and that are asked more often than pins. */
+  private readonly handle: { session: Session };
   private readonly leave: () => boolean;
   private readonly onError: ((error: Error) => void) | undefined;
   private closing: Promise<void> | undefined;
@@ -60,6 +66,7 @@ export class Database {
     onError: ((error: Error) => void) | undefined,
   ) {
     this.session = session;
+    this.handle = { session };
     this.leave = leave;
     // A function of its own, so that one listener given to two handles is heard for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
@@ -271,7 +278,7 @@ export class Database {
   set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
     if (session.gate !== 0) session.admitWrite("set()");
-    if (options !== undefined) session.admitVersion(key, options);
+    if (options !== undefined) session.admitVersion(options, session.engine.encodeKey(key));
     session.engine.set(key, value);
     if (!session.queued) session.queue();
   }
@@ -351,6 +358,30 @@ export class Database {
         type,
       );
     }
+  }
+
+  /**
+   * A collection: records of one kind, in a keyspace of their own that the other calls of this
+   * database never see. It is there with its first record; asking for it writes nothing.
+   *
+   * ```ts
+   * const sessions = db.collection("sessions", json<Session>());
+   * sessions.set("a1", { user: "ann", since: Date.now() });
+   * ```
+   *
+   * The codec tells what its values are: `json()`, `text()`, a schema made by `struct`, all of
+   * "varve/struct", or an object with two functions `encode` and `decode` of your own.
+   *
+   * @throws TypeError for a name or a codec that is none
+   * @throws SchemaMismatchError when the collection of this name holds something else
+   */
+  collection<View, Writable, Input>(
+    name: string,
+    codec: Codec<View, Writable, Input>,
+  ): Collection<string, View, Writable, Input>;
+  collection<T>(name: string, codec: CustomCodec<T>): Collection<string, T, T, T>;
+  collection<T>(name: string, codec: Codec<T, T, T> | CustomCodec<T>): Collection<string, T, T, T> {
+    return new Collection(this.handle, name, codecOf(codec), stringKeys);
   }
 
   /**
@@ -499,6 +530,7 @@ export class Database {
     const { session } = this;
     for (const pin of this.pins) pin.dispose();
     this.session = closedSession(session);
+    this.handle.session = this.session;
     try {
       if (this.leave()) session.end();
       else session.leave();

@@ -16,6 +16,7 @@ import {
   refuseLoneSurrogates,
 } from "./bytes.js";
 import { Code, failureOf } from "./failures.js";
+import type { Memory } from "./struct/codec.js";
 
 /** The keyspace of the raw calls; 1 is the engine's own, and collections have those above. */
 export const RAW = 0;
@@ -38,6 +39,11 @@ export interface Page {
   readonly values: Uint32Array<ArrayBuffer> | undefined;
   /** What `changes` was: as long as it is that, the values are where they were. */
   readonly changes: number;
+}
+
+/** Writes keys of some kind from the start of an area and gives their length, also if that is too much. */
+export interface KeyWriter<K> {
+  write(area: Uint8Array, key: K): number;
 }
 
 /** Up to this length a loop over the characters beats `encodeInto`. */
@@ -64,8 +70,12 @@ export const encoder = new TextEncoder();
 export class EngineMemory {
   /** All of the wasm memory. Length 0 when the memory has grown since. */
   u8: Uint8Array<ArrayBuffer>;
+  /** The same for typed views, which share it and its epoch. */
+  readonly memory: Memory;
   /** Counts what may end the places of values: writes, and deaths of views. */
-  protected changes: number;
+  changes: number;
+  /** Counts what may have taken writes back: rollbacks and failures. */
+  undone: number;
   protected u32: Uint32Array<ArrayBuffer>;
   protected f64: Float64Array<ArrayBuffer>;
   protected buffer: ArrayBuffer;
@@ -95,7 +105,9 @@ export class EngineMemory {
     this.reportAt = (resultAt >>> 3) + REPORT;
     this.buffer = buffer;
     this.changes = 0;
+    this.undone = 0;
     this.u8 = new Uint8Array(buffer);
+    this.memory = { data: new DataView(buffer), u8: this.u8, epoch: 0 };
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
@@ -145,11 +157,19 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
+    this.renewMemory(buffer);
     // The arrays remembered as inspected may have been a view of the old memory.
     this.lastKeyBytes = this.u8;
     this.lastValue = this.u8;
     this.lastView = this.u8;
     this.lastViewAt = NOWHERE;
+  }
+
+  private renewMemory(buffer: ArrayBuffer): void {
+    const { memory } = this;
+    memory.data = new DataView(buffer);
+    memory.u8 = this.u8;
+    memory.epoch += 1;
   }
 
   /** Lets go of the memory. */
@@ -163,12 +183,19 @@ export class EngineMemory {
     this.lastValue = this.u8;
     this.lastView = this.u8;
     this.buffer = nothing;
+    this.changes += 1;
+    this.renewMemory(nothing);
   }
 
   // ---------------------------------------------------------------- keys
 
+  /** The length of the value that was found or staged last. */
+  foundLength(): number {
+    return this.u32[this.lengthAt] as number;
+  }
+
   /** Writes a key into the scratch area and gives its length in bytes. */
-  protected encodeKey(key: Key): number {
+  encodeKey(key: Key): number {
     if (typeof key !== "string") return this.encodeBytes(key);
     if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
     const { length } = key;
@@ -209,6 +236,14 @@ export class EngineMemory {
     const { scratch } = this;
     if (length > SHORT_BYTES) scratch.set(bytes);
     else for (let i = 0; i < length; i++) scratch[i] = bytes[i] as number;
+    return length;
+  }
+
+  /** As `encodeKey`, for a key that something else knows how to write. Gives its length. */
+  encodeBy<K>(writer: KeyWriter<K>, key: K): number {
+    this.forgetKey();
+    const length = writer.write(this.scratch, key);
+    if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
     return length;
   }
 

@@ -188,28 +188,28 @@ export class Engine extends EngineMemory {
     return this.call(() => this.wasm.count(keyspace));
   }
 
-  /** A view of the value of a key on a page, which lies there from `start` to `end`, or `undefined`. */
-  getOnPage(
-    page: Page,
-    index: number,
-    start: number,
-    end: number,
-    keyspace: number,
-  ): Uint8Array<ArrayBuffer> | undefined {
+  /**
+   * The address of the value of a key on a page, which lies there from `start` to `end`; 0 when there
+   * is none. Its length is `foundLength()`.
+   */
+  findOnPage(page: Page, index: number, start: number, end: number, keyspace: number): number {
     const { values } = page;
     if (values !== undefined && page.changes === this.changes) {
       const at = values[2 * index] as number;
-      if (at !== 0) return new Uint8Array(this.buffer, at, values[2 * index + 1]);
+      this.u32[this.lengthAt] = values[2 * index + 1] as number;
+      if (at !== 0) return at;
     }
     this.encodeFromPage(page.bytes, start, end);
-    const at = this.find(end - start, keyspace);
-    if (at === 0) return undefined;
+    return this.find(end - start, keyspace);
+  }
+
+  /** A view of its own of what was found last, at this address. */
+  freshView(at: number): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
   }
 
-  /** The version of a key's value; 0 when there is none. */
-  version(key: Key, keyspace = RAW): number {
-    const keyLength = this.encodeKey(key);
+  /** The version of the encoded key's value; 0 when there is none. */
+  version(keyLength: number, keyspace = RAW): number {
     const found = this.call(() => this.wasm.version(keyspace, keyLength));
     if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
     this.uncertain = found === UNCERTAIN;
@@ -239,9 +239,9 @@ export class Engine extends EngineMemory {
   }
 
   /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
-  pin(key: Key, keyspace = RAW): number {
+  pin(key: Key): number {
     const keyLength = this.encodeKey(key);
-    const handle = this.call(() => this.wasm.pin(keyspace, keyLength)) >>> 0;
+    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
     if (handle === 0) this.check(this.u32[this.codeAt] as number);
     return handle;
   }
@@ -256,7 +256,8 @@ export class Engine extends EngineMemory {
     this.call(() => this.wasm.unpin(handle));
   }
 
-  private find(keyLength: number, keyspace: number): number {
+  /** The address of the value of the encoded key, 0 when there is none; its length is `foundLength()`. */
+  find(keyLength: number, keyspace: number): number {
     let at: number;
     try {
       at = this.wasm.find(keyspace, keyLength) >>> 0;
@@ -307,12 +308,13 @@ export class Engine extends EngineMemory {
     try {
       refuseLoneSurrogates("value", text);
     } catch (error) {
-      this.plain(this.wasm.set_abort);
+      this.setAbort();
       throw error;
     }
   }
 
-  private setBegin(keyLength: number, capacity: number, keyspace: number): number {
+  /** Stages a record of the encoded key. `setCommit` or `setAbort` has to follow. */
+  setBegin(keyLength: number, capacity: number, keyspace: number): number {
     let at: number;
     try {
       at = this.wasm.set_begin(keyspace, keyLength, capacity) >>> 0;
@@ -324,7 +326,11 @@ export class Engine extends EngineMemory {
     return at;
   }
 
-  private setCommit(length: number): void {
+  setAbort(): void {
+    this.plain(this.wasm.set_abort);
+  }
+
+  setCommit(length: number): void {
     let status: number;
     this.changes += 1;
     try {
@@ -338,7 +344,10 @@ export class Engine extends EngineMemory {
 
   /** Whether the key was there. */
   remove(key: Key, keyspace = RAW): boolean {
-    const keyLength = this.encodeKey(key);
+    return this.removeEncoded(this.encodeKey(key), keyspace);
+  }
+
+  removeEncoded(keyLength: number, keyspace: number): boolean {
     let answer: number;
     this.changes += 1;
     try {
@@ -353,10 +362,13 @@ export class Engine extends EngineMemory {
 
   /**
    * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
-   * length is `stagedLength()`. Then `updateCommit` or `updateAbort` has to follow.
+   * length is `foundLength()`. Then `updateCommit` or `updateAbort` has to follow.
    */
-  updateBegin(key: Key, keyspace = RAW): number {
-    const keyLength = this.encodeKey(key);
+  updateBegin(key: Key): number {
+    return this.updateBeginEncoded(this.encodeKey(key), RAW);
+  }
+
+  updateBeginEncoded(keyLength: number, keyspace: number): number {
     let at: number;
     try {
       at = this.wasm.update_begin(keyspace, keyLength) >>> 0;
@@ -371,10 +383,6 @@ export class Engine extends EngineMemory {
     return at;
   }
 
-  stagedLength(): number {
-    return this.u32[this.lengthAt] as number;
-  }
-
   /** Replaces the staged bytes by these and gives their length, for `updateCommit`. */
   updateReplace(value: Value): number {
     if (typeof value === "string") refuseLoneSurrogates("value", value);
@@ -386,10 +394,15 @@ export class Engine extends EngineMemory {
           : asBytes("value", value);
     bytes = this.inspect(bytes);
     const { length } = bytes;
+    this.copy(bytes, length, this.updateResize(length));
+    return length;
+  }
+
+  /** Room for so many bytes in place of those that are staged: its address. */
+  updateResize(length: number): number {
     const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    this.copy(bytes, length, at);
-    return length;
+    return at;
   }
 
   updateCommit(length: number): void {
@@ -422,6 +435,7 @@ export class Engine extends EngineMemory {
 
   rollback(): void {
     this.changes += 1;
+    this.undone += 1;
     this.plain(this.wasm.rollback);
   }
 
@@ -583,6 +597,7 @@ export class Engine extends EngineMemory {
 
   /** The error for a code. What the file threw becomes its cause. */
   private failure(code: number): Error {
+    this.undone += 1;
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
     if (code === Code.Corruption || code === Code.UnsupportedFormat) {

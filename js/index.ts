@@ -4,6 +4,13 @@
  */
 
 export type { Bytes, Key, Value } from "./bytes.js";
+export type {
+  Collection,
+  CollectionEntry,
+  CollectionOperation,
+} from "./collection/collection.js";
+export type { KeyRange } from "./collection/keys.js";
+export type { TypedUpdateOptions } from "./collection/write.js";
 export type { BatchOperation, Database, Synchronous } from "./database.js";
 export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine-reports.js";
 export {
@@ -65,4 +72,6 @@ export type {
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";
+export type { Codec, Descriptor, Memory } from "./struct/codec.js";
+export type { CustomCodec } from "./struct/custom.js";
 export type { WasmSource } from "./wasm/load.js";

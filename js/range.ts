@@ -54,7 +54,8 @@ export interface Bounds {
 const OPTIONS = ["gt", "gte", "lt", "lte", "prefix", "reverse", "limit"];
 const KEYED = [...OPTIONS, "keyAs"];
 
-interface Bound {
+/** One end of a range. */
+export interface Bound {
   readonly key: Uint8Array<ArrayBuffer>;
   readonly included: boolean;
 }
@@ -72,27 +73,40 @@ const encoder = new TextEncoder();
 export function boundsOf(call: string, given: Range | undefined, keyed = false): Bounds {
   const range: TextRange | ByteRange = given === undefined ? {} : given;
   refuseUnknown(call, range, keyed ? KEYED : OPTIONS);
-  const { reverse = false, limit = Number.POSITIVE_INFINITY } = range;
   const keyAs: unknown = range.keyAs === undefined ? "string" : range.keyAs;
+  if (keyAs !== "string" && keyAs !== "bytes") {
+    throw badArgument(`The option keyAs of ${call} is "string" or "bytes".`, keyAs);
+  }
+  const lower = [oneOf(call, range, "gt", "gte")];
+  const upper = [oneOf(call, range, "lt", "lte")];
+  if (range.prefix !== undefined) {
+    const prefix = boundKey(call, "prefix", range.prefix);
+    // Every key begins with no bytes at all, so that these bound nothing.
+    if (prefix.length > 0) {
+      lower.push({ key: prefix, included: true });
+      upper.push(behind(prefix));
+    }
+  }
+  return bounded(call, range, lower, upper, keyAs === "bytes");
+}
+
+/** The bounds that follow from several ends, `undefined` for none, and from how the range is walked. */
+export function bounded(
+  call: string,
+  range: Pick<Range, "reverse" | "limit">,
+  lowers: readonly (Bound | undefined)[],
+  uppers: readonly (Bound | undefined)[],
+  asBytes: boolean,
+): Bounds {
+  const { reverse = false, limit = Number.POSITIVE_INFINITY } = range;
   if (typeof reverse !== "boolean") {
     throw badArgument(`The option reverse of ${call} is true or false.`, reverse);
   }
   if (range.limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
     throw badArgument(`The option limit of ${call} is a whole number, 0 or more.`, limit);
   }
-  if (keyAs !== "string" && keyAs !== "bytes") {
-    throw badArgument(`The option keyAs of ${call} is "string" or "bytes".`, keyAs);
-  }
-  let lower = oneOf(call, range, "gt", "gte");
-  let upper = oneOf(call, range, "lt", "lte");
-  if (range.prefix !== undefined) {
-    const prefix = boundKey(call, "prefix", range.prefix);
-    // Every key begins with no bytes at all, so that these bound nothing.
-    if (prefix.length > 0) {
-      lower = later(lower, { key: prefix, included: true });
-      upper = earlier(upper, behind(prefix));
-    }
-  }
+  const lower = lowers.reduce(later, undefined);
+  const upper = uppers.reduce(earlier, undefined);
   return {
     lower: lower?.key,
     lowerExcluded: lower?.included === false,
@@ -100,7 +114,7 @@ export function boundsOf(call: string, given: Range | undefined, keyed = false):
     upperIncluded: upper?.included === true,
     reverse,
     limit: noneBetween(lower, upper) ? 0 : limit,
-    asBytes: keyAs === "bytes",
+    asBytes,
   };
 }
 
@@ -152,7 +166,7 @@ function copied(given: unknown): Uint8Array<ArrayBuffer> {
 }
 
 /** The first key that comes behind all that begin so, or none: the prefix with its last byte raised. */
-function behind(prefix: Uint8Array): Bound | undefined {
+export function behind(prefix: Uint8Array): Bound | undefined {
   let { length } = prefix;
   while (length > 0 && prefix[length - 1] === 0xff) length -= 1;
   if (length === 0) return undefined;
@@ -161,8 +175,8 @@ function behind(prefix: Uint8Array): Bound | undefined {
   return { key, included: false };
 }
 
-function later(a: Bound | undefined, b: Bound): Bound {
-  if (a === undefined) return b;
+function later(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
   const order = compare(a.key, b.key);
   if (order !== 0) return order > 0 ? a : b;
   return a.included ? b : a;

@@ -101,11 +101,14 @@ class Walk {
     }
   }
 
-  /** The current value of the key that it is at; `undefined` if that was deleted meanwhile. */
-  value(session: Session): Uint8Array<ArrayBuffer> | undefined {
+  /**
+   * The address of the current value of the key that it is at, whose length is `foundLength()`; 0 if
+   * that was deleted meanwhile.
+   */
+  find(session: Session): number {
     try {
       const { space, page, index, start, end } = this;
-      return session.stepTo(page as Page, index - 1, start, end, space.keyspace);
+      return session.engine.findOnPage(page as Page, index - 1, start, end, space.keyspace);
     } catch (error) {
       // It was not seen: the next step is to try it again.
       this.index -= 1;
@@ -181,7 +184,7 @@ export interface Walker<T> extends IterableIterator<T, undefined>, Disposable {
 }
 
 /** Each has its own place. */
-abstract class Steps<T> implements Walker<T> {
+export abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
 
@@ -235,9 +238,10 @@ abstract class LendingSteps<T> extends Steps<T> {
     const session = this.session();
     this.takeBack(session);
     while (walk.advance(session)) {
-      const value = walk.value(session);
-      if (value === undefined) continue;
+      const at = walk.find(session);
+      if (at === 0) continue;
       walk.count();
+      const value = session.shown(at);
       if (session.strict) this.lent = value;
       return value;
     }

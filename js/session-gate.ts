@@ -44,6 +44,11 @@ export class Gate {
     this.death = undefined;
   }
 
+  /** Whether the engine can still be called. */
+  isAlive(): boolean {
+    return this.death === undefined;
+  }
+
   /** Lets a read pass or throws what stands in its way. */
   admitRead(): void {
     if ((this.gate & CLOSED) !== 0) throw closed(this.name);

@@ -7,7 +7,7 @@
 
 import type { Key, Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
-import { type KeyRange, type Page, RAW } from "./engine-memory.js";
+import { type KeyRange, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
 import { badArgument, ConflictError, OutOfMemoryError, QuotaExceededError } from "./errors.js";
 import { refuseUnknown, type Settings } from "./options.js";
@@ -86,9 +86,9 @@ export class Session extends Groups {
 
   // ---------------------------------------------------------------- reads that are watched
 
-  carefulGet(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
+  carefulGet(key: Key): Uint8Array<ArrayBuffer> | undefined {
     this.admitRead();
-    const view = this.engine.get(key, keyspace);
+    const view = this.engine.get(key);
     // Inside a callback the view may show a record that is being changed, lawfully.
     if (view !== undefined && this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
       this.watched(this.watch, view);
@@ -102,14 +102,14 @@ export class Session extends Groups {
   }
 
   /** The values of several keys, whose views are all alive. */
-  getMany(keys: Iterable<Key>, keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
+  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
     }
     const wanted = Array.from(keys);
     // Reading a cold record may take memory and kill the views before it: then all are resident.
     for (let attempt = 0; attempt < 2; attempt++) {
-      const views = wanted.map((key) => this.carefulGet(key, keyspace));
+      const views = wanted.map((key) => this.carefulGet(key));
       const { buffer } = this.engine.u8;
       if (views.every((view) => view === undefined || view.buffer === buffer)) return views;
     }
@@ -119,11 +119,11 @@ export class Session extends Groups {
     );
   }
 
-  getEntry(key: Key, keyspace = RAW): Entry | undefined {
+  getEntry(key: Key): Entry | undefined {
     this.admitRead();
-    const version = this.engine.version(key, keyspace);
+    const version = this.engine.version(this.engine.encodeKey(key));
     const uncertain = version !== 0 && this.engine.isUncertain();
-    const value = version === 0 ? undefined : this.carefulGet(key, keyspace);
+    const value = version === 0 ? undefined : this.carefulGet(key);
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
@@ -135,6 +135,12 @@ export class Session extends Groups {
       unflushed: engine.unflushed(),
       ...(this.opened.room?.() ?? NO_ROOM),
     };
+  }
+
+  /** Lets a typed read pass. Where views are watched, they die at the end of this turn. */
+  admitView(): void {
+    this.admitRead();
+    if (this.watch !== undefined) this.soon();
   }
 
   // ---------------------------------------------------------------- ranges
@@ -154,16 +160,10 @@ export class Session extends Groups {
     );
   }
 
-  /** The value of a key on a page of an iteration, good until its next step. */
-  stepTo(
-    page: Page,
-    index: number,
-    start: number,
-    end: number,
-    keyspace: number,
-  ): Uint8Array<ArrayBuffer> | undefined {
-    const view = this.engine.getOnPage(page, index, start, end, keyspace);
-    if (view === undefined || this.watch === undefined) return view;
+  /** The value that an iteration has found at this address, good until its next step. */
+  shown(at: number): Uint8Array<ArrayBuffer> {
+    const view = this.engine.freshView(at);
+    if (this.watch === undefined) return view;
     this.soon();
     return this.watch.lend(view);
   }
@@ -199,8 +199,8 @@ export class Session extends Groups {
 
   // ---------------------------------------------------------------- versions and pins
 
-  /** Refuses a `set` whose options want another version than there is. */
-  admitVersion(key: Key, options: SetOptions, keyspace = RAW): void {
+  /** Refuses a `set` whose options want another version of the encoded key than there is. */
+  admitVersion(options: SetOptions, keyLength: number, keyspace = RAW): void {
     refuseUnknown("set()", options, ["ifVersion"]);
     const { ifVersion } = options;
     if (ifVersion === undefined) return;
@@ -210,7 +210,7 @@ export class Session extends Groups {
         ifVersion,
       );
     }
-    const version = this.engine.version(key, keyspace);
+    const version = this.engine.version(keyLength, keyspace);
     if (version === ifVersion) return;
     const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
     const wanted = ifVersion === 0 ? "it was to be missing" : `version ${ifVersion} was expected`;
@@ -221,11 +221,11 @@ export class Session extends Groups {
   }
 
   /** A handle for the pinned value of a key; 0 when there is none. */
-  pin(key: Key, keyspace = RAW): number {
+  pin(key: Key): number {
     this.admitOutside("pin()");
     // What has been handed on is never changed in place, so that it is handed on first.
     if (this.engine.pending() !== 0) this.commit();
-    return this.engine.pin(key, keyspace);
+    return this.engine.pin(key);
   }
 
   pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
@@ -309,7 +309,7 @@ export class Session extends Groups {
       if (valueIfMissing === undefined) return false;
       return this.insertAndUpdate(key, change, predicate, valueIfMissing);
     }
-    let length = engine.stagedLength();
+    let length = engine.foundLength();
     const view = engine.view(at, length);
     let applied = false;
     this.gate |= IN_CALLBACK;
@@ -351,7 +351,7 @@ export class Session extends Groups {
     );
   }
 
-  private judged(answer: unknown): boolean {
+  judged(answer: unknown): boolean {
     if (answer === true) return true;
     if (answer === false) return false;
     this.refusePromise("The predicate of updateIf()", answer);
@@ -373,7 +373,7 @@ export class Session extends Groups {
   }
 
   /** Refuses what an asynchronous function returns: it goes on after its bytes were taken back. */
-  private refusePromise(what: string, result: unknown): void {
+  refusePromise(what: string, result: unknown): void {
     const thenable =
       (typeof result === "object" || typeof result === "function") && result !== null;
     if (!thenable || typeof (result as { then?: unknown }).then !== "function") return;
@@ -396,7 +396,7 @@ export class Session extends Groups {
   }
 
   /** Runs a body between savepoints. A throw undoes all of it, and so does a result not to be kept. */
-  private undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
+  undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
     const { engine } = this;
     engine.savepoint();
     this.depth += 1;

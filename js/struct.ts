@@ -5,6 +5,7 @@
 
 export { MalformedValueError, StaleViewError } from "./errors.js";
 export type { Codec, Descriptor, Memory, StructDescriptor } from "./struct/codec.js";
+export type { CustomCodec } from "./struct/custom.js";
 export type { Infer, Input, Schema, View, Writable } from "./struct/infer.js";
 export {
   type BigintType,
@@ -23,6 +24,7 @@ export {
   u53,
   u64,
 } from "./struct/numbers.js";
+export { json, text } from "./struct/plain.js";
 export { flatten, struct } from "./struct/struct.js";
 export { fixedStr, str, type TextType } from "./struct/text.js";
 export type { Type } from "./struct/type.js";

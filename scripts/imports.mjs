@@ -14,6 +14,7 @@ const JS_ROOMS = [
   { room: "options", files: /^js\/(options|range)\.ts$/ },
   { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
   { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
+  { room: "collection", files: /^js\/collection\// },
   { room: "database", files: /^js\/(database|registry|places|open)\.ts$/ },
   { room: "client", files: /^js\/client\// },
   { room: "index", files: /^js\/index\.ts$/ },

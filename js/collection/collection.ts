@@ -1,0 +1,295 @@
+/** `db.collection(…)`: records of one kind in a keyspace of their own. */
+
+import { badArgument, OutOfMemoryError } from "../errors.js";
+import type { Scan } from "../scan.js";
+import type { Session, SetOptions } from "../session.js";
+import type { Codec } from "../struct/codec.js";
+import { Catalogue } from "./catalogue.js";
+import type { Form } from "./form.js";
+import type { KeyRange, Keys } from "./keys.js";
+import { entriesIn, keysIn, valuesIn } from "./scan.js";
+import { insert, type TypedUpdateOptions, update } from "./write.js";
+
+/** Whose collection it is: the session of the handle, as long as that is open. */
+export interface Handle {
+  readonly session: Session;
+}
+
+/** A value and its version. */
+export interface CollectionEntry<View> {
+  readonly value: View;
+  /** Its version: every write gives a higher one. It survives closing and opening. */
+  readonly version: number;
+  /** Whether it was salvaged from a damaged file, of which lost writes may have changed or deleted the key. */
+  readonly uncertain: boolean;
+}
+
+/** One step of a collection's batch. */
+export type CollectionOperation<K, Input> =
+  | { readonly type: "set"; readonly key: K; readonly value: Input }
+  | { readonly type: "delete"; readonly key: K };
+
+/** Also what a function returns that is declared to return nothing. */
+type Nothing = ReturnType<() => void>;
+
+/**
+ * Records of one kind. Made by `db.collection(name, codec)`.
+ *
+ * Its keys are its own: the database's raw calls never see them, and no prefix can collide. Its calls
+ * take part in `db.transaction` like those of the database.
+ *
+ * What `get` gives depends on the codec: `json()` and `text()` make copies, which live on; a schema
+ * made by `struct` gives a view, which reads the record where it lies and is good until your code
+ * yields. After that it throws `StaleViewError` rather than show anything else.
+ *
+ * Every call may throw what every call of a database may; see `Database`.
+ */
+export class Collection<K, View, Writable, Input> {
+  /** Its name. */
+  readonly name: string;
+  private readonly handle: Handle;
+  private readonly form: Form<K, View, Writable, Input>;
+
+  /** @internal */
+  constructor(handle: Handle, name: string, codec: Codec<View, Writable, Input>, keys: Keys<K>) {
+    this.name = name;
+    this.handle = handle;
+    const { session } = handle;
+    session.admitRead();
+    const { fingerprint, kind } = codec;
+    const declaration = { fingerprint, value: kind, key: keys.kind };
+    const space = Catalogue.of(session.engine).collection(name, declaration);
+    this.form = { source: () => handle.session, space, keys, codec };
+  }
+
+  /**
+   * The value of a key, or `undefined` when there is none.
+   *
+   * @throws TypeError for a key that is none
+   */
+  get(key: K): View | undefined {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitView();
+    const { engine } = session;
+    const { keys, space, codec } = this.form;
+    const at = engine.find(keys.encode(engine, key), space.keyspace);
+    return at === 0 ? undefined : codec.view(engine.memory, at, engine.foundLength());
+  }
+
+  /**
+   * Whether there is a value for this key.
+   *
+   * @throws TypeError for a key that is none
+   */
+  has(key: K): boolean {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitRead();
+    const { engine } = session;
+    return engine.find(this.form.keys.encode(engine, key), this.form.space.keyspace) !== 0;
+  }
+
+  /**
+   * The values of several keys, in the order of the keys. Views are all alive when it returns.
+   *
+   * @throws TypeError for what is no list of keys, and for a key that is none
+   * @throws OutOfMemoryError when views of all of them take more memory than the database has
+   */
+  getMany(keys: Iterable<K>): (View | undefined)[] {
+    if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
+      throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
+    }
+    const wanted = Array.from(keys);
+    const { memory } = this.handle.session.engine;
+    // Reading a cold record may take memory and kill the views before it: then all are resident.
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const { epoch } = memory;
+      const views = wanted.map((key) => this.get(key));
+      if (memory.epoch === epoch) return views;
+    }
+    throw new OutOfMemoryError(
+      `The values of these ${wanted.length} keys of "${this.name}" take more memory than the database has. ` +
+        "Get fewer at once, or open it with more memory.",
+    );
+  }
+
+  /**
+   * The value of a key and its version, or `undefined` when there is none. With the version, `set`
+   * can make sure that nobody has written to the key since.
+   *
+   * @throws TypeError for a key that is none
+   */
+  getEntry(key: K): CollectionEntry<View> | undefined {
+    const { session } = this.handle;
+    session.admitRead();
+    const { engine } = session;
+    const { keyspace } = this.form.space;
+    const version = engine.version(this.form.keys.encode(engine, key), keyspace);
+    if (version === 0) return undefined;
+    const uncertain = engine.isUncertain();
+    return { value: this.get(key) as View, version, uncertain };
+  }
+
+  /**
+   * How many records there are, or how many of them lie in a range. Without a range it takes no time;
+   * with one, as long as going over its keys.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   */
+  count(range?: KeyRange<K>): number {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitRead();
+    const { keyspace } = this.form.space;
+    if (range === undefined) return session.engine.count(keyspace);
+    session.admitRange("count()");
+    const bounds = this.form.keys.bounds("count()", range);
+    if (bounds.limit === 0) return 0;
+    return Math.min(bounds.limit, session.engine.countRange(bounds, keyspace));
+  }
+
+  /**
+   * The keys of a range, or all, in order, to go over with `for…of`. Each `for…of` begins anew, and
+   * writing meanwhile is legal: what is there throughout is seen exactly once.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   */
+  keys(range?: KeyRange<K>): Scan<K> {
+    this.handle.session.admitRange("keys()");
+    return keysIn(this.form, this.form.keys.bounds("keys()", range));
+  }
+
+  /**
+   * The values of a range, or all, in the order of their keys. A view is good until the next step, so
+   * that a scan may be larger than the database's memory.
+   *
+   * @throws as `keys`
+   */
+  values(range?: KeyRange<K>): Scan<View> {
+    this.handle.session.admitRange("values()");
+    return valuesIn(this.form, this.form.keys.bounds("values()", range));
+  }
+
+  /**
+   * Pairs of key and value of a range, or of all, in the order of their keys; a value is good as long
+   * as one of `values`. With `after` and `limit` a program goes through it page by page:
+   *
+   * ```ts
+   * const page = [...products.entries({ after: lastKey, limit: 20 })];
+   * ```
+   *
+   * @throws as `keys`
+   */
+  entries(range?: KeyRange<K>): Scan<[K, View]> {
+    this.handle.session.admitRange("entries()");
+    return entriesIn(this.form, this.form.keys.bounds("entries()", range));
+  }
+
+  /**
+   * Stores a value under a key, replacing what was there. If the value cannot be encoded, nothing is
+   * written.
+   *
+   * @throws TypeError for a key that is none
+   * @throws what the codec throws for a value that is none
+   * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `set`
+   */
+  set(key: K, value: Input, options?: SetOptions): void {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("set()");
+    if (options !== undefined) {
+      const keyLength = this.form.keys.encode(session.engine, key);
+      session.admitVersion(options, keyLength, this.form.space.keyspace);
+    }
+    insert(session, this.form, key, value);
+  }
+
+  /**
+   * Removes a key. Says whether it was there.
+   *
+   * @throws TypeError for a key that is none
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `delete`
+   */
+  delete(key: K): boolean {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("delete()");
+    const { engine } = session;
+    const removed = engine.removeEncoded(
+      this.form.keys.encode(engine, key),
+      this.form.space.keyspace,
+    );
+    if (removed && !session.queued) session.queue();
+    return removed;
+  }
+
+  /**
+   * Changes a value, or replaces it by what the function returns. Says whether it was changed.
+   *
+   * ```ts
+   * products.updateIf("yeezy", (p) => { p.stock -= 1 }, { predicate: (p) => p.stock > 0 });
+   * ```
+   *
+   * `false`: the predicate refused, or the key is missing and there is no `valueIfMissing`; nothing
+   * was changed. If the function or the predicate throws, or returns a promise, everything is as it
+   * was. Both may read the database; they must not write to it. What they are given is theirs until
+   * they return.
+   *
+   * @throws whatever the function or the predicate throws
+   * @throws TypeError for a bad key, option, predicate's answer or result, promises included
+   * @throws what the codec throws for a value that is none; nothing was changed
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `updateIf`
+   */
+  updateIf(
+    key: K,
+    change: (value: Writable) => Nothing | Input,
+    options?: TypedUpdateOptions<K, View, Input>,
+  ): boolean {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("updateIf()");
+    return update(session, this.form, key, change, options);
+  }
+
+  /**
+   * Deletes all records, or those of a range: all of them or, if it throws, none. Says how many.
+   *
+   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
+   */
+  clear(range?: KeyRange<K>): number {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("clear()");
+    session.admitRange("clear()");
+    const bounds = this.form.keys.bounds("clear()", range);
+    return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit, this.form.space.keyspace);
+  }
+
+  /**
+   * Does several writes, all or none of them, in the order given.
+   *
+   * @throws TypeError for an operation that is none, with its number; nothing was done
+   * @throws what `set` and `delete` throw; nothing was done
+   */
+  batch(operations: readonly CollectionOperation<K, Input>[]): void {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("batch()");
+    if (!Array.isArray(operations)) {
+      throw badArgument("batch() needs an array of operations.", operations);
+    }
+    session.transaction(() => {
+      for (let index = 0; index < operations.length; index += 1) {
+        this.perform(operations[index], index);
+      }
+    });
+  }
+
+  private perform(operation: CollectionOperation<K, Input> | undefined, index: number): void {
+    // The types promise more than a program in JavaScript keeps.
+    const type: unknown = operation?.type;
+    if (operation?.type === "set") this.set(operation.key, operation.value);
+    else if (operation?.type === "delete") this.delete(operation.key);
+    else {
+      throw badArgument(
+        `Operation ${index} of the batch has to be an object with the type "set" or "delete".`,
+        type,
+      );
+    }
+  }
+}
