@@ -16,9 +16,11 @@ use crate::sort;
 use super::compact::Compacting;
 use super::{Staged, Store};
 
-/// Entries that one range of hashes holds on average: one slice writes a few of them.
-const RANGE: usize = 4096;
-const RANGES_PER_SLICE: usize = 2;
+/// Entries that one range of hashes holds on average when a checkpoint begins; there may be many more
+/// when its turn comes.
+const RANGE: usize = 1024;
+/// A slice ends when it has written so many.
+const ENTRIES_PER_SLICE: usize = 8 * RANGE;
 
 /// For each so many bytes that are committed while the file is too large,
 const SLICE: usize = 128 << 10;
@@ -68,24 +70,22 @@ impl Checkpointing {
     }
 }
 
-/// Takes changes back from the entries of a range.
-fn rewind(mut entries: Vec<(u32, Position)>, changed: Vec<Change>) -> Vec<(u32, Position)> {
-    if changed.is_empty() {
-        return entries;
-    }
-    entries = sort::by_number(entries);
-    for Change { hash, old, new } in changed.into_iter().rev() {
-        let first = entries.partition_point(|&(other, _)| other < hash);
-        if let Some(new) = new {
-            let same = entries[first..].iter().take_while(|&&(other, _)| other == hash);
-            if let Some(at) = same.clone().position(|&(_, position)| position == new) {
-                entries.remove(first + at);
-            }
+/// Takes changes back from the entries of a range: what went since comes, and what came since goes.
+/// Each of them is met once, however often the same key changed.
+fn rewind(entries: Vec<(u32, Position)>, changed: &[Change]) -> Vec<(u32, Position)> {
+    let came = changed.iter().filter_map(|change| Some((change.hash, change.new?)));
+    let mut came = sort::by_number(came.collect());
+    let went = changed.iter().filter_map(|change| Some((change.hash, change.old?)));
+    let mut entries = sort::by_number(entries.into_iter().chain(went).collect());
+    let mut first = 0;
+    entries.retain(|&(hash, position)| {
+        // Those that were met have no position any more. Under one hash both are in the order of time.
+        while came.get(first).is_some_and(|&(other, at)| other < hash || at == 0) {
+            first += 1;
         }
-        if let Some(old) = old {
-            entries.insert(first, (hash, old));
-        }
-    }
+        let mut same = came[first..].iter_mut().take_while(|(other, _)| *other == hash);
+        same.find(|(_, at)| *at == position).map(|(_, at)| *at = 0).is_none()
+    });
     entries
 }
 
@@ -257,7 +257,8 @@ impl<F: File> Store<F> {
     /// Writes a few ranges of the index; after the last one, ends the checkpoint.
     fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
         let width = 1_u64 << (32 - job.bits);
-        for _ in 0..RANGES_PER_SLICE {
+        let mut written = 0;
+        while written < ENTRIES_PER_SLICE {
             if job.next == job.changed.len() {
                 let Store { file, log, next_version, .. } = self;
                 log.end_checkpoint(file, &mut job.writing, *next_version)?;
@@ -265,9 +266,13 @@ impl<F: File> Store<F> {
             }
             let first = (job.next as u64 * width) as u32;
             let last = (first as u64 + width - 1) as u32;
+            let changed = std::mem::take(&mut job.changed[job.next]);
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
-            let entries = rewind(entries, std::mem::take(&mut job.changed[job.next]));
+            if !changed.is_empty() {
+                entries = rewind(entries, &changed);
+            }
+            written += entries.len();
             let added = self.log.add_entries(&mut self.file, &mut job.writing, entries.into_iter());
             added.map_err(WriteError::RolledBack)?;
             job.next += 1;
@@ -301,5 +306,39 @@ impl<F: File> Store<F> {
                 Err(failure) => return Err(self.give_up(failure)),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_changed_is_taken_back_however_often_a_key_changed_and_whoever_shares_its_hash() {
+        // Twelve keys under four hashes; the first of them changes most of the time.
+        let hash = |key: u32| key % 4;
+        let (mut now, mut changed, mut before) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut x = 1u64;
+        for step in 1..20_000u32 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let key = if x >> 63 == 0 { 0 } else { (x >> 33) as u32 % 12 };
+            // Positions are used again, as those in segments are that were given back.
+            let position = step % 5000 * 12 + key + 1;
+            let goes = (x >> 40).is_multiple_of(3);
+            let old = now.remove(&key);
+            let new = (!goes).then_some(position);
+            new.map(|new| now.insert(key, new));
+            if step == 10_000 {
+                before = now.iter().map(|(&key, &position)| (hash(key), position)).collect();
+            } else if step > 10_000 && old != new {
+                changed.push(Change { hash: hash(key), old, new });
+            }
+        }
+        let after = now.iter().map(|(&key, &position)| (hash(key), position)).collect();
+        let mut found = rewind(after, &changed);
+        found.sort_unstable();
+        before.sort_unstable();
+        assert_eq!(found, before);
     }
 }
