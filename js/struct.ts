@@ -4,9 +4,20 @@
  */
 
 export { MalformedValueError, StaleViewError } from "./errors.js";
+export { type BytesType, blob, bytes } from "./struct/binary.js";
 export type { Codec, Descriptor, Memory, StructDescriptor } from "./struct/codec.js";
 export type { CustomCodec } from "./struct/custom.js";
+export { type EnumType, enum8, enum16 } from "./struct/enums.js";
+export { type Comparable, eq } from "./struct/eq.js";
 export type { Infer, Input, Schema, View, Writable } from "./struct/infer.js";
+export {
+  array,
+  type Items,
+  type List,
+  type ListType,
+  vec,
+  type WritableList,
+} from "./struct/list.js";
 export {
   type BigintType,
   bool,
@@ -24,7 +35,10 @@ export {
   u53,
   u64,
 } from "./struct/numbers.js";
+export { type OptionType, option, optNonZero } from "./struct/option.js";
 export { json, text } from "./struct/plain.js";
 export { flatten, struct } from "./struct/struct.js";
 export { fixedStr, str, type TextType } from "./struct/text.js";
 export type { Type } from "./struct/type.js";
+export { type UnionType, union, type Variants } from "./struct/union.js";
+export { added, versioned } from "./struct/versioned.js";

@@ -1,6 +1,6 @@
 /** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
-import type { Descriptor } from "./codec.js";
+import type { Descriptor, Memory } from "./codec.js";
 import {
   type Cursor,
   escaped,
@@ -36,9 +36,7 @@ export interface Layout {
   readonly layout: string;
   readonly bytes: number;
   readonly align: number;
-  /** The end of the last field: behind it there is only padding. */
-  readonly filled: number;
-  /** The same for the fields that every version has. */
+  /** The end of the last field that every version has. */
   readonly required: number;
   /** Whether some bytes belong to no field. */
   readonly gaps: boolean;
@@ -67,12 +65,14 @@ export function layOut(struct: string, given: object, versioned: boolean): Layou
     if (!isAdded && required < end) {
       throw wrong(`${struct}.${name}: what comes after an added() field has to be added() too.`);
     }
+    const fallback = isAdded ? fallbackOf(one) : undefined;
+    if (fallback !== undefined && at < up(end, align)) isZero(`${struct}.${name}`, type, fallback);
     end = at + type.bytes;
     if (!isAdded) required = end;
     align = Math.max(align, type.align);
     fields.push([name, one.flat === undefined ? type.kind : { kind: "flatten", of: type.kind }]);
     texts.push(`${one.flat === undefined ? "" : ".."}${escaped(name)}:${type.layout}`);
-    if (one.flat === undefined) leaves.push({ name, at, type, fallback: fallbackOf(one) });
+    if (one.flat === undefined) leaves.push({ name, at, type, fallback });
     else for (const leaf of one.flat.leaves) leaves.push({ ...leaf, at: at + leaf.at });
   }
   distinct(struct, leaves);
@@ -84,7 +84,6 @@ export function layOut(struct: string, given: object, versioned: boolean): Layou
     layout: `${versioned ? "v" : ""}{${texts.join()}}`,
     bytes,
     align,
-    filled: end,
     required,
     gaps: used < bytes,
   };
@@ -120,11 +119,28 @@ function distinct(struct: string, leaves: readonly Leaf[]): void {
 }
 
 /** The default of an added field, written down as a value that consists of it. */
-function fallbackOf(type: Given): Fallback | undefined {
-  if (!("fallback" in type)) return undefined;
+function fallbackOf(type: Given): Fallback {
   const input = type.fallback;
   const length = type.extent?.(input, type.bytes) ?? type.bytes;
   const memory = lone(new Uint8Array(length));
   type.put({ $m: memory, $b: 0, $n: length, end: type.bytes }, 0, input);
-  return { input, from: { $m: memory, $o: 0, $b: 0, $n: length, $e: 0, $w: undefined } };
+  return { input, from: at0(memory) };
+}
+
+function at0(memory: Memory): Cursor {
+  return { $m: memory, $o: 0, $b: 0, $n: memory.u8.length, $e: 0, $w: undefined };
+}
+
+/**
+ * Where a field begins in what may have been the padding of an earlier version, its values have zeros
+ * there, and count the bytes as theirs.
+ */
+function isZero(path: string, type: Type, { from }: Fallback): void {
+  const zeros = at0(lone(new Uint8Array(type.bytes)));
+  const [zero, fallback] = [zeros, from].map((one) => JSON.stringify(type.plain(one, 0, true)));
+  if (zero === fallback) return;
+  throw wrong(
+    `${path}: its default has to be zero, for it lies in what was padding before. Put an added ` +
+      "field of zeros in front of it, such as bytes(n), or one with a larger alignment.",
+  );
 }

@@ -35,7 +35,8 @@ function scalar<T extends number | bigint>(
     take,
     plain(from, at, json) {
       const value = take(from, at);
-      return json && typeof value === "bigint" ? String(value) : value;
+      // JSON has no such numbers: "NaN", "-Infinity", "18446744073709551615".
+      return json && !Number.isFinite(value) ? String(value) : value;
     },
     verify: take,
     getter,
@@ -214,16 +215,16 @@ export const i64: BigintType = /* @__PURE__ */ scalar(
 
 const TWO_32 = 0x1_0000_0000;
 
-/** Puts together what lies in two halves; throws where a number could not say it exactly. */
-function safe(low: number, high: number): number {
+/** Puts together what lies in two halves; throws where a number is not to say it. */
+function safe(low: number, high: number, limit: number): number {
   const value = high * TWO_32 + low;
-  if (!Number.isSafeInteger(value)) {
-    throw malformed(
-      `${(BigInt(high) << 32n) + BigInt(low)} is beyond 2 ** 53: read it with u64 or i64.`,
-    );
-  }
-  return value;
+  if (Math.abs(value) <= limit) return value;
+  throw malformed(
+    `number: ${(BigInt(high) << 32n) + BigInt(low)} is beyond ${limit}: read it with u64 or i64.`,
+  );
 }
+
+const LAST = Number.MAX_SAFE_INTEGER;
 
 /**
  * A u64 as a number: an integer from 0 to 2^53 - 1, in eight bytes. Reading a larger one, which another
@@ -233,15 +234,16 @@ export const u53: NumberType = /* @__PURE__ */ scalar(
   "u53",
   8,
   /* @__PURE__ */ between(0, "2 ** 53 - 1"),
-  (data, at) => safe(data.getUint32(at, true), data.getUint32(at + 4, true)),
+  (data, at) => safe(data.getUint32(at, true), data.getUint32(at + 4, true), LAST),
   (value) => Number.isSafeInteger(value) && value >= 0,
   setHalves,
   (at, label) =>
     function () {
       alive(this);
       const { data } = this.$m;
+      const place = this.$o + at;
       try {
-        return safe(data.getUint32(this.$o + at, true), data.getUint32(this.$o + at + 4, true));
+        return safe(data.getUint32(place, true), data.getUint32(place + 4, true), LAST);
       } catch (error) {
         throw within(error, label);
       }
@@ -249,12 +251,15 @@ export const u53: NumberType = /* @__PURE__ */ scalar(
   "u64",
 );
 
+/** The last moment that is a date in JavaScript. */
+const LAST_TIME = 8_640_000_000_000_000;
+
 const moment = /* @__PURE__ */ scalar<number>(
   "timestamp",
   8,
-  "a Date, or an integer of milliseconds within 2 ** 53",
-  (data, at) => safe(data.getUint32(at, true), data.getInt32(at + 4, true)),
-  Number.isSafeInteger,
+  "a date: an integer of milliseconds within 8,640,000,000,000,000 or a Date",
+  (data, at) => safe(data.getUint32(at, true), data.getInt32(at + 4, true), LAST_TIME),
+  (value) => Number.isInteger(value) && Math.abs(value) <= LAST_TIME,
   setHalves,
   undefined,
   "i64",
@@ -262,7 +267,8 @@ const moment = /* @__PURE__ */ scalar<number>(
 
 /**
  * A moment: milliseconds since 1970 as a number, stored as an i64. A `Date` may be stored as well.
- * Reading one beyond 2^53 throws `MalformedValueError`.
+ * Reading what is no date in JavaScript, 8.64e15 and more
+ * either way, throws `MalformedValueError`.
  */
 export const timestamp: Type<number, number, number | Date, number> = {
   ...moment,
@@ -275,7 +281,7 @@ function setHalves(data: DataView, at: number, value: number): void {
 }
 
 function truth(byte: number): boolean {
-  if (byte > 1) throw malformed(`${byte} is no bool: 0 or 1.`);
+  if (byte > 1) throw malformed(`bool: ${byte} is neither 0 nor 1.`);
   return byte === 1;
 }
 
@@ -297,7 +303,7 @@ export const bool: Type<boolean, boolean, boolean, boolean> = {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       const byte = memory.data.getUint8(this.$o + at);
-      if (byte > 1) throw within(malformed(`${byte} is no bool: 0 or 1.`), label);
+      if (byte > 1) throw within(malformed(`bool: ${byte} is neither 0 nor 1.`), label);
       return byte === 1;
     },
 };

@@ -160,7 +160,7 @@ class StructSchema implements Type {
       throw wrong(`has to be an object with the fields of ${this.name}.`, value);
     }
     if (lies.gaps) zero(to.$m.u8, at, lies.bytes);
-    if (growing) to.$m.data.setUint16(at, lies.filled, true);
+    if (growing) to.$m.data.setUint16(at, lies.bytes, true);
     let name = "";
     try {
       for (const leaf of leaves) {
@@ -218,21 +218,17 @@ class StructSchema implements Type {
   private fits(view: Cursor): void {
     const { growing, lies, name } = this;
     const least = growing ? lies.required : lies.bytes;
-    const root = growing && view.$n >= least ? view.$m.data.getUint16(view.$o, true) : least;
-    if (view.$n < least || root < least || root > view.$n) {
-      const error = malformed(
-        `a value of ${view.$n} bytes${root === least ? "" : `, of which ${root} are fields,`} is ` +
-          `no ${name}: its fields take ${least}.`,
-      );
-      throw within(error, name);
-    }
+    const told = growing && view.$n >= 2 ? view.$m.data.getUint16(view.$o, true) : least;
+    if (told >= least && view.$n >= Math.min(told, lies.bytes)) return;
+    const of = growing ? `, of which ${told} are its root,` : "";
+    throw within(malformed(`size: ${view.$n} bytes${of} do not hold the fields' ${least}.`), name);
   }
 
   /** Brings a value of another version to this one, if that can be. */
   private renew(view: Cursor, edit: Edit): void {
     const root = view.$m.data.getUint16(view.$o, true);
-    edit.fixed = root > this.lies.filled;
-    if (root >= this.lies.filled) return;
+    edit.fixed = root > this.bytes;
+    if (root >= this.bytes) return;
     const bytes = this.encode(view);
     edit.moved = true;
     view.$m = lone(bytes);

@@ -68,7 +68,7 @@ export function fixedStr(length: number): TextType {
     const { length: count } = span(from, at);
     const { u8 } = from.$m;
     for (let i = count; i < length; i++) {
-      if (u8[at + i] !== 0) throw malformed(`there is text after the zero at ${count}.`);
+      if (u8[at + i] !== 0) throw malformed(`zero: there is text after the one at ${count}.`);
     }
     return readText(u8, at, count);
   };

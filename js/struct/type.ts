@@ -104,7 +104,7 @@ export function alive(view: Cursor): void {
   if (view.$e !== view.$m.epoch) stale();
 }
 
-/** The error for bytes that are not what the schema says. */
+/** The error for bytes that are not what the schema says; the text begins with the kind of fault. */
 export function malformed(text: string): MalformedValueError {
   return new MalformedValueError(text);
 }
@@ -159,11 +159,11 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   const length = data.getUint32(at + 4, true);
   if (offset + length * stride > from.$n) {
     throw malformed(
-      `${length} times ${stride} bytes at ${offset} do not lie within the value's ${from.$n} bytes.`,
+      `range: ${length} times ${stride} bytes at ${offset} do not lie within the value's ${from.$n}.`,
     );
   }
   if ((offset & (align - 1)) !== 0) {
-    throw malformed(`what lies at ${offset} has to lie at a multiple of ${align}.`);
+    throw malformed(`alignment: what lies at ${offset} has to lie at a multiple of ${align}.`);
   }
   return { from: from.$b + offset, length };
 }

@@ -92,6 +92,6 @@ function decode(u8: Uint8Array, at: number, length: number): string {
   try {
     return decoder.decode(u8.subarray(at, at + length));
   } catch {
-    throw malformed(`its ${length} bytes are no UTF-8.`);
+    throw malformed(`UTF-8: its ${length} bytes are none.`);
   }
 }
