@@ -1,0 +1,267 @@
+import { fromJson, MalformedValueError, toJson } from "varve/json";
+import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import type { Kind, StructKind } from "./kinds.js";
+import { unhex, type Vector, vectors } from "./vectors.js";
+
+function vector(name: string): Vector {
+  return vectors.find((one) => one.name === name) as Vector;
+}
+
+/** A struct with these fields. */
+function of(fields: Record<string, Kind>): { kind: StructKind } {
+  return { kind: { kind: "struct", name: "Test", fields: Object.entries(fields) } };
+}
+
+/** As JSON.stringify, which knows no -0. */
+function stringify(value: unknown): string {
+  const marked = JSON.stringify(value, (_, one) => (Object.is(one, -0) ? "minus zero" : one), "\t");
+  return marked.replaceAll('"minus zero"', "-0.0");
+}
+
+/** Where JSON is refused, and why. */
+function refused(kind: StructKind, json: string | Uint8Array): string {
+  const error = throws(() => fromJson({ kind }, json)) as MalformedValueError;
+  ok(error instanceof MalformedValueError, String(error));
+  ok(error.message.startsWith(`${error.field}: `), error.message);
+  return error.message;
+}
+
+/** The same JSON with the fields of every object the other way round. */
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).reverse();
+  return Object.fromEntries(entries.map(([name, one]) => [name, reversed(one)]));
+}
+
+suite("struct: JSON", () => {
+  for (const { name, schema, values } of vectors) {
+    test(`the bytes that Rust made become JSON, and JSON those bytes: ${name}`, () => {
+      for (const { bytes, value } of values) {
+        const json = toJson({ kind: schema }, unhex(bytes));
+        deepEqual(JSON.parse(json), value);
+        deepEqual(fromJson({ kind: schema }, json), unhex(bytes));
+        deepEqual(fromJson({ kind: schema }, stringify(value)), unhex(bytes));
+      }
+    });
+  }
+
+  test("fields may come in any order, those of flattened structs among the others", () => {
+    for (const { schema, values } of vectors) {
+      for (const { value } of values) {
+        const bytes = fromJson({ kind: schema }, stringify(reversed(value)));
+        deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), value);
+      }
+    }
+  });
+
+  test("bytes that are malformed are refused where Rust says, whatever JSON there was before", () => {
+    for (const { name, schema, malformed } of vectors) {
+      for (const { about, at, bytes } of malformed) {
+        const error = throws(() => toJson({ kind: schema }, unhex(bytes))) as MalformedValueError;
+        ok(error instanceof MalformedValueError, `${name}, ${about}: ${error}`);
+        const path = at === "" ? name : `${name}.${at}`;
+        ok(error.field.startsWith(path), `${name}, ${about}: ${error.field}`);
+      }
+    }
+  });
+
+  test("a refusal names the field by its path", () => {
+    const { schema } = vector("Deep");
+    const json = (words: unknown[]) =>
+      JSON.stringify({ n: 1, names: [], words, lists: [], blobs: [], shapes: [], last: "" });
+    const good = { text: "", n: 1 };
+    equal(
+      refused(schema, json([good, good, { ...good, n: 256 }])),
+      "$.words[2].n: 256 is out of the range of u8",
+    );
+    equal(refused(schema, json([{ n: 1 }])), "$.words[0]: has no text");
+    equal(refused(schema, json([good, { ...good, m: 1 }])), '$.words[1]: has no field "m"');
+    equal(refused(schema, json([good, 7])), "$.words[1]: { is wanted, and at byte 45 there is 7");
+    equal(
+      refused(vector("Unions").schema, '{"n":1,"shape":{"Boxed":{"flag":1}}}'),
+      "$.shape.Boxed.flag: false is wanted, and at byte 32 there is 1",
+    );
+    equal(
+      refused(vector("Unions").schema, '{"n":1,"shape":"Round"}'),
+      '$.shape: "Round" is none of Empty, Tiny, Circle, Named, Corner, Half, Boxed',
+    );
+    equal(
+      refused(vector("Unions").schema, '{"n":1,"shape":"Tiny"}'),
+      "$.shape: Tiny has a payload",
+    );
+  });
+
+  test("what is not JSON is refused", () => {
+    const { schema } = vector("Product");
+    for (const json of [
+      "",
+      " ",
+      "{",
+      '{"stock":1',
+      '{"stock":1,',
+      '{"stock":1,"name":"a"',
+      '{"stock":1,"name":"a"}}',
+      '{"stock":1,"name":"a"} 1',
+      '{"stock":1,"name":"a",}',
+      '{,"stock":1,"name":"a"}',
+      '{"stock":1 "name":"a"}',
+      '{"stock" 1,"name":"a"}',
+      '{stock:1,"name":"a"}',
+      '{"stock":01,"name":"a"}',
+      '{"stock":+1,"name":"a"}',
+      '{"stock":1.,"name":"a"}',
+      '{"stock":.5,"name":"a"}',
+      '{"stock":1e,"name":"a"}',
+      '{"stock":-,"name":"a"}',
+      '{"stock":0x1,"name":"a"}',
+      '{"stock":"1","name":"a"}',
+      '{"stock":1,"name":\'a\'}',
+      '{"stock":1,"name":"a\nb"}',
+      '{"stock":1,"name":"a\\x"}',
+      '{"stock":1,"name":"\\u12"}',
+      '{"stock":1,"name":"\\ud800"}',
+      '{"stock":1,"name":"\\ud800\\u0041"}',
+      '{"stock":1,"name":"\\udc00"}',
+      '{"stock":1,"name":null}',
+      '{"stock":1,"stock":1,"name":"a"}',
+      "[]",
+      "null",
+      "tru",
+    ]) {
+      refused(schema, json);
+      refused(schema, new TextEncoder().encode(json));
+    }
+    refused(
+      schema,
+      Uint8Array.of(...new TextEncoder().encode('{"stock":1,"name":"'), 255, 34, 125),
+    );
+  });
+
+  test("a text ends where it is said to end, whatever lies behind", () => {
+    const { schema } = vector("Product");
+    const bytes = new TextEncoder().encode('{"stock":12,"name":"ab"}');
+    for (let end = 0; end < bytes.length; end++) refused(schema, bytes.subarray(0, end));
+    deepEqual(JSON.parse(toJson({ kind: schema }, fromJson({ kind: schema }, bytes))), {
+      stock: 12,
+      name: "ab",
+    });
+  });
+
+  test("escapes are read as what they stand for, in names too", () => {
+    const { schema } = vector("Product");
+    const json =
+      '{"st\\u006fck":1,"name":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e4\\u20ac\\ud83d\\ude00"}';
+    const bytes = fromJson({ kind: schema }, json);
+    deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), JSON.parse(json));
+  });
+
+  test("numbers are exact, in every way of writing them", () => {
+    const schema = of({
+      a: { kind: "f64" },
+      b: { kind: "u64" },
+      c: { kind: "i64" },
+      d: { kind: "i32" },
+    });
+    const through = (a: string, b: string, c: string, d: string) =>
+      toJson(schema, fromJson(schema, `{"a":${a},"b":${b},"c":${c},"d":${d}}`));
+    for (const a of [
+      "0.1",
+      "-0",
+      "1e300",
+      "-1.5E-7",
+      "123456789012345678",
+      "0.30000000000000004",
+      "5e-324",
+      "1.7976931348623157e308",
+      "9007199254740993",
+      "0.000001",
+      "123.456",
+      "100000000000000000000000",
+    ]) {
+      const { a: found } = JSON.parse(through(a, "0", "0", "0"));
+      ok(Object.is(found, Number(a)), `${a}: ${found}`);
+    }
+    equal(
+      through("0", "18446744073709551615", "-9223372036854775808", "-2147483648"),
+      '{"a":0,"b":"18446744073709551615","c":"-9223372036854775808","d":-2147483648}',
+    );
+    equal(
+      through('"-Infinity"', '"9007199254740993"', '"-1"', "1e3"),
+      '{"a":"-Infinity","b":"9007199254740993","c":"-1","d":1000}',
+    );
+    for (const [field, json] of [
+      ["a", "1e999"],
+      ["a", '"1"'],
+      ["b", "18446744073709551616"],
+      ["b", "-1"],
+      ["b", "1.0"],
+      ["b", '"1'],
+      ["b", '""'],
+      ["c", "9223372036854775808"],
+      ["c", "-9223372036854775809"],
+      ["c", '"01"'],
+      ["d", "2147483648"],
+      ["d", "1.5"],
+    ] as const) {
+      const values = { a: "0", b: "0", c: "0", d: "0", [field]: json };
+      const error = throws(() => through(values.a, values.b, values.c, values.d));
+      ok(error.message.startsWith(`$.${field}: `), error.message);
+    }
+  });
+
+  test("times are milliseconds, or as ISO 8601 writes them", () => {
+    const schema = of({ at: { kind: "timestamp" } });
+    const through = (at: unknown) =>
+      JSON.parse(toJson(schema, fromJson(schema, JSON.stringify({ at })))).at;
+    equal(through(-5), -5);
+    equal(through("2026-11-21T20:00:00.123Z"), Date.UTC(2026, 10, 21, 20, 0, 0, 123));
+    equal(through("1969-12-31T23:59:59+01:00"), -3_601_000);
+    for (const at of ["2026-11-21", "2026-13-21T20:00:00Z", "yesterday", "", 2 ** 53, 1.5, null]) {
+      throws(() => through(at), { code: "VARVE_MALFORMED_VALUE" });
+    }
+  });
+
+  test("bytes are base64, in the one way of writing them", () => {
+    const schema = of({ a: { kind: "blob" }, b: { kind: "bytes", length: 2 } });
+    const bytes = fromJson(schema, '{"a":"AP+A","b":"/+8="}');
+    equal(toJson(schema, bytes), '{"a":"AP+A","b":"/+8="}');
+    for (const a of ["A", "AA", "AA=", "AB==", "A===", "AAA", "AP-A", "AP A", "====", "AA==AA=="]) {
+      refused(schema.kind, JSON.stringify({ a, b: "AAA=" }));
+    }
+    refused(schema.kind, '{"a":"","b":"AAAA"}');
+  });
+
+  test("options may be missing, and everything else must not", () => {
+    const schema = of({
+      a: { kind: "option", of: { kind: "u8" } },
+      b: { kind: "optNonZero", of: { kind: "u8" } },
+      c: { kind: "u8" },
+    });
+    equal(toJson(schema, fromJson(schema, '{"c":1}')), '{"a":null,"b":null,"c":1}');
+    equal(refused(schema.kind, "{}"), "$: has no c");
+    equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: zero stands for none here: write null");
+  });
+
+  test("unknown fields may be gone past, whatever they hold", () => {
+    const schema = of({ n: { kind: "u8" } });
+    for (const other of ["1", '"a\\"}"', "[[1],{}]", '{"n":{"n":[]}}', "null", "-1e5", '""']) {
+      const json = `{"m":${other},"n":7,"o":${other}}`;
+      deepEqual(fromJson(schema, json, { ignoreUnknown: true }), Uint8Array.of(7));
+      throws(() => fromJson(schema, json), { message: '$: has no field "m"' });
+    }
+  });
+
+  test("what was refused leaves nothing in what is read next", () => {
+    const schema = of({
+      a: { kind: "fixedStr", length: 8 },
+      b: { kind: "vec", of: { kind: "u64" } },
+      c: { kind: "str" },
+    });
+    const good = '{"a":"x","b":[1],"c":"y"}';
+    const before = fromJson(schema, good);
+    refused(schema.kind, `{"a":"12345678","b":[${"18446744073709551615,".repeat(40)}x`);
+    refused(schema.kind, `{"c":"${"long ".repeat(2000)}`);
+    deepEqual(fromJson(schema, good), before);
+  });
+});
