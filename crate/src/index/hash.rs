@@ -87,6 +87,13 @@ pub struct Probe {
     at: usize,
 }
 
+/// Slots without an empty one between them, which were filled last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Run {
+    start: usize,
+    end: usize,
+}
+
 const fn pack(hash: u32, position: Position) -> u64 {
     (hash as u64) << 32 | position as u64
 }
@@ -171,6 +178,12 @@ impl HashIndex {
         self.find(hash, |p| p == position).is_some()
     }
 
+    /// Has the processor fetch what stands under these hashes, all at once.
+    pub fn warm(&self, hashes: &[u32]) {
+        let slots = hashes.iter().map(|hash| self.slots[(hash >> self.shift) as usize]);
+        std::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
+    }
+
     /// Adds a record that is not in the table.
     pub fn insert(&mut self, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
@@ -178,6 +191,27 @@ impl HashIndex {
             self.double();
         }
         self.place(pack(hash, position));
+        self.len += 1;
+    }
+
+    /// As [`insert`](HashIndex::insert) into a table with room, for records that come in the order in
+    /// which [`collect`](HashIndex::collect) gives them: they go one behind the other, and none of
+    /// those before them is looked at.
+    #[inline]
+    pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
+        debug_assert!(position != 0, "position 0 marks an empty slot");
+        let mask = self.slots.len() - 1;
+        let home = (hash >> self.shift) as usize;
+        // No branches: which way they go nobody can guess.
+        run.start = if home > run.end { home } else { run.start };
+        run.end = run.end.max(home);
+        match self.slots.get_mut(run.end & mask) {
+            Some(slot) if home >= run.start && *slot == 0 => {
+                *slot = pack(hash, position);
+                run.end += 1;
+            }
+            _ => self.place(pack(hash, position)),
+        }
         self.len += 1;
     }
 
@@ -251,6 +285,7 @@ impl HashIndex {
         i
     }
 
+    #[inline(never)]
     fn place(&mut self, slot: u64) {
         let mask = self.slots.len() - 1;
         let mut i = (hash_of(slot) >> self.shift) as usize & mask;
@@ -298,6 +333,36 @@ mod tests {
                     let found = table.find(hash, |p| p == position);
                     assert_eq!(found.is_some(), model.contains_key(&position));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_collected_and_appended_is_found_in_whatever_order_it_comes() {
+        let mut random = (1..3000_u32).map(|n| n.wrapping_mul(0x9E37_79B9));
+        // Runs at both ends of the table, so that one goes on at its beginning; and many of one hash.
+        let mut entries: Vec<(u32, Position)> =
+            (1..3000).zip(&mut random).map(|(p, h)| (h, p)).collect();
+        entries.extend((3000..3200).map(|p| (u32::MAX - p % 7, p)));
+        entries.extend((3200..3300).map(|p| (p % 5, p)));
+        let mut table = HashIndex::default();
+        entries.iter().for_each(|&(hash, position)| table.insert(hash, position));
+        let mut collected = Vec::new();
+        for first in [0, 1 << 31] {
+            table.collect(first, first + (u32::MAX >> 1), &mut collected);
+        }
+        let sorted = {
+            let mut all = entries.clone();
+            all.sort();
+            all
+        };
+        for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
+            let (mut copy, mut run) = (HashIndex::with_room(order.len()), Run::default());
+            order.iter().for_each(|&(hash, position)| copy.append(&mut run, hash, position));
+            assert_eq!(copy.len(), entries.len());
+            for &(hash, position) in &entries {
+                assert!(copy.holds(hash, position), "{hash:x} at {position}");
+                copy.remove(hash, position);
             }
         }
     }

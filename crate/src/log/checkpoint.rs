@@ -10,7 +10,7 @@ use crate::format::checkpoint::{
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START};
-use crate::index::hash::{HashIndex, Position};
+use crate::index::hash::{HashIndex, Position, Run};
 use crate::index::spaces::Spaces;
 use crate::memory::AlignedBytes;
 
@@ -78,6 +78,7 @@ impl Log {
 
         // As many bytes as the file has, so a lie about the number allocates no more than that.
         let mut index = HashIndex::with_room(head.entries as usize);
+        let mut run = Run::default();
         let mut block = AlignedBytes::zeroed(BLOCK);
         let mut left = head.entries as usize;
         while left > 0 {
@@ -87,17 +88,11 @@ impl Log {
             if there < bytes.len() || !checkpoint::verify(bytes, salt, at) {
                 return Ok(None);
             }
-            for entry in bytes[8..].chunks_exact(8) {
-                let word = entry.try_into().map_or(0, u64::from_le_bytes);
-                let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
-                if self.may_hold_record(position) {
-                    index.insert(hash, position);
-                } else if self.mending.damaged {
-                    self.mending.lost_keys += 1;
-                } else {
-                    return Ok(None);
-                }
+            let strange = self.enter_block(&bytes[8..], &mut index, &mut run);
+            if strange > 0 && !self.mending.damaged {
+                return Ok(None);
             }
+            self.mending.lost_keys += strange;
             at += bytes.len() as u64;
             left -= count;
         }
@@ -106,6 +101,22 @@ impl Log {
         }
         self.checkpoint = Some(first as u32);
         Ok(Some(Loaded { head, spaces, index }))
+    }
+
+    /// Enters a block's entries into the index. Answers how many of them stand where no record could.
+    #[inline(never)]
+    fn enter_block(&self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
+        let mut strange = 0;
+        for entry in entries.chunks_exact(8) {
+            let word = entry.try_into().map_or(0, u64::from_le_bytes);
+            let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
+            if self.may_hold_record(position) {
+                index.append(run, hash, position);
+            } else {
+                strange += 1;
+            }
+        }
+        strange
     }
 
     /// Whether all frames before the end of the log are whole in the segment that it goes on in:
