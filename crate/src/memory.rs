@@ -27,6 +27,16 @@ impl AlignedBytes {
     }
 }
 
+/// How many bytes there are up to the last one that is not zero.
+#[must_use]
+pub fn used(bytes: &[u8]) -> usize {
+    const PIECE: usize = 64;
+    let is_blank = |piece: &&[u8]| piece.iter().fold(0, |all, byte| all | byte) == 0;
+    let blank = bytes.rchunks_exact(PIECE).take_while(is_blank).count() * PIECE;
+    let rest = &bytes[..bytes.len() - blank];
+    rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+}
+
 /// Copies as `copy_from_slice` does. In wasm that is a call out of the module unless the length is
 /// known, which costs more than copying a short key by two overlapping pieces.
 #[inline(always)]
@@ -67,6 +77,26 @@ impl std::ops::DerefMut for AlignedBytes {
         // SAFETY: as in `deref`; every bit pattern is a u64, and the borrow is exclusive.
         unsafe {
             std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::used;
+
+    #[test]
+    fn the_last_byte_that_is_not_zero_is_found_wherever_it_is() {
+        for length in [0, 1, 8, 63, 64, 65, 128, 200] {
+            let mut bytes = vec![0; length];
+            assert_eq!(used(&bytes), 0);
+            for at in (0..length).rev() {
+                bytes[at] = 1;
+                assert_eq!(used(&bytes), at + 1);
+                bytes[at] = 0;
+            }
+            bytes.fill(0x80);
+            assert_eq!(used(&bytes), length);
         }
     }
 }

@@ -483,7 +483,7 @@ impl Log {
 
     /// Opening is over: from here on there may be views.
     pub(crate) fn lend_views(&mut self) {
-        self.pool.lends_views = true;
+        self.pool.lend_views();
     }
 
     /// A callback runs on a view of the staged record, which is at the tail or has its value in

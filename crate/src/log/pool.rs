@@ -49,6 +49,10 @@ struct Buffer {
     pins: u32,
 }
 
+/// The segment that is read, the one before it, whose last commit may end in it, and copies of cold
+/// records.
+const WHILE_OPENING: usize = 3;
+
 /// Takes the content of a buffer, and says whether it may go.
 pub type Evict<'a> = &'a mut dyn FnMut(BufferId, Holds, &[u8]) -> bool;
 
@@ -124,6 +128,11 @@ impl Pool {
         }
     }
 
+    /// Opening is over: from here on there may be views, and what is given up is counted.
+    pub fn lend_views(&mut self) {
+        (self.lends_views, self.evictions) = (true, 0);
+    }
+
     /// Notes that all views have died.
     pub fn views_died(&mut self) {
         self.buffers.iter_mut().for_each(|buffer| buffer.shown = false);
@@ -174,13 +183,19 @@ impl Pool {
         let id = match self.free() {
             Some(id) => id,
             // Up to the budget memory is reserved, so a callback's view outlives this.
-            None if self.buffers.len() < self.budget => self.grow(),
+            None if self.buffers.len() < self.allowed() => self.grow(),
             None => self.take_back(evict)?,
         };
         let touched = self.clock;
         let buffer = &mut self.buffers[id as usize];
         (buffer.holds, buffer.touched, buffer.shown) = (holds, touched, false);
         Ok(id)
+    }
+
+    /// How many buffers there may be before one is taken back. While the database is being opened what
+    /// is read is looked at once, and memory that is new to the process costs more than the reading.
+    fn allowed(&self) -> usize {
+        if self.lends_views { self.budget } else { WHILE_OPENING }
     }
 
     fn free(&self) -> Option<BufferId> {

@@ -13,6 +13,7 @@ use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash::Position;
 use crate::index::small::SmallMap;
+use crate::memory::used;
 use crate::sort;
 
 use super::chain::{Chain, Flaw, FrameAt};
@@ -74,28 +75,75 @@ pub struct Way {
     pub below: u64,
 }
 
-/// A log read from its file.
+/// A log whose frames were not looked at yet.
 #[derive(Debug)]
 pub struct Opened {
-    /// The log, ready to append.
+    /// The log.
     pub log: Log,
     /// The index as of before the frames, where a checkpoint tells it.
     pub checkpoint: Option<Loaded>,
+    /// Whether it was made just now.
+    pub created: bool,
+}
+
+/// How far one has come with looking at frames.
+#[derive(Debug)]
+pub struct Walk {
+    head: Option<CheckpointHead>,
+    /// See [`log_segments`](Log::log_segments).
+    segments: Vec<(u32, u64)>,
+    /// Index of the segment that is next.
+    next: usize,
+    /// Flushed frames from here on must not be missing.
+    salvage_below: u64,
+    chain: Chain,
+}
+
+impl Walk {
+    fn new(head: Option<CheckpointHead>, first_frame: u64, segments: Vec<(u32, u64)>) -> Self {
+        let expected = head.map_or(first_frame, |head| head.frame);
+        let next_version = head.map_or(1, |head| head.next_version);
+        let chain = Chain { expected, next_version, ..Chain::default() };
+        Walk { head, segments, next: 0, salvage_below: 0, chain }
+    }
+
+    /// The frames so far.
+    #[must_use]
+    pub fn frames(&self) -> &[FrameAt] {
+        &self.chain.frames
+    }
+
+    /// How many of them count whatever comes behind them, of which so many did before.
+    #[must_use]
+    pub fn settled(&self, before: usize, way: Way) -> usize {
+        let Chain { frames, gaps, extents, flaw, .. } = &self.chain;
+        // What comes may close a gap, or tell that an extent need not hold.
+        if way.on_damage == OnDamage::Salvage || !gaps.is_empty() || !extents.is_empty() {
+            return before;
+        }
+        let end = flaw.map_or(frames.len(), |(frame, _)| frame);
+        let counts = |frame: &FrameAt| frame.commits && frame.number < way.below;
+        let last = frames[before..end.max(before)].iter().rposition(counts);
+        last.map_or(before, |last| before + last + 1)
+    }
+}
+
+/// What the frames of a log come to.
+#[derive(Debug)]
+pub struct Recovered {
     /// The frames that count, in order.
     pub frames: Vec<FrameAt>,
     /// The records among them whose values lie in extents.
     pub extents: Vec<(Position, ExtentRef)>,
     /// What there was to tell.
     pub recovery: Recovery,
-    /// Versions below this may have been used before the frames.
-    pub next_version: u64,
     /// The damage, if flushed data is damaged: then the log is only for reading.
     pub damage: Option<Damage>,
 }
 
 impl Log {
     /// Opens the log in `file`, or creates one with segments of `1 << segment_log2` bytes in an
-    /// empty file.
+    /// empty file. Then its frames have to be walked.
     pub fn open(
         file: &mut impl File,
         segment_log2: u8,
@@ -137,9 +185,7 @@ impl Log {
             log.forget_tables();
             log.mending.damaged = superblock.generation == 0;
         }
-        let mut opened = log.replay(file, checkpoint, way)?;
-        opened.recovery.created = created;
-        Ok(opened)
+        Ok(Opened { log, checkpoint, created })
     }
 
     #[inline(never)]
@@ -181,15 +227,24 @@ impl Log {
         }
     }
 
-    fn replay(
-        mut self,
-        file: &mut impl File,
-        checkpoint: Option<Loaded>,
-        way: Way,
-    ) -> Result<Opened, Error> {
-        let head = checkpoint.as_ref().map(|checkpoint| checkpoint.head);
+    /// Starts at the first frame, or at the checkpoint's.
+    pub fn begin_walk(&mut self, head: Option<CheckpointHead>) -> Walk {
         let segments = self.log_segments(head.as_ref());
-        let mut chain = self.walk(file, &segments, head.as_ref(), 0)?;
+        Walk::new(head, self.superblock.first_frame, segments)
+    }
+
+    /// Ends a walk that has come to its end: which frames count, and whether that is all of them.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedFormat`], or what the file said.
+    pub fn end_walk(
+        &mut self,
+        file: &mut impl File,
+        walk: Walk,
+        way: Way,
+    ) -> Result<Recovered, Error> {
+        let Walk { head, segments, mut chain, .. } = walk;
+        chain.close_gaps(self.flushed_frames.max(chain.watermark), 0);
         let (beyond, mut committed) = loop {
             let beyond = self.scan_beyond(file, &chain, &segments)?;
             self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
@@ -214,7 +269,11 @@ impl Log {
         });
         if is_damaged && way.on_damage == OnDamage::Salvage {
             self.stale.clear();
-            chain = self.walk(file, &segments, head.as_ref(), flushed_frames)?;
+            let mut walk = Walk::new(head, self.superblock.first_frame, segments.clone());
+            walk.salvage_below = flushed_frames;
+            while self.walk_on(file, &mut walk)? {}
+            chain = walk.chain;
+            chain.close_gaps(flushed_frames.max(chain.watermark), flushed_frames);
             committed = self.salvage_end(file, &mut chain)?;
         }
         self.next_frame = committed;
@@ -239,11 +298,9 @@ impl Log {
         self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
         self.garbage_after = committed + u64::from(torn);
         self.untidy = true;
-        let next_version = head.map_or(1, |head| head.next_version);
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
-        let extents = extents.collect();
-        let frames = chain.frames;
-        Ok(Opened { log: self, checkpoint, frames, extents, recovery, next_version, damage })
+        let (extents, frames) = (extents.collect(), chain.frames);
+        Ok(Recovered { frames, extents, recovery, damage })
     }
 
     /// Ends a chain that goes on behind what is missing, and gives the number behind it.
@@ -328,51 +385,44 @@ impl Log {
         FrameHeader::open(self.room_from(slot, offset), self.slots[slot as usize].salt, position)
     }
 
-    /// Follows the frames from the first, or from the checkpoint, to the first that is missing; or
-    /// beyond it, as long as what is missing lies below `salvage_below`.
-    fn walk(
-        &mut self,
-        file: &mut impl File,
-        segments: &[(u32, u64)],
-        head: Option<&CheckpointHead>,
-        salvage_below: u64,
-    ) -> Result<Chain, Error> {
-        let start = head.map_or(self.superblock.first_frame, |head| head.frame);
-        let next_version = head.map_or(1, |head| head.next_version);
-        let mut chain = Chain { expected: start, next_version, ..Chain::default() };
-        for (i, &(slot, limit)) in segments.iter().enumerate() {
-            let Slot { sequence, first_frame, .. } = self.slots[slot as usize];
-            let goes_on = head.filter(|head| head.end_sequence == sequence);
-            if goes_on.is_none() && first_frame != chain.expected {
-                // Perhaps what lay between was given back: only what comes later can tell.
-                chain.miss(first_frame);
-            }
-            self.load(file, slot)?;
-            chain.segment = i;
-            chain.offset = goes_on.map_or(segment::SIZE, |head| head.end_offset as usize);
-            chain.slot = Some(slot);
-            while chain.expected < limit {
-                let header = self.frame_at(slot, chain.offset);
-                let salvages = chain.expected < salvage_below;
-                let goes_on = |number: u64| {
-                    number == chain.expected
-                        || salvages && (chain.expected..limit).contains(&number)
-                };
-                if let Some(header) = header.filter(|h| goes_on(h.number)) {
-                    chain.miss(header.number);
-                    let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
-                    chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
-                    if header.commits() {
-                        chain.commits();
-                    }
-                } else if !salvages || !self.step_over(slot, &mut chain) {
-                    break;
-                }
-            }
-            self.note_end(slot, &chain, limit);
+    /// Follows the frames of the next segment to the first that is missing; or beyond it, as long as
+    /// what is missing may be. Answers false when there is no segment left.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub fn walk_on(&mut self, file: &mut impl File, walk: &mut Walk) -> Result<bool, Error> {
+        let Walk { head, segments, next, salvage_below, chain } = walk;
+        let Some(&(slot, limit)) = segments.get(*next) else { return Ok(false) };
+        let Slot { sequence, first_frame, .. } = self.slots[slot as usize];
+        let goes_on = head.filter(|head| head.end_sequence == sequence);
+        if goes_on.is_none() && first_frame != chain.expected {
+            // Perhaps what lay between was given back: only what comes later can tell.
+            chain.miss(first_frame);
         }
-        chain.close_gaps(self.flushed_frames.max(chain.watermark), salvage_below);
-        Ok(chain)
+        self.load(file, slot)?;
+        chain.segment = *next;
+        chain.offset = goes_on.map_or(segment::SIZE, |head| head.end_offset as usize);
+        chain.slot = Some(slot);
+        while chain.expected < limit {
+            let header = self.frame_at(slot, chain.offset);
+            let salvages = chain.expected < *salvage_below;
+            let goes_on = |number: u64| {
+                number == chain.expected || salvages && (chain.expected..limit).contains(&number)
+            };
+            if let Some(header) = header.filter(|h| goes_on(h.number)) {
+                chain.miss(header.number);
+                let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
+                chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
+                if header.commits() {
+                    chain.commits();
+                }
+            } else if !salvages || !self.step_over(slot, chain) {
+                break;
+            }
+        }
+        self.note_end(slot, chain, limit);
+        *next += 1;
+        Ok(true)
     }
 
     /// Takes a record of a damaged frame that is intact by itself, or skips eight bytes. Answers
@@ -412,8 +462,7 @@ impl Log {
     fn note_end(&mut self, slot: u32, chain: &Chain, limit: u64) {
         let (offset, end) = (chain.offset, self.geometry.room_end());
         let rest = self.room_from(slot, offset);
-        let is_blank = rest.iter().all(|&b| b == 0);
-        if chain.expected == limit && !is_blank {
+        if chain.expected == limit && used(rest) > 0 {
             self.stale.push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
         let slot = &mut self.slots[slot as usize];
@@ -433,7 +482,9 @@ impl Log {
             self.load(file, slot)?;
             let is_end = chain.slot == Some(slot) && i == chain.segment;
             let mut offset = if is_end { chain.offset } else { segment::SIZE };
-            while offset + frame::SIZE <= self.geometry.room_end() {
+            // No frame begins among zeros.
+            let end = offset + used(self.room_from(slot, offset));
+            while offset < end {
                 match self.frame_at(slot, offset) {
                     Some(header) => {
                         beyond.frames += 1;
@@ -498,7 +549,7 @@ impl Log {
             let from = if s == slot { offset } else { segment::SIZE };
             self.load(file, s)?;
             let rest = self.room_from(s, from);
-            let left = rest.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+            let left = used(rest);
             torn += left as u64;
             if i > at {
                 self.slots[s as usize].used = Use::Garbage;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::DATA_START;
 use crate::format::segment::{self, SegmentHeader};
-use crate::memory::AlignedBytes;
+use crate::memory::{AlignedBytes, used};
 use crate::sort;
 
 use super::{Log, Slot, Use};
@@ -112,7 +112,7 @@ impl Log {
     pub(super) fn look_at(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
         read_full(file, &mut bytes, self.geometry.slot_start(index))?;
-        let is_blank = bytes.iter().all(|&b| b == 0);
+        let is_blank = used(&bytes) == 0;
         self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
         self.untidy |= !is_blank;
         self.count_spare();

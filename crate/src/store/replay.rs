@@ -1,7 +1,10 @@
 //! Opening: from the frames that count to the index.
 
+use std::ops::Range;
+
 use crate::error::{Damage, Error};
 use crate::file::File;
+use crate::format::checkpoint::CheckpointHead;
 use crate::format::payload::ExtentRef;
 use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
@@ -11,7 +14,7 @@ use crate::index::spaces::Spaces;
 use crate::log::Log;
 use crate::log::chain::FrameAt;
 use crate::log::live::ExtentName;
-use crate::log::recover::{OnDamage, Opened, Way};
+use crate::log::recover::{OnDamage, Opened, Recovered, Recovery, Way};
 use crate::sort;
 
 use super::{Changing, Job, NewRecord, Options, Staged, Store};
@@ -20,6 +23,9 @@ use super::{Changing, Job, NewRecord, Options, Staged, Store};
 /// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
 /// JavaScript numbers for two million such openings.
 const VERSION_JUMP: u64 = 1 << 32;
+
+/// Records whose places in the index are fetched together: one by one each would be waited for.
+const AT_ONCE: usize = 512;
 
 impl<F: File> Store<F> {
     /// Opens the database in `file`, creating it in an empty file.
@@ -49,19 +55,15 @@ impl<F: File> Store<F> {
     /// Opens what the frames below a number hold. With an error comes the number below which it may
     /// go better.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let opened = Log::open(
-            &mut file,
-            options.segment_log2,
-            &options.entropy,
-            options.memory,
-            options.detach,
-            Way { read_only: options.read_only, on_damage: options.on_damage, below },
-        );
+        let way = Way { read_only: options.read_only, on_damage: options.on_damage, below };
+        let Options { segment_log2, ref entropy, memory, detach, .. } = *options;
+        let opened = Log::open(&mut file, segment_log2, entropy, memory, detach, way);
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => return Err((file, error, u64::MAX)),
         };
-        let Opened { log, checkpoint, frames, extents, recovery, next_version, damage } = opened;
+        let Opened { log, checkpoint, created } = opened;
+        let head = checkpoint.as_ref().map(|loaded| loaded.head);
         let (index, spaces) =
             checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces));
         let key_hash = KeyHash::new(log.hash_seed());
@@ -74,7 +76,7 @@ impl<F: File> Store<F> {
             spaces,
             ordered: options.ordered,
             sorted: false,
-            next_version,
+            next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
             staged: Staged::Nothing,
@@ -82,7 +84,7 @@ impl<F: File> Store<F> {
             changing: Changing::default(),
             saved: Vec::new(),
             pins: Vec::new(),
-            recovery,
+            recovery: Recovery { created, ..Recovery::default() },
             job: Job::Nothing,
             is_tending: false,
             wants_all: None,
@@ -91,25 +93,54 @@ impl<F: File> Store<F> {
             read_only: options.read_only,
             poisoned: false,
             trouble: None,
-            unflushed: !options.read_only && recovery.replayed_frames > 0 && !recovery.clean,
+            unflushed: false,
         };
-        let replayed = store.replay(&frames);
-        match store.bring_up(replayed, &extents, damage, options) {
+        match store.recover(head, way, options) {
             Ok(None) => {
                 store.log.lend_views();
                 Ok(store)
             }
-            Ok(Some((lost, position))) => {
-                // The log may be whole before the commit that names this extent.
-                let (slot, offset) = store.log.geometry().locate(lost);
-                let named = frames.iter().find(|frame| frame.holds(slot, offset));
-                let ends = named.filter(|_| options.on_damage == OnDamage::Prefix);
-                let end = ends.map_or(u64::MAX, FrameAt::number);
+            Ok(Some((position, end))) => {
                 let error = store.lost(position);
                 Err((store.file, error, end))
             }
             Err(error) => Err((store.file, error, u64::MAX)),
         }
+    }
+
+    /// Walks the frames, and takes those that count into the index. Answers the position of an extent
+    /// that is damaged, and the number of a frame before which the log may be whole.
+    fn recover(
+        &mut self,
+        head: Option<CheckpointHead>,
+        way: Way,
+        options: &Options,
+    ) -> Result<Option<(u64, u64)>, Error> {
+        let mut walk = self.log.begin_walk(head);
+        let (mut replayed, mut done) = (Ok(()), 0);
+        while self.log.walk_on(&mut self.file, &mut walk)? {
+            // As long as the segment is at hand.
+            let end = walk.settled(done, way);
+            if replayed.is_ok() {
+                replayed = self.replay(&walk.frames()[done..end]);
+            }
+            done = end;
+        }
+        let recovered = self.log.end_walk(&mut self.file, walk, way)?;
+        let Recovered { frames, extents, recovery, damage } = recovered;
+        self.recovery = Recovery { created: self.recovery.created, ..recovery };
+        self.unflushed = !way.read_only && recovery.replayed_frames > 0 && !recovery.clean;
+        if replayed.is_ok() {
+            replayed = self.replay(&frames[done..]);
+        }
+        let lost = self.bring_up(replayed, &extents, damage, options)?;
+        Ok(lost.map(|(record, position)| {
+            // The log may be whole before the commit that names this extent.
+            let (slot, offset) = self.log.geometry().locate(record);
+            let named = frames.iter().find(|frame| frame.holds(slot, offset));
+            let ends = named.filter(|_| way.on_damage == OnDamage::Prefix);
+            (position, ends.map_or(u64::MAX, FrameAt::number))
+        }))
     }
 
     /// Goes from an index to a store that can be used, if that is possible. Answers the position of a
@@ -158,34 +189,41 @@ impl<F: File> Store<F> {
     }
 
     fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
+        let mut hashes = Vec::with_capacity(AT_ONCE);
         for frame in frames {
+            let mut offset = frame.offset as usize + frame::SIZE;
+            let end = (frame.offset + frame.length) as usize;
             self.log.load(&mut self.file, frame.slot)?;
-            self.replay_frame(frame)?;
+            while offset < end {
+                self.hash_records(frame.slot, offset..end, &mut hashes);
+                self.index.warm(&hashes);
+                for &hash in &hashes {
+                    let position = self.log.geometry().position(frame.slot, offset);
+                    offset += self.log.header_at(position).size();
+                    self.replay_record(position, hash)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn replay_frame(&mut self, at: &FrameAt) -> Result<(), Error> {
-        let geometry = self.log.geometry();
-        let mut offset = at.offset as usize + frame::SIZE;
-        let end = (at.offset + at.length) as usize;
-        while offset < end {
-            // A cold record that was looked at may have taken the segment's memory.
-            self.log.load(&mut self.file, at.slot)?;
-            let position = geometry.position(at.slot, offset);
-            offset += self.log.header_at(position).size();
-            self.replay_record(position)?;
+    /// Hashes the keys of the next records of a segment that is at hand.
+    fn hash_records(&self, slot: u32, mut room: Range<usize>, hashes: &mut Vec<u32>) {
+        hashes.clear();
+        while room.start < room.end && hashes.len() < AT_ONCE {
+            let record = self.log.record_at(self.log.geometry().position(slot, room.start));
+            hashes.push(self.hash(record.header.space(), record.key));
+            room.start += record.header.size();
         }
-        Ok(())
     }
 
-    fn replay_record(&mut self, position: Position) -> Result<(), Error> {
+    /// Takes a record into the index. Its segment is at hand, and is so afterwards.
+    fn replay_record(&mut self, position: Position, hash: u32) -> Result<(), Error> {
         let record = self.log.record_at(position);
         let header = *record.header;
         if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
             return Ok(());
         }
-        let hash = self.hash(header.space(), record.key);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
         self.next_version = self.next_version.max(header.version.saturating_add(1));
         // The index goes through the states that it had when this was written, so a record that is

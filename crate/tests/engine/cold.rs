@@ -67,6 +67,28 @@ fn long(file: &FaultFile) -> Store<FaultFile> {
 }
 
 #[test]
+fn what_a_crash_left_is_read_once_and_takes_the_memory_of_a_few_segments() {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 16, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("open");
+    for i in 0..2000 {
+        store.set(0, &key(i % 1000), &bytes_of(u64::from(i), 200)).expect("set");
+        if i % 300 == 0 {
+            store.commit().expect("commit");
+        }
+    }
+    store.commit().expect("commit");
+    drop(store);
+    let (slots, calls) = (file.image().len() as u64 >> 16, file.calls());
+    let store = Store::open(file.clone(), options).expect("open");
+    assert_eq!(store.count(0), 1000);
+    // Its size, the superblocks, header and trailer of each slot, and the segments.
+    let calls = file.calls() - calls;
+    assert!(calls <= 3 * slots + 4, "{calls} calls for {slots} segments");
+    assert!(store.stats().memory_bytes < 4 << 16, "{} bytes", store.stats().memory_bytes);
+}
+
+#[test]
 fn a_walk_in_the_order_of_writing_reads_whole_segments() {
     let file = FaultFile::default();
     let mut store = long(&file);
