@@ -116,6 +116,12 @@ impl StdFile {
     }
 }
 
+impl From<fs::File> for StdFile {
+    fn from(file: fs::File) -> Self {
+        StdFile { file }
+    }
+}
+
 fn io_error(error: std::io::Error) -> IoError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {

@@ -5,14 +5,16 @@
 //! | [`store`] | the operations; owns log, index and memory |
 //! | [`log`] | the append-only log: append, recover |
 //! | [`index`] | hash table for points, ordered keys for ranges |
-//! | [`format`] | the bytes of the file; `FORMAT.md` is its twin |
-//! | [`file`] | the seam to the outside: five methods |
+//! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
+//! | [`mod@file`] | the seam to the outside: five methods |
 //! | [`memory`] | aligned memory for segments |
 //! | [`sort`] | sorting by numbers |
 //! | [`error`] | errors and their codes |
+//! | [`schema`] | records that Rust and TypeScript share; not in the wasm |
+//! | [`native`] | what a program uses: files with locks, collections; not in the wasm |
 //!
 //! Imports fall one way: `error`, `memory` and `sort` <- `format`, `file` <- `index`, `log` <-
-//! `store` <- `wasm`.
+//! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
 
 pub mod error;
 pub mod file;
@@ -25,6 +27,8 @@ pub mod store;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub mod native;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod schema;
 

@@ -3,6 +3,8 @@
 mod compact;
 mod group;
 mod pin;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod places;
 mod replay;
 mod salvage;
 mod tend;

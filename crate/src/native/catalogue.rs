@@ -1,0 +1,205 @@
+//! What collections a file has, and where: twin of `js/collection/catalogue.ts`.
+
+use serde_json::{Value, json};
+
+use crate::file::File;
+use crate::format::payload::{
+    CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX, KEY_COLLECTION, KEY_INDEX,
+};
+use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION};
+use crate::schema::key::KeyKind;
+use crate::schema::{Kind, Malformed, Record};
+use crate::store::Store as Engine;
+
+use super::Error;
+use super::index::Index;
+
+/// Under this key in the engine's keyspace lies the number of the next keyspace that was never given
+/// out.
+const NEXT: &[u8] = b"keyspaces";
+const HEAD: usize = size_of::<CollectionDescriptor>();
+const LONGEST_NAME: usize = 200;
+
+/// A collection as its descriptor tells of it.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub name: String,
+    pub keyspace: u32,
+    fingerprint: u64,
+    /// Its values; none when they are no structs, or of kinds that are not known here.
+    pub value: Option<Kind>,
+    /// Its keys; none when they are of kinds that are not known here.
+    key: Option<KeyKind>,
+    told: Value,
+    pub indexes: Vec<Index>,
+    /// An index that is of no form known here, so that it cannot be kept.
+    unknown_index: Option<String>,
+}
+
+/// The bytes of a descriptor, taken apart.
+pub(super) struct Descriptor {
+    pub head: CollectionDescriptor,
+    pub json: Value,
+}
+
+impl Descriptor {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Descriptor> {
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
+            Some(u32::from_le_bytes(bytes))
+        };
+        let head = CollectionDescriptor {
+            fingerprint: u64::from_le_bytes(bytes.first_chunk().copied()?),
+            keyspace: word(8)?,
+            flags: word(12)?,
+            parent: word(16)?,
+            json_len: word(20)?,
+        };
+        let text = bytes.get(HEAD..)?.get(..head.json_len as usize)?;
+        Some(Descriptor { head, json: serde_json::from_slice(text).ok()? })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        use musli_zerocopy::ZeroCopy;
+        let text = self.json.to_string();
+        let head = CollectionDescriptor { json_len: text.len() as u32, ..self.head };
+        [head.to_bytes(), text.as_bytes()].concat()
+    }
+}
+
+impl Form {
+    fn new(name: &str, bytes: &[u8]) -> Result<Form, Error> {
+        let unreadable = || {
+            let reason = "its descriptor is none that is known here; update varve".to_string();
+            Error::SchemaMismatch { collection: name.to_string(), reason }
+        };
+        let Descriptor { head, json } = Descriptor::decode(bytes).ok_or_else(unreadable)?;
+        Ok(Form {
+            name: name.to_string(),
+            keyspace: head.keyspace,
+            fingerprint: head.fingerprint,
+            value: json.get("value").and_then(Kind::from_json),
+            key: json.get("key").and_then(KeyKind::from_json),
+            told: json,
+            indexes: Vec::new(),
+            unknown_index: None,
+        })
+    }
+
+    /// The kind of its keys.
+    pub(super) fn key(&self) -> Result<&KeyKind, Error> {
+        self.key.as_ref().ok_or_else(|| {
+            self.mismatch(format!("its keys are {}, which is not known here", self.told["key"]))
+        })
+    }
+
+    /// Refuses to read as `T` what is something else, or with other keys.
+    pub(super) fn refuse_other<T: Record>(&self, key: Option<&KeyKind>) -> Result<(), Error> {
+        if self.fingerprint != T::FINGERPRINT {
+            let asked = Kind::from(T::LAYOUT).layout();
+            let stored =
+                self.value.as_ref().map_or_else(|| self.told["value"].to_string(), Kind::layout);
+            return Err(self.mismatch(format!("{stored} is stored, and asked for is {asked}")));
+        }
+        let stored = self.key()?;
+        match key {
+            Some(key) if key != stored => {
+                let (stored, key) = (stored.to_json(), key.to_json());
+                Err(self.mismatch(format!("its keys are {stored}, and asked for are {key}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to write what would leave an index behind.
+    pub(super) fn refuse_unkept(&self) -> Result<(), Error> {
+        match &self.unknown_index {
+            Some(name) => {
+                Err(self.mismatch(format!("its index {name:?} is none that is known here")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn mismatch(&self, reason: String) -> Error {
+        Error::SchemaMismatch { collection: self.name.clone(), reason }
+    }
+}
+
+fn key_of(name: &str) -> Result<Vec<u8>, Error> {
+    if name.is_empty() || name.encode_utf16().count() > LONGEST_NAME {
+        let reason = format!("the name of a collection has 1 to {LONGEST_NAME} characters");
+        return Err(Error::BadArgument(Malformed::new("", reason)));
+    }
+    Ok([KEY_COLLECTION, name.as_bytes()].concat())
+}
+
+/// The collection of this name, with its indexes.
+pub(super) fn find<F: File>(engine: &mut Engine<F>, name: &str) -> Result<Option<Form>, Error> {
+    let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
+    let mut form = Form::new(name, bytes)?;
+    for (name, bytes) in under(engine, &index_prefix(form.keyspace))? {
+        let index = Descriptor::decode(&bytes).and_then(|found| Index::new(&name, &found, &form));
+        match index {
+            Some(index) if index.flags & DESCRIPTOR_DROPPED != 0 => {}
+            Some(index) => form.indexes.push(index),
+            None => form.unknown_index = Some(name),
+        }
+    }
+    Ok(Some(form))
+}
+
+fn index_prefix(keyspace: u32) -> Vec<u8> {
+    [KEY_INDEX, &keyspace.to_be_bytes()].concat()
+}
+
+/// What is stored in the engine's keyspace under keys that begin so, by the rest of the key.
+pub(super) fn under<F: File>(
+    engine: &mut Engine<F>,
+    prefix: &[u8],
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let keys: Vec<Vec<u8>> = engine
+        .keys(KEYSPACE_ENGINE)?
+        .filter(|key| key.starts_with(prefix))
+        .map(<[u8]>::to_vec)
+        .collect();
+    let mut found = Vec::new();
+    for key in keys {
+        let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
+        let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+        found.push((name, bytes.to_vec()));
+    }
+    Ok(found)
+}
+
+/// The names of all collections that were not dropped.
+pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Error> {
+    let is_there = |bytes: &[u8]| {
+        let gone = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
+        Descriptor::decode(bytes).is_some_and(|found| found.head.flags & gone == 0)
+    };
+    let all = under(engine, KEY_COLLECTION)?.into_iter();
+    Ok(all.filter(|(_, bytes)| is_there(bytes)).map(|(name, _)| name).collect())
+}
+
+/// Makes a collection of this name.
+pub(super) fn make<T: Record>(
+    engine: &mut Engine<impl File>,
+    name: &str,
+    key: &KeyKind,
+) -> Result<Form, Error> {
+    let mut keyspace = match engine.get(KEYSPACE_ENGINE, NEXT)?.and_then(<[u8]>::first_chunk) {
+        Some(next) => u32::from_le_bytes(*next),
+        None => KEYSPACE_FIRST_COLLECTION,
+    };
+    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
+    while engine.count(keyspace) > 0 {
+        keyspace += 1;
+    }
+    let head = CollectionDescriptor { fingerprint: T::FINGERPRINT, keyspace, ..Default::default() };
+    let json = json!({ "value": Kind::from(T::LAYOUT).to_json(), "key": key.to_json() });
+    let bytes = Descriptor { head, json }.encode();
+    engine.set(KEYSPACE_ENGINE, NEXT, &(keyspace + 1).to_le_bytes())?;
+    engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
+    Form::new(name, &bytes)
+}

@@ -1,0 +1,369 @@
+//! Collections of records in an open store.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use musli_zerocopy::ZeroCopy;
+
+use crate::schema::key::{Key, KeyKind, OwnedKey};
+use crate::schema::{Malformed, Parts, Record, View};
+
+use super::catalogue::Form;
+use super::index::{Index, entry_value, record_key};
+use super::store::Walk;
+use super::{Entries, Error, KeyRange, Store};
+
+/// Records of type `T` under keys of their own, in a store.
+///
+/// A record is read where it lies. Every write keeps the collection's indexes, which lie in the file
+/// with it, in the same commit.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("varve-doc-c-{}", std::process::id()));
+/// # let path = folder.join("shop.varve");
+/// use musli_zerocopy::{Ref, ZeroCopy};
+/// use varve::native::Store;
+/// use varve::schema::Record;
+///
+/// #[derive(Clone, Copy, ZeroCopy, Record)]
+/// #[repr(C)]
+/// struct Product {
+///     stock: u16,
+///     name: Ref<str>,
+/// }
+///
+/// let mut store = Store::open(&path)?;
+/// let mut products = store.collection::<Product>("products")?;
+/// products.set("yeezy", |parts| Product { stock: 20_001, name: parts.str("Yeezy Boost 350 V2") })?;
+/// products.update_if("yeezy", |p| p.stock > 0, |p| p.stock -= 1)?;
+/// let yeezy = products.get("yeezy")?.expect("it was set");
+/// assert_eq!(yeezy.stock, 20_000);
+/// assert_eq!(yeezy.load(yeezy.name)?, "Yeezy Boost 350 V2");
+/// # store.close()?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Collection<'s, T> {
+    store: &'s mut Store,
+    form: Arc<Form>,
+    record: PhantomData<T>,
+}
+
+/// What a write does to an index.
+struct Move<'a> {
+    index: &'a Index,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+}
+
+impl<'s, T: Record> Collection<'s, T> {
+    pub(super) fn new(store: &'s mut Store, form: Arc<Form>) -> Self {
+        Collection { store, form, record: PhantomData }
+    }
+
+    /// The record under a key.
+    ///
+    /// # Errors
+    /// A key that is none of this collection's, a record that is malformed, or what the file says.
+    pub fn get(&mut self, key: impl Key) -> Result<Option<View<'_, T>>, Error> {
+        let key = self.encode(&key)?;
+        self.store.begin();
+        match self.store.engine().get(self.form.keyspace, &key)? {
+            Some(bytes) => View::new(bytes).map(Some).map_err(Error::MalformedValue),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As for [`get`](Collection::get).
+    pub fn has(&mut self, key: impl Key) -> Result<bool, Error> {
+        let key = self.encode(&key)?;
+        Ok(self.store.engine().has(self.form.keyspace, &key)?)
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn count(&mut self) -> u64 {
+        self.store.engine().count(self.form.keyspace)
+    }
+
+    /// Sets the record under a key; gives the new version. `make` gives its root, and adds the texts
+    /// and slices that it refers to, in the order of the fields.
+    ///
+    /// # Errors
+    /// As for [`Store::set`], and [`Error::NotUnique`]; nothing is written then.
+    pub fn set(
+        &mut self,
+        key: impl Key,
+        make: impl FnOnce(&mut Parts<T>) -> T,
+    ) -> Result<u64, Error> {
+        let mut parts = Parts::of::<T>();
+        let root = make(&mut parts);
+        let value = parts.finish(root).map_err(Error::BadArgument)?;
+        let key = self.encode(&key)?;
+        self.store.begin();
+        let form = self.writable()?;
+        if form.indexes.is_empty() {
+            return Ok(self.store.engine().set(form.keyspace, &key, &value)?);
+        }
+        self.store.atomically(|store| {
+            let old = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec);
+            let version = store.engine().set(form.keyspace, &key, &value)?;
+            reindex(store, &form, &key, old.as_deref(), Some(&value))?;
+            Ok(version)
+        })
+    }
+
+    /// Removes a record; tells whether it was there.
+    ///
+    /// # Errors
+    /// As for [`Store::delete`].
+    pub fn delete(&mut self, key: impl Key) -> Result<bool, Error> {
+        let key = self.encode(&key)?;
+        self.store.begin();
+        let form = self.writable()?;
+        if form.indexes.is_empty() {
+            return Ok(self.store.engine().delete(form.keyspace, &key)?);
+        }
+        self.store.atomically(|store| {
+            let Some(old) = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec) else {
+                return Ok(false);
+            };
+            reindex(store, &form, &key, Some(&old), None)?;
+            Ok(store.engine().delete(form.keyspace, &key)?)
+        })
+    }
+
+    /// Changes the root of a record in place if `predicate` holds for it; tells whether it did. A key
+    /// that is missing answers `false`. What the root refers to stays as it is: to change a text, set
+    /// the record anew.
+    ///
+    /// # Errors
+    /// As for [`set`](Collection::set); every byte is then as it was.
+    pub fn update_if(
+        &mut self,
+        key: impl Key,
+        predicate: impl FnOnce(View<'_, T>) -> bool,
+        change: impl FnOnce(&mut T),
+    ) -> Result<bool, Error> {
+        let key = self.encode(&key)?;
+        self.store.begin();
+        let form = self.writable()?;
+        let Some(old) = self.store.engine().get(form.keyspace, &key)? else { return Ok(false) };
+        let view = View::<T>::new(old).map_err(Error::MalformedValue)?;
+        if !predicate(view) {
+            return Ok(false);
+        }
+        let mut root = *view.root();
+        if form.indexes.is_empty() {
+            change(&mut root);
+            write_root(self.store, &form, &key, &mut root)?;
+            return Ok(true);
+        }
+        let old = old.to_vec();
+        self.store.atomically(|store| {
+            change(&mut root);
+            let mut new = old.clone();
+            new[..size_of::<T>()].copy_from_slice(root.to_bytes_padded());
+            write_root(store, &form, &key, &mut root)?;
+            reindex(store, &form, &key, Some(&old), Some(&new))?;
+            Ok(true)
+        })
+    }
+
+    /// Goes over the records of these keys, in order.
+    ///
+    /// # Errors
+    /// A bound that is none of this collection's keys.
+    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
+        let bounds = range.encode(Some(self.form.key()?), true)?;
+        let Entries { store, walk } = self.store.walk(self.form.keyspace, bounds, &range);
+        let form = Arc::clone(&self.form);
+        Ok(Records { store, walk, form, is_index: false, key: Vec::new(), record: PhantomData })
+    }
+
+    /// Goes over the records in the order of an index. The range is one of the index's fields: their
+    /// values, or the first of them as a prefix.
+    ///
+    /// # Errors
+    /// An index that the collection does not have, or a bound that is none of it.
+    pub fn entries_by(
+        &mut self,
+        index: &str,
+        range: KeyRange<'_>,
+    ) -> Result<Records<'_, T>, Error> {
+        let found = self.form.indexes.iter().find(|one| one.name == index).ok_or_else(|| {
+            let reason = format!("{:?} has no index {index:?}", self.form.name);
+            Error::BadArgument(Malformed::new("", reason))
+        })?;
+        let bounds = range.encode(Some(&found.key()), false)?;
+        let Entries { store, walk } = self.store.walk(found.keyspace, bounds, &range);
+        let form = Arc::clone(&self.form);
+        Ok(Records { store, walk, form, is_index: true, key: Vec::new(), record: PhantomData })
+    }
+
+    /// The names of its indexes.
+    pub fn indexes(&self) -> impl Iterator<Item = &str> {
+        self.form.indexes.iter().map(|index| index.name.as_str())
+    }
+
+    /// What its keys are.
+    ///
+    /// # Errors
+    /// When they are of a kind that this version does not know.
+    pub fn key_kind(&self) -> Result<&KeyKind, Error> {
+        self.form.key()
+    }
+
+    fn writable(&self) -> Result<Arc<Form>, Error> {
+        self.form.refuse_unkept()?;
+        Ok(Arc::clone(&self.form))
+    }
+
+    fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        key.encode(self.form.key()?, false, &mut out).map_err(Error::BadArgument)?;
+        Ok(out)
+    }
+}
+
+fn write_root<T: Record>(
+    store: &mut Store,
+    form: &Form,
+    key: &[u8],
+    root: &mut T,
+) -> Result<(), Error> {
+    let bytes = root.to_bytes_padded();
+    store.engine().update_if(
+        form.keyspace,
+        key,
+        |_| true,
+        |value| {
+            value[..bytes.len()].copy_from_slice(bytes);
+            Ok(None)
+        },
+    )?;
+    Ok(())
+}
+
+/// Moves the entries of a record from what it was to what it is.
+fn reindex(
+    store: &mut Store,
+    form: &Form,
+    key: &[u8],
+    old: Option<&[u8]>,
+    new: Option<&[u8]>,
+) -> Result<(), Error> {
+    for index in &form.indexes {
+        let tuple = |record: Option<&[u8]>| record.map(|record| index.tuple(record)).transpose();
+        let from = tuple(old).map_err(Error::MalformedValue)?;
+        let to = tuple(new).map_err(Error::BadArgument)?;
+        if from != to {
+            Move { index, from, to }.perform(store, form, key)?;
+        }
+    }
+    Ok(())
+}
+
+impl Move<'_> {
+    fn perform(self, store: &mut Store, form: &Form, key: &[u8]) -> Result<(), Error> {
+        let Move { index, from, to } = self;
+        if let Some(from) = from {
+            store.engine().delete(index.keyspace, &[&from, key].concat())?;
+        }
+        let Some(to) = to else { return Ok(()) };
+        if index.unique && is_taken(store, index.keyspace, &to)? {
+            let (collection, index) = (form.name.clone(), index.name.clone());
+            return Err(Error::NotUnique { collection, index });
+        }
+        let value = entry_value(to.len());
+        store.engine().set(index.keyspace, &[&to, key].concat(), value.to_bytes())?;
+        Ok(())
+    }
+}
+
+/// Whether an entry has exactly this tuple: each part says by itself where it ends, so whatever
+/// begins so does.
+fn is_taken(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
+    use std::ops::Bound;
+    let bounds = (Bound::Included(tuple), Bound::Unbounded);
+    let mut keys = store.engine().range_keys(keyspace, bounds)?;
+    Ok(keys.next().is_some_and(|key| key.starts_with(tuple)))
+}
+
+/// Goes over records. They lie in the store's memory, so each is good until the next.
+#[derive(Debug)]
+pub struct Records<'s, T> {
+    store: &'s mut Store,
+    walk: Walk,
+    form: Arc<Form>,
+    is_index: bool,
+    key: Vec<u8>,
+    record: PhantomData<T>,
+}
+
+/// A record and its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a, T> {
+    key: &'a [u8],
+    kind: &'a KeyKind,
+    /// The record.
+    pub value: View<'a, T>,
+}
+
+impl<'a, T: Record> Entry<'a, T> {
+    pub(super) fn new(key: &'a [u8], kind: &'a KeyKind, bytes: &'a [u8]) -> Result<Self, Error> {
+        Ok(Entry { key, kind, value: View::new(bytes).map_err(Error::MalformedValue)? })
+    }
+
+    /// The key, as a value.
+    ///
+    /// # Errors
+    /// When it is no such key.
+    pub fn key<K: OwnedKey>(&self) -> Result<K, Error> {
+        K::decode(self.kind, self.key).ok_or_else(|| {
+            let reason = format!("a key is not {}", self.kind.to_json());
+            Error::MalformedValue(Malformed::new("", reason))
+        })
+    }
+
+    /// The key's bytes.
+    #[must_use]
+    pub fn key_bytes(&self) -> &'a [u8] {
+        self.key
+    }
+}
+
+impl<T: Record> Records<'_, T> {
+    /// The next record; none at the end.
+    ///
+    /// # Errors
+    /// As for [`Collection::get`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Entry<'_, T>>, Error> {
+        if !self.walk.step(self.store)? {
+            return Ok(None);
+        }
+        self.key.clear();
+        if self.is_index {
+            let entry = self.store.engine().get(self.walk.keyspace, &self.walk.key)?;
+            let leads_to = entry.and_then(|entry| record_key(&self.walk.key, entry));
+            self.key.extend_from_slice(leads_to.ok_or_else(|| self.dangling())?);
+        } else {
+            self.key.extend_from_slice(&self.walk.key);
+        }
+        let missing = self.dangling();
+        let bytes = self.store.engine().get(self.form.keyspace, &self.key)?.ok_or(missing)?;
+        Entry::new(&self.key, self.form.key()?, bytes).map(Some)
+    }
+
+    fn dangling(&self) -> Error {
+        let reason = format!("an entry of an index of {:?} leads to no record", self.form.name);
+        Error::MalformedValue(Malformed::new("", reason))
+    }
+}

@@ -1,0 +1,136 @@
+//! What can go wrong for a program, with the codes that the TypeScript package has.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use crate::schema::Malformed;
+
+/// Why a call failed. [`code`](Error::code) is the same as in TypeScript and never changes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// What the engine says.
+    Engine(crate::Error),
+    /// The database is open elsewhere, in another process or in this one.
+    Busy {
+        /// The database's file.
+        path: PathBuf,
+        /// The process that has it open, where that is known.
+        pid: Option<u32>,
+    },
+    /// The file, or the lock beside it, cannot be had.
+    Unavailable {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// There is no such file, and none was to be made.
+    NotFound(PathBuf),
+    /// What is stored under this name has another schema than the program's.
+    SchemaMismatch {
+        /// The collection.
+        collection: String,
+        /// What is stored, and what was asked for.
+        reason: String,
+    },
+    /// A key or a value is none of the collection's.
+    BadArgument(Malformed),
+    /// A stored value is not as its schema says.
+    MalformedValue(Malformed),
+    /// Another record has the same entry in an index that wants each only once.
+    NotUnique {
+        /// The collection.
+        collection: String,
+        /// The index.
+        index: String,
+    },
+}
+
+impl Error {
+    /// The stable code, the same as in TypeScript.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        use crate::Error as Engine;
+        match self {
+            Error::Engine(error) => match error {
+                Engine::EmptyKey
+                | Engine::KeyTooLong
+                | Engine::ValueTooLong
+                | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
+                Engine::Quota | Engine::Full => "VARVE_QUOTA_EXCEEDED",
+                Engine::Io | Engine::Lost => "VARVE_STORAGE",
+                Engine::Poisoned => "VARVE_DATABASE_POISONED",
+                Engine::Corruption(_) => "VARVE_CORRUPTION",
+                Engine::NotADatabase | Engine::UnsupportedFormat { .. } => {
+                    "VARVE_UNSUPPORTED_FORMAT"
+                }
+                Engine::Reentrancy => "VARVE_REENTRANCY",
+                Engine::ViewsHeld => "VARVE_OUT_OF_MEMORY",
+                Engine::NotOpen => "VARVE_DATABASE_CLOSED",
+                Engine::ReadOnly => "VARVE_READ_ONLY",
+                Engine::Aborted | Engine::Misuse => "VARVE_INTERNAL",
+            },
+            Error::Busy { .. } => "VARVE_DATABASE_BUSY",
+            Error::Unavailable { .. } => "VARVE_STORAGE_UNAVAILABLE",
+            Error::NotFound(_) => "VARVE_DATABASE_NOT_FOUND",
+            Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
+            Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
+            Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
+            Error::NotUnique { .. } => "VARVE_CONFLICT",
+        }
+    }
+
+    pub(super) fn unavailable(path: &Path, cause: io::Error) -> Error {
+        Error::Unavailable { path: path.to_path_buf(), cause }
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        Error::Engine(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Engine(error) => error.fmt(f),
+            Error::Busy { path, pid } => {
+                write!(f, "the database {} is open in ", path.display())?;
+                match pid {
+                    Some(pid) if *pid == std::process::id() => write!(f, "this process ({pid})")?,
+                    Some(pid) => write!(f, "process {pid}")?,
+                    None => f.write_str("another program, or just being opened")?,
+                }
+                f.write_str("; one process may have it open at a time: close it there first")
+            }
+            Error::Unavailable { path, cause } => {
+                write!(f, "{} cannot be used: {cause}", path.display())
+            }
+            Error::NotFound(path) => write!(f, "there is no database {}", path.display()),
+            Error::SchemaMismatch { collection, reason } => {
+                write!(f, "the collection {collection:?} has another schema: {reason}")
+            }
+            Error::BadArgument(malformed) => malformed.fmt(f),
+            Error::MalformedValue(malformed) => {
+                write!(f, "a stored value is malformed: {malformed}")
+            }
+            Error::NotUnique { collection, index } => write!(
+                f,
+                "another record of {collection:?} has the same entry in its index {index:?}; nothing was written"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Engine(error) => Some(error),
+            Error::Unavailable { cause, .. } => Some(cause),
+            Error::BadArgument(malformed) | Error::MalformedValue(malformed) => Some(malformed),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The file of a database that this process holds.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use crate::file::{File, IoError, StdFile};
+
+use super::Error;
+use super::lock::{Lock, refuse_held};
+
+/// A file with the lock beside it, or one that is only read.
+#[derive(Debug)]
+pub struct HeldFile {
+    // Dropped first, so that the file is closed before others may open it.
+    file: StdFile,
+    lock: Option<Lock>,
+}
+
+impl HeldFile {
+    /// Opens the file at `path` with its lock, creating it, and its folder, when missing.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |cause| Error::unavailable(path, cause);
+        if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let lock = Lock::acquire(path)?;
+        let file = StdFile::open(path).map_err(failed)?;
+        Ok(HeldFile { file, lock: Some(lock) })
+    }
+
+    /// Opens the file at `path` for reading, without a trace, when nobody has it open for writing.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        if !path.exists() {
+            return Err(Error::NotFound(path.to_path_buf()));
+        }
+        refuse_held(path)?;
+        let file = OpenOptions::new().read(true).open(path);
+        let file = file.map_err(|cause| Error::unavailable(path, cause))?;
+        Ok(HeldFile { file: StdFile::from(file), lock: None })
+    }
+
+    fn assert_held(&self) -> Result<(), IoError> {
+        match &self.lock {
+            Some(lock) if !lock.is_held() => Err(IoError::Lost),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl File for HeldFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.file.read(buf, at)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.assert_held()?;
+        self.file.write(bytes, at)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.assert_held()?;
+        self.file.truncate(size)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.file.size()
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,27 @@
+//! The engine for native programs: files with locks, collections of Rust structs, and databases in
+//! memory. What it writes, a page reads, and the reverse.
+//!
+//! | name | what it is |
+//! |---|---|
+//! | [`Store`] | a database file that this process has open |
+//! | [`Collection`] | records of one type in it, with their indexes |
+//! | [`Reader`] | a database in memory, read by any number of threads |
+//! | [`KeyRange`] | which keys, in which order |
+//! | [`Error`] | what can go wrong, with the codes that TypeScript has |
+
+mod catalogue;
+mod collection;
+mod error;
+mod file;
+mod index;
+mod lock;
+mod processes;
+mod range;
+mod reader;
+mod store;
+
+pub use collection::{Collection, Entry, Records};
+pub use error::Error;
+pub use range::KeyRange;
+pub use reader::{ReadCollection, Reader};
+pub use store::{Entries, OpenOptions, Pair, Store};

@@ -1,0 +1,216 @@
+//! Ranges of keys.
+
+use std::fmt;
+use std::ops::Bound;
+
+use crate::schema::Malformed;
+use crate::schema::key::{Key, KeyKind};
+
+use super::Error;
+
+/// Which keys are meant, and in which order. What is given holds all at once.
+///
+/// ```
+/// use varve::native::KeyRange;
+///
+/// let last_ten = KeyRange::all().prefix("user/").reverse().limit(10);
+/// # drop(last_ten);
+/// ```
+#[derive(Default)]
+pub struct KeyRange<'a> {
+    bounds: Vec<(Side, Box<dyn Key + 'a>)>,
+    pub(super) reverse: bool,
+    pub(super) limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Above,
+    From,
+    Below,
+    To,
+    Prefix,
+}
+
+impl fmt::Debug for KeyRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides: Vec<Side> = self.bounds.iter().map(|(side, _)| *side).collect();
+        let KeyRange { reverse, limit, .. } = self;
+        write!(f, "KeyRange {{ bounds: {sides:?}, reverse: {reverse}, limit: {limit:?} }}")
+    }
+}
+
+impl<'a> KeyRange<'a> {
+    /// All keys.
+    #[must_use]
+    pub fn all() -> Self {
+        KeyRange::default()
+    }
+
+    /// Only keys after this one.
+    #[must_use]
+    pub fn gt(self, key: impl Key + 'a) -> Self {
+        self.and(Side::Above, key)
+    }
+
+    /// Only this key and those after it.
+    #[must_use]
+    pub fn gte(self, key: impl Key + 'a) -> Self {
+        self.and(Side::From, key)
+    }
+
+    /// Only keys before this one.
+    #[must_use]
+    pub fn lt(self, key: impl Key + 'a) -> Self {
+        self.and(Side::Below, key)
+    }
+
+    /// Only this key and those before it.
+    #[must_use]
+    pub fn lte(self, key: impl Key + 'a) -> Self {
+        self.and(Side::To, key)
+    }
+
+    /// Only keys that begin so: text or bytes, or the first parts of a tuple.
+    #[must_use]
+    pub fn prefix(self, key: impl Key + 'a) -> Self {
+        self.and(Side::Prefix, key)
+    }
+
+    /// From the last key to the first.
+    #[must_use]
+    pub fn reverse(mut self) -> Self {
+        self.reverse = true;
+        self
+    }
+
+    /// At most so many: the first ones, or in reverse the last ones.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    fn and(mut self, side: Side, key: impl Key + 'a) -> Self {
+        self.bounds.push((side, Box::new(key)));
+        self
+    }
+
+    /// The bounds in bytes. With `kind` none the keys are raw: text or bytes. An entry of an index
+    /// goes on behind its fields, so there `whole` is false and a bound is one on what entries begin
+    /// with.
+    pub(super) fn encode(&self, kind: Option<&KeyKind>, whole: bool) -> Result<Bounds, Error> {
+        let mut bounds = Bounds::default();
+        for (side, key) in &self.bounds {
+            let is_prefix = !whole || matches!(side, Side::Prefix);
+            let bytes = encode(&**key, kind, is_prefix).map_err(Error::BadArgument)?;
+            let behind = successor(&bytes).map_or(Bound::Unbounded, Bound::Excluded);
+            match side {
+                Side::From => bounds.raise(Bound::Included(bytes)),
+                Side::Above if whole => bounds.raise(Bound::Excluded(bytes)),
+                // Behind all that begins so.
+                Side::Above => match successor(&bytes) {
+                    Some(next) => bounds.raise(Bound::Included(next)),
+                    None => bounds.is_empty = true,
+                },
+                Side::Below => bounds.lower_to(Bound::Excluded(bytes)),
+                Side::To if whole => bounds.lower_to(Bound::Included(bytes)),
+                Side::To => bounds.lower_to(behind),
+                Side::Prefix => {
+                    bounds.lower_to(behind);
+                    bounds.raise(Bound::Included(bytes));
+                }
+            }
+        }
+        Ok(bounds)
+    }
+}
+
+fn encode(key: &dyn Key, kind: Option<&KeyKind>, is_prefix: bool) -> Result<Vec<u8>, Malformed> {
+    let mut out = Vec::new();
+    match kind {
+        Some(kind) => key.encode(kind, is_prefix, &mut out)?,
+        None => key
+            .encode(&KeyKind::Text, is_prefix, &mut out)
+            .or_else(|_| key.encode(&KeyKind::Bytes, is_prefix, &mut out))?,
+    }
+    Ok(out)
+}
+
+/// The first key behind all that begin with these bytes.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+/// Keys between two bounds.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    pub lower: Bound<Vec<u8>>,
+    pub upper: Bound<Vec<u8>>,
+    is_empty: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded, is_empty: false }
+    }
+}
+
+impl Bounds {
+    pub(super) fn slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+            bound.as_ref().map(Vec::as_slice)
+        }
+        (slice(&self.lower), slice(&self.upper))
+    }
+
+    /// Whether no key can lie between.
+    pub(super) fn is_empty(&self) -> bool {
+        let crossed = match self.slices() {
+            (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+            (
+                Bound::Included(lower) | Bound::Excluded(lower),
+                Bound::Included(upper) | Bound::Excluded(upper),
+            ) => lower >= upper,
+            _ => false,
+        };
+        self.is_empty || crossed
+    }
+
+    /// Goes on behind the key that a walk came to.
+    pub(super) fn go_behind(&mut self, key: &[u8], reverse: bool) {
+        let behind = Bound::Excluded(key.to_vec());
+        if reverse {
+            self.upper = behind;
+        } else {
+            self.lower = behind;
+        }
+    }
+
+    fn raise(&mut self, bound: Bound<Vec<u8>>) {
+        let is_tighter = match (&bound, &self.lower) {
+            (_, Bound::Unbounded) => true,
+            (Bound::Unbounded, _) => false,
+            (Bound::Included(new), Bound::Included(old) | Bound::Excluded(old)) => new > old,
+            (Bound::Excluded(new), Bound::Included(old) | Bound::Excluded(old)) => new >= old,
+        };
+        if is_tighter {
+            self.lower = bound;
+        }
+    }
+
+    fn lower_to(&mut self, bound: Bound<Vec<u8>>) {
+        let is_tighter = match (&bound, &self.upper) {
+            (_, Bound::Unbounded) => true,
+            (Bound::Unbounded, _) => false,
+            (Bound::Included(new), Bound::Included(old) | Bound::Excluded(old)) => new < old,
+            (Bound::Excluded(new), Bound::Included(old) | Bound::Excluded(old)) => new <= old,
+        };
+        if is_tighter {
+            self.upper = bound;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A database in memory, read where it lies.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use crate::file::{File, IoError};
+use crate::format::{KEYSPACE_RAW, MAX_VALUE};
+use crate::schema::key::Key;
+use crate::schema::{Malformed, Record, View};
+use crate::store::Store as Engine;
+use crate::{OnDamage, Options};
+
+use super::catalogue::{self, Form};
+use super::collection::Entry;
+use super::range::Bounds;
+use super::{Error, KeyRange, Pair};
+
+/// A database in memory, opened to be read: a file that was mapped, downloaded, or embedded.
+///
+/// All of it is verified once, and then read where it lies: values are slices of the bytes that were
+/// given, which are never copied. Any number of threads may read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    spaces: HashMap<u32, Vec<Pair<'a>>>,
+    forms: HashMap<String, Form>,
+}
+
+/// The bytes as the engine wants to see them while it opens them.
+struct Given<'a>(&'a [u8]);
+
+impl File for Given<'_> {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        let from = usize::try_from(at).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
+        let length = from.len().min(buf.len());
+        buf[..length].copy_from_slice(&from[..length]);
+        Ok(length)
+    }
+
+    fn write(&mut self, _: &[u8], _: u64) -> Result<usize, IoError> {
+        Err(IoError::Other)
+    }
+
+    fn truncate(&mut self, _: u64) -> Result<(), IoError> {
+        Err(IoError::Other)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Opens the database in these bytes, which have to begin at a multiple of 8: records are read
+    /// where they lie.
+    ///
+    /// # Errors
+    /// Misaligned bytes, damage of any kind, or bytes that are no database.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Error> {
+        if bytes.is_empty() {
+            return Err(crate::Error::NotADatabase.into());
+        }
+        if !bytes.as_ptr().addr().is_multiple_of(8) {
+            let reason = "the bytes of a database have to begin at a multiple of 8";
+            return Err(Error::BadArgument(Malformed::new("", reason)));
+        }
+        // The bytes are in memory already, so little more is wanted for them.
+        let memory = 2 * MAX_VALUE;
+        let options =
+            Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
+        let mut engine = Engine::open(Given(bytes), options)?;
+        let mut spaces = HashMap::new();
+        for keyspace in engine.keyspaces() {
+            let slice = |range: &std::ops::Range<u64>| {
+                let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+                bytes.get(range)
+            };
+            let all = engine.all_in_file(keyspace)?;
+            let pairs = all.iter().map(|found| Some((slice(&found.key)?, slice(&found.value)?)));
+            let pairs: Option<Vec<_>> = pairs.collect();
+            spaces.insert(keyspace, pairs.ok_or(crate::Error::Io)?);
+            engine.end_turn();
+        }
+        let mut forms = HashMap::new();
+        for name in catalogue::names(&mut engine)? {
+            if let Some(form) = catalogue::find(&mut engine, &name)? {
+                forms.insert(name, form);
+            }
+        }
+        Ok(Reader { spaces, forms })
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'a [u8]> {
+        self.find(KEYSPACE_RAW, key.as_ref())
+    }
+
+    /// How many keys there are, those of collections not counted.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.space(KEYSPACE_RAW).len()
+    }
+
+    /// Goes over keys and their values, in order.
+    ///
+    /// # Errors
+    /// A bound that is no key.
+    pub fn entries<'s>(
+        &'s self,
+        range: KeyRange<'_>,
+    ) -> Result<impl Iterator<Item = Pair<'a>> + use<'s, 'a>, Error> {
+        let bounds = range.encode(None, true)?;
+        Ok(self.between(KEYSPACE_RAW, &bounds, &range))
+    }
+
+    /// The names of all collections.
+    pub fn collections(&self) -> impl Iterator<Item = &str> {
+        self.forms.keys().map(String::as_str)
+    }
+
+    /// A collection of records of type `T`; none when there is none of this name.
+    ///
+    /// # Errors
+    /// [`Error::SchemaMismatch`] when it is something else.
+    pub fn collection<T: Record>(
+        &self,
+        name: &str,
+    ) -> Result<Option<ReadCollection<'_, 'a, T>>, Error> {
+        let Some(form) = self.forms.get(name) else { return Ok(None) };
+        form.refuse_other::<T>(None)?;
+        Ok(Some(ReadCollection { reader: self, form, record: PhantomData }))
+    }
+
+    fn space(&self, keyspace: u32) -> &[Pair<'a>] {
+        self.spaces.get(&keyspace).map_or(&[], Vec::as_slice)
+    }
+
+    fn find(&self, keyspace: u32, key: &[u8]) -> Option<&'a [u8]> {
+        let space = self.space(keyspace);
+        let at = space.binary_search_by_key(&key, |(key, _)| key).ok()?;
+        Some(space[at].1)
+    }
+
+    fn between<'s>(
+        &'s self,
+        keyspace: u32,
+        bounds: &Bounds,
+        range: &KeyRange<'_>,
+    ) -> impl Iterator<Item = Pair<'a>> + use<'s, 'a> {
+        let space = self.space(keyspace);
+        let count_below = |key: &[u8], behind: bool| {
+            space.partition_point(|(other, _)| *other < key || behind && *other == key)
+        };
+        let (lower, upper) = bounds.slices();
+        let from = match lower {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => count_below(key, false),
+            Bound::Excluded(key) => count_below(key, true),
+        };
+        let to = match upper {
+            Bound::Unbounded => space.len(),
+            Bound::Included(key) => count_below(key, true),
+            Bound::Excluded(key) => count_below(key, false),
+        };
+        let found = if bounds.is_empty() { &[] } else { space.get(from..to).unwrap_or_default() };
+        let (reverse, limit) = (range.reverse, range.limit.unwrap_or(usize::MAX));
+        let last = found.len();
+        let order = (0..last).map(move |at| if reverse { last - 1 - at } else { at });
+        order.map(|at| found[at]).take(limit)
+    }
+}
+
+/// A collection of a [`Reader`].
+#[derive(Debug)]
+pub struct ReadCollection<'r, 'a, T> {
+    reader: &'r Reader<'a>,
+    form: &'r Form,
+    record: PhantomData<T>,
+}
+
+impl<'r, 'a: 'r, T: Record> ReadCollection<'r, 'a, T> {
+    /// The record under a key.
+    ///
+    /// # Errors
+    /// A key that is none of this collection's, or a record that is malformed.
+    pub fn get(&self, key: impl Key) -> Result<Option<View<'a, T>>, Error> {
+        let mut encoded = Vec::new();
+        key.encode(self.form.key()?, false, &mut encoded).map_err(Error::BadArgument)?;
+        let found = self.reader.find(self.form.keyspace, &encoded);
+        found.map(View::new).transpose().map_err(Error::MalformedValue)
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.reader.space(self.form.keyspace).len()
+    }
+
+    /// Goes over the records of these keys, in order.
+    ///
+    /// # Errors
+    /// A bound that is none of this collection's keys; then each record that is malformed.
+    pub fn entries(
+        &self,
+        range: KeyRange<'_>,
+    ) -> Result<impl Iterator<Item = Result<Entry<'r, T>, Error>> + use<'r, 'a, T>, Error> {
+        let kind = self.form.key()?;
+        let bounds = range.encode(Some(kind), true)?;
+        let found = self.reader.between(self.form.keyspace, &bounds, &range);
+        Ok(found.map(move |(key, value)| Entry::new(key, kind, value)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Collections of records.
+
+use std::cmp::Reverse;
+
+use musli_zerocopy::{Ref, ZeroCopy};
+use serde_json::json;
+use varve::native::{Error, KeyRange, Store};
+use varve::schema::Record;
+use varve::schema::key::KeyKind;
+
+use crate::folder::Folder;
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+pub struct Product {
+    pub stock: u16,
+    pub name: Ref<str>,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+struct Score {
+    at: u64,
+    points: u8,
+}
+
+fn score_keys() -> KeyKind {
+    let parts = json!([{ "kind": "u32" }, { "desc": { "kind": "f64" } }, { "kind": "str" }]);
+    KeyKind::from_json(&parts).expect("it is known")
+}
+
+#[test]
+fn a_record_is_read_where_it_lies_and_changed_there() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    let mut products = store.collection::<Product>("products").unwrap();
+    let name = "Yeezy Boost 350 V2";
+    products.set("yeezy", |parts| Product { stock: 2, name: parts.str(name) }).unwrap();
+    assert!(products.update_if("yeezy", |p| p.stock > 1, |p| p.stock -= 1).unwrap());
+    assert!(!products.update_if("yeezy", |p| p.stock > 1, |p| p.stock -= 1).unwrap());
+    assert!(!products.update_if("other", |_| true, |p| p.stock -= 1).unwrap());
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.count(), 0, "raw calls see nothing of it");
+    assert_eq!(store.collections().unwrap(), ["products"]);
+    let mut products = store.collection::<Product>("products").unwrap();
+    let yeezy = products.get("yeezy").unwrap().expect("it was set");
+    assert_eq!((yeezy.stock, yeezy.load(yeezy.name)), (1, Ok(name)));
+    assert!(products.has("yeezy").unwrap());
+    assert!(products.delete("yeezy").unwrap());
+    assert_eq!(products.count(), 0);
+}
+
+#[test]
+fn another_schema_or_other_keys_are_refused() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).unwrap();
+    store.collection::<Product>("products").unwrap();
+    let mismatch = store.collection::<Score>("products").expect_err("it has other fields");
+    assert_eq!(mismatch.code(), "VARVE_SCHEMA_MISMATCH");
+    let text = mismatch.to_string();
+    assert!(text.contains("{stock:u16,name:&str}"), "{text}");
+    assert!(text.contains("{at:u64,points:u8}"), "{text}");
+    let keys = store.keyed_collection::<Product>("products", &score_keys());
+    assert_eq!(keys.expect_err("it has other keys").code(), "VARVE_SCHEMA_MISMATCH");
+    let mut products = store.collection::<Product>("products").unwrap();
+    let key = products.get((1_u32, 2_u32)).expect_err("its keys are texts");
+    assert_eq!(key.code(), "VARVE_BAD_ARGUMENT");
+    let long = "x".repeat(201);
+    assert_eq!(store.collection::<Product>(&long).unwrap_err().code(), "VARVE_BAD_ARGUMENT");
+}
+
+#[test]
+fn a_leaderboard_is_walked_in_the_order_of_its_keys() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).unwrap();
+    let mut scores = store.keyed_collection::<Score>("scores", &score_keys()).unwrap();
+    for (game, points, name) in [(1_u32, 7.5, "b"), (1, -1.0, "d"), (2, 9.0, "x"), (1, 100.0, "a")]
+    {
+        let key = (game, Reverse(points), name);
+        scores.set(key, |_| Score { at: 5, points: points as u8 }).unwrap();
+    }
+    type Key = (u32, Reverse<f64>, String);
+    let mut names = Vec::new();
+    let mut entries = scores.entries(KeyRange::all().prefix(1_u32)).unwrap();
+    while let Some(entry) = entries.next().unwrap() {
+        let (_, Reverse(points), name) = entry.key::<Key>().unwrap();
+        assert_eq!(entry.value.points, points as u8);
+        names.push(name);
+    }
+    assert_eq!(names, ["a", "b", "d"]);
+    let range = KeyRange::all().gt((1_u32, Reverse(7.5), "b")).limit(1);
+    let mut entries = scores.entries(range).unwrap();
+    let next = entries.next().unwrap().expect("there is one more");
+    assert_eq!(next.key::<Key>().unwrap().2, "d");
+    assert!(entries.next().unwrap().is_none());
+}
+
+#[test]
+fn collections_take_part_in_transactions_and_their_making_too() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).unwrap();
+    let failed: Result<(), Error> = store.transaction(|store| {
+        let mut scores = store.keyed_collection::<Score>("scores", &score_keys())?;
+        scores.set((1_u32, Reverse(1.0), "a"), |_| Score { at: 1, points: 1 })?;
+        store.set("count", "1")?;
+        store.set("", "no key").map(drop)
+    });
+    assert!(failed.is_err());
+    assert_eq!(store.collections().unwrap(), [""; 0]);
+    let mut products = store.collection::<Product>("scores").expect("the name is free");
+    products.set("a", |parts| Product { stock: 1, name: parts.str("") }).unwrap();
+    assert_eq!(store.count(), 0);
+}
+
+#[test]
+fn two_collections_never_share_a_keyspace() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    for round in 0..3_u16 {
+        let mut store = Store::open(&path).unwrap();
+        let name = format!("products {round}");
+        let mut products = store.collection::<Product>(&name).unwrap();
+        products.set("one", |parts| Product { stock: round, name: parts.str(&name) }).unwrap();
+    }
+    let mut store = Store::open(&path).unwrap();
+    for round in 0..3_u16 {
+        let mut products = store.collection::<Product>(&format!("products {round}")).unwrap();
+        assert_eq!(products.count(), 1);
+        assert_eq!(products.get("one").unwrap().expect("it is there").stock, round);
+    }
+}

@@ -1,0 +1,7 @@
+//! The API for native programs: files with locks, collections, databases in memory.
+
+mod collections;
+mod folder;
+mod locks;
+mod reader;
+mod stores;

@@ -1,0 +1,89 @@
+//! Databases in memory.
+
+use std::fs;
+
+use musli_zerocopy::OwnedBuf;
+use varve::native::{KeyRange, Reader, Store};
+
+use crate::collections::Product;
+use crate::folder::Folder;
+
+fn shop() -> OwnedBuf {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    for number in 0..100_u8 {
+        store.set([number], vec![number; usize::from(number)]).unwrap();
+    }
+    store.set([200], vec![9; 700_001]).expect("in an extent of its own");
+    store.delete([50]).unwrap();
+    let mut products = store.collection::<Product>("products").unwrap();
+    for stock in 0..50 {
+        let name = format!("product {stock}");
+        products.set(&name, |parts| Product { stock, name: parts.str(&name) }).unwrap();
+    }
+    store.close().unwrap();
+    let mut buf = OwnedBuf::with_alignment::<u64>();
+    buf.extend_from_slice(&fs::read(&path).unwrap()).unwrap();
+    buf.align_in_place().unwrap();
+    buf
+}
+
+#[test]
+fn everything_is_read_where_it_lies_and_by_many_threads() {
+    let bytes = shop();
+    let bytes = bytes.as_slice();
+    let reader = Reader::from_bytes(bytes).expect("it is whole");
+    assert_eq!(reader.count(), 100);
+    let large = reader.get([200]).expect("it was set");
+    assert!(bytes.as_ptr_range().contains(&large.as_ptr()), "nothing was copied");
+    assert!(large.len() == 700_001 && large.iter().all(|&byte| byte == 9));
+    assert_eq!(reader.get([50]), None);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let products =
+                    reader.collection::<Product>("products").unwrap().expect("it is there");
+                for stock in 0..50 {
+                    let name = format!("product {stock}");
+                    let product = products.get(&name).unwrap().expect("it was set");
+                    assert_eq!((product.stock, product.load(product.name)), (stock, Ok(&*name)));
+                    assert!(bytes.as_ptr_range().contains(&product.bytes().as_ptr()));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn ranges_of_keys_and_records_are_had_in_order() {
+    let bytes = shop();
+    let reader = Reader::from_bytes(bytes.as_slice()).unwrap();
+    let range = KeyRange::all().gt(vec![48]).lte(vec![53]).reverse();
+    let keys: Vec<u8> = reader.entries(range).unwrap().map(|(key, _)| key[0]).collect();
+    assert_eq!(keys, [53, 52, 51, 49]);
+    let products = reader.collection::<Product>("products").unwrap().expect("it is there");
+    assert_eq!(products.count(), 50);
+    let range = KeyRange::all().prefix("product 1").limit(3);
+    let names: Vec<String> =
+        products.entries(range).unwrap().map(|entry| entry.unwrap().key().unwrap()).collect();
+    assert_eq!(names, ["product 1", "product 10", "product 11"]);
+    assert!(reader.collection::<Product>("none").unwrap().is_none());
+    assert_eq!(reader.collections().collect::<Vec<_>>(), ["products"]);
+}
+
+#[test]
+fn misaligned_bytes_are_refused_and_so_is_what_is_damaged_or_none() {
+    let mut bytes = shop();
+    let shifted = [&[0], bytes.as_slice()].concat();
+    let mut buf = OwnedBuf::with_alignment::<u64>();
+    buf.extend_from_slice(&shifted).unwrap();
+    buf.align_in_place().unwrap();
+    let code = |bytes: &[u8]| Reader::from_bytes(bytes).expect_err("it is wrong").code();
+    assert_eq!(code(&buf.as_slice()[1..]), "VARVE_BAD_ARGUMENT");
+    assert_eq!(code(&[]), "VARVE_UNSUPPORTED_FORMAT");
+    assert_eq!(code(buf.as_slice()), "VARVE_UNSUPPORTED_FORMAT");
+    let at = bytes.as_slice().windows(10).position(|bytes| bytes == b"product 17").expect("in it");
+    bytes.as_mut_slice()[at] ^= 1;
+    assert_eq!(code(bytes.as_slice()), "VARVE_CORRUPTION");
+}

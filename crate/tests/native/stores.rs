@@ -1,0 +1,149 @@
+//! Stores by bytes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use varve::native::{Error, KeyRange, OpenOptions, Store};
+
+use crate::folder::Folder;
+
+fn keys(store: &mut Store, range: KeyRange<'_>) -> Vec<String> {
+    let mut entries = store.entries(range).expect("the range is one");
+    let mut keys = Vec::new();
+    while let Some((key, value)) = entries.next().expect("all can be read") {
+        assert_eq!(key, value);
+        keys.push(String::from_utf8_lossy(key).into_owned());
+    }
+    keys
+}
+
+#[test]
+fn what_was_written_is_there_when_the_file_is_opened_again() {
+    let folder = Folder::new();
+    let path = folder.file("deep/er/shop.varve");
+    let mut store = Store::open(&path).expect("its folders are made");
+    store.set("a", "1").expect("there is room");
+    store.set("b", vec![7; 1 << 20]).expect("there is room");
+    assert!(store.delete("a").expect("there is room"));
+    assert!(!store.delete("a").expect("there is room"));
+    store.set("c", b"dropped").expect("there is room");
+    drop(store);
+    let mut store = Store::open(&path).expect("it was closed");
+    assert!(store.recovery().clean);
+    assert_eq!(store.get("a").unwrap(), None);
+    assert_eq!(store.get("b").unwrap(), Some(&vec![7; 1 << 20][..]));
+    assert_eq!(store.get("c").unwrap(), Some(&b"dropped"[..]));
+    assert!(store.has("c").unwrap());
+    assert_eq!(store.count(), 2);
+    store.close().expect("it can be closed");
+}
+
+#[test]
+fn an_update_changes_bytes_where_they_lie_if_the_predicate_holds() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("a.varve")).expect("it opens");
+    store.set("n", [5]).unwrap();
+    assert!(store.update_if("n", |n| n[0] > 4, |n| n[0] -= 1).unwrap());
+    assert!(!store.update_if("n", |n| n[0] > 4, |n| n[0] -= 1).unwrap());
+    assert!(!store.update_if("missing", |_| true, |_| ()).unwrap());
+    assert_eq!(store.get("n").unwrap(), Some(&[4][..]));
+}
+
+#[test]
+fn a_transaction_that_fails_or_panics_leaves_nothing() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("a.varve")).expect("it opens");
+    store.set("a", "a").unwrap();
+    let failed = store.transaction(|store| {
+        store.set("b", "b")?;
+        store.delete("a")?;
+        store.transaction(|store| store.set("c", "c"))?;
+        store.set("", "the empty key is none")
+    });
+    assert_eq!(failed.expect_err("it has no key").code(), "VARVE_BAD_ARGUMENT");
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        store.transaction(|store| -> Result<(), Error> {
+            store.set("d", "d")?;
+            panic!("on the way")
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(keys(&mut store, KeyRange::all()), ["a"]);
+    store.transaction(|store| store.set("e", "e")).expect("it is well");
+    assert_eq!(keys(&mut store, KeyRange::all()), ["a", "e"]);
+    store.flush().expect("there is room");
+}
+
+#[test]
+fn ranges_go_either_way_between_any_bounds() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("a.varve")).expect("it opens");
+    for key in ["a", "b", "ba", "bb", "c", "d"] {
+        store.set(key, key).unwrap();
+    }
+    let all = KeyRange::all;
+    assert_eq!(keys(&mut store, all().gt("a").lte("c")), ["b", "ba", "bb", "c"]);
+    assert_eq!(keys(&mut store, all().gte("b").lt("c").reverse()), ["bb", "ba", "b"]);
+    assert_eq!(keys(&mut store, all().prefix("b").limit(2)), ["b", "ba"]);
+    assert_eq!(keys(&mut store, all().prefix("b").gt("ba")), ["bb"]);
+    assert_eq!(keys(&mut store, all().prefix("b").reverse().limit(1)), ["bb"]);
+    assert_eq!(keys(&mut store, all().gt("c").lt("b")), [""; 0]);
+    assert_eq!(keys(&mut store, all().gt("b").lt("b")), [""; 0]);
+    assert_eq!(keys(&mut store, all().prefix(vec![0xFF]).gte("a")), [""; 0]);
+    let tuple = store.entries(all().gt((1_u8, 2_u8))).expect_err("raw keys are no tuples");
+    assert_eq!(tuple.code(), "VARVE_BAD_ARGUMENT");
+}
+
+#[test]
+fn a_file_that_is_only_read_stays_as_it_is_with_nothing_beside_it() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let missing = Store::open_with(&path, read_only).expect_err("it is missing");
+    assert_eq!(missing.code(), "VARVE_DATABASE_NOT_FOUND");
+    assert_eq!(folder.names(), [""; 0]);
+    let mut store = Store::open(&path).expect("it opens");
+    store.set("a", "a").unwrap();
+    assert_eq!(folder.names(), ["a.varve", "a.varve.lock"]);
+    let busy = Store::open_with(&path, read_only).expect_err("it is being written");
+    assert_eq!(busy.code(), "VARVE_DATABASE_BUSY");
+    drop(store);
+    let before = std::fs::read(&path).unwrap();
+    let mut one = Store::open_with(&path, read_only).expect("it opens");
+    let mut two = Store::open_with(&path, read_only).expect("it opens twice");
+    assert_eq!(one.get("a").unwrap(), two.get("a").unwrap());
+    assert_eq!(one.set("b", "b").expect_err("it is only read").code(), "VARVE_READ_ONLY");
+    drop((one, two));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(folder.names(), ["a.varve"]);
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    std::fs::write(&path, "no database").unwrap();
+    let error = Store::open(&path).expect_err("it is none");
+    assert_eq!(error.code(), "VARVE_UNSUPPORTED_FORMAT");
+    assert_eq!(std::fs::read(&path).unwrap(), b"no database");
+    assert_eq!(folder.names(), ["a.varve"], "the lock is given back");
+}
+
+#[test]
+fn compacting_gives_room_back() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("a.varve")).expect("it opens");
+    for round in 0..40_u8 {
+        for key in 0..64_u8 {
+            store.set([key], vec![round; 16 << 10]).unwrap();
+        }
+        store.commit().unwrap();
+    }
+    for key in 0..60_u8 {
+        store.delete([key]).unwrap();
+    }
+    store.flush().unwrap();
+    let before = store.stats().file_bytes;
+    store.compact().expect("there is room");
+    assert!(store.stats().file_bytes < before, "{before} to {}", store.stats().file_bytes);
+    assert_eq!(store.get([63]).unwrap(), Some(&[39; 16 << 10][..]));
+}
