@@ -76,6 +76,11 @@ export class Database {
     session.addListener(this.onError);
   }
 
+  /** @internal What keeps records of its own beside the program's goes through the session. */
+  static sessionOf(db: Database): Session {
+    return db.session;
+  }
+
   /**
    * The value of a key as a view of the database's memory, or `undefined` when there is none.
    *

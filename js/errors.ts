@@ -263,10 +263,13 @@ export class MalformedValueError extends VarveError {
 
 /** No owner answered in time. `applied` says whether the write may have been done all the same. */
 export class OwnerUnavailableError extends VarveError {
-  /** `false`: certainly not applied. `"unknown"`: the owner vanished before it answered. */
-  readonly applied: false | "unknown";
+  /**
+   * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
+   * `true`: applied exactly once, but its answer is lost.
+   */
+  readonly applied: boolean | "unknown";
 
-  constructor(message: string, options: VarveErrorOptions & { applied: false | "unknown" }) {
+  constructor(message: string, options: VarveErrorOptions & { applied: boolean | "unknown" }) {
     super("VARVE_OWNER_UNAVAILABLE", message, options);
     this.applied = options.applied;
   }

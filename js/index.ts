@@ -5,6 +5,18 @@
 
 export type { Bytes, Key, Value } from "./bytes.js";
 export type {
+  Client,
+  RemoteEntry,
+  RemoteSetOptions,
+  RemoteUpdateOptions,
+} from "./client/client.js";
+export { type ConnectOptions, connect } from "./client/connect.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./client/link.js";
+export type { Procedure, Procedures } from "./client/operations.js";
+export type { RetryOptions, Tx } from "./client/optimistic.js";
+export type { RemoteScan } from "./client/scan.js";
+export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
+export type {
   Collection,
   CollectionEntry,
   CollectionOperation,

@@ -2,6 +2,7 @@
 
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import {
   entry,
@@ -25,6 +26,8 @@ const USAGE = `npm run build [-- --debug]
 
 const TARGET = "wasm32-unknown-unknown";
 const BROTLI_LIMIT = 60 * 1024;
+/** What a page loads that only connects: the engine is its worker's affair. */
+const CLIENT_LIMIT = 8 * 1024;
 /** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",
@@ -115,13 +118,17 @@ function inlineModule(bytes) {
   );
 }
 
-function checkSize(bytes) {
-  const brotli = brotliCompressSync(bytes, {
+function brotliSize(bytes) {
+  return brotliCompressSync(bytes, {
     params: {
       [constants.BROTLI_PARAM_QUALITY]: 11,
       [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length,
     },
   }).length;
+}
+
+function checkSize(bytes) {
+  const brotli = brotliSize(bytes);
   const gzip = gzipSync(bytes, { level: 9 }).length;
   say(
     `  varve.wasm: ${bytes.length} bytes, gzip ${gzip}, brotli ${brotli} (limit ${BROTLI_LIMIT})`,
@@ -143,6 +150,26 @@ async function buildTypeScript() {
   for (const path of filesBelow("dist", (file) => !GENERATED.has(file))) {
     const source = path.replace(/^dist\//, "js/").replace(/(\.d)?\.[jt]s$/, ".ts");
     if (!existsSync(join(root, source))) rmSync(join(root, path));
+  }
+  await checkClientSize();
+}
+
+async function checkClientSize() {
+  const { build: bundle } = await import(pathToFileURL(tool("esbuild/lib/main.js")).href);
+  const { outputFiles } = await bundle({
+    absWorkingDir: root,
+    stdin: { contents: 'export { connect } from "./dist/index.js";', resolveDir: root },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    write: false,
+  });
+  const bytes = outputFiles[0].contents;
+  const brotli = brotliSize(bytes);
+  say(`  connect, bundled: ${bytes.length} bytes, brotli ${brotli} (limit ${CLIENT_LIMIT})`);
+  if (brotli > CLIENT_LIMIT) {
+    throw new Problem(`connect is ${brotli} bytes in brotli, above the limit of ${CLIENT_LIMIT}.`);
   }
 }
 

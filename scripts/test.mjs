@@ -17,7 +17,7 @@ const MINUTE = 60_000;
 const SIDE_BY_SIDE = Math.min(availableParallelism(), 4);
 
 /** What only reads files and runs code: it is the same in every runtime, and is run in each. */
-const LOCAL = ["contract", "node", "vectors", "struct"];
+const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
 /**
  * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
@@ -35,7 +35,7 @@ const SUITES = [
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
   ...["chromium", "firefox"].flatMap((place) => [
-    suite({ place, build: "release", rooms: ["contract", "browser", "struct"] }),
+    suite({ place, build: "release", rooms: ["contract", "browser", "struct", "client"] }),
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
   suite({ name: "model", rooms: ["model"] }),

@@ -1,6 +1,6 @@
-// Runs suites in Chromium or Firefox: tests/contract and tests/browser in a dedicated worker, and
+// Runs suites in Chromium or Firefox: tests/contract, tests/browser and tests/client in a dedicated worker, and
 // those named *.page.test.ts on a page's main thread.
-//   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--rooms contract,browser,struct] [text in the name]
+//   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--rooms contract,browser,struct,client] [text in the name]
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ runner(
   {
     program: "tests/run-browser.mjs",
     places: ["chromium", "firefox"],
-    rooms: ["contract", "browser", "struct"],
+    rooms: ["contract", "browser", "struct", "client"],
   },
   async ({ place, build, files, filter }) => {
     const onPage = files.filter((file) => file.endsWith(".page.test.ts"));

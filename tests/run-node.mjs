@@ -1,5 +1,5 @@
 // Runs suites in a runtime that has files: this Node, Node 24, Deno or Bun.
-//   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--rooms contract,node,vectors,struct] [text in the name]
+//   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--rooms contract,node,vectors,struct,client] [text in the name]
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ runner(
   {
     program: "tests/run-node.mjs",
     places: ["node", "node24", "deno", "bun"],
-    rooms: ["contract", "node", "vectors", "struct"],
+    rooms: ["contract", "node", "vectors", "struct", "client"],
   },
   async ({ place, build, files, filter }) => {
     const program = await findProgram(place);

@@ -1,0 +1,264 @@
+/** The calls of a client: those of a database, from far away. */
+
+import type { Key, Value } from "../bytes.js";
+import type { BatchOperation } from "../database.js";
+import { asyncDispose } from "../dispose.js";
+import { badArgument } from "../errors.js";
+import type { ByteRange, Range, TextRange } from "../range.js";
+import type { DatabaseStats } from "../session.js";
+import type { CallOptions, ClientStatus, Link } from "./link.js";
+import { attempt, type RetryOptions, Tx, type Writes } from "./optimistic.js";
+import { bytesOf, own, ownAll } from "./own.js";
+import { RemoteScan } from "./scan.js";
+import type { Calls, ServedTypes } from "./types.js";
+
+/** A value of another realm's database, copied, and its version. */
+export interface RemoteEntry {
+  readonly value: Uint8Array<ArrayBuffer>;
+  readonly version: number;
+  readonly uncertain: boolean;
+}
+
+/** The options of `client.set`. */
+export interface RemoteSetOptions extends CallOptions {
+  /** As for `Database.set`. */
+  ifVersion?: number | undefined;
+}
+
+/** The options of `client.updateIf`. */
+export interface RemoteUpdateOptions extends RetryOptions {
+  /** The record is changed only if this returns `true` for its bytes. */
+  predicate?: ((bytes: Uint8Array<ArrayBuffer>) => boolean) | undefined;
+  /** What a missing key counts as. */
+  valueIfMissing?: Value | undefined;
+}
+
+/** A client of a database that serves these. */
+export type ClientOf<S extends ServedTypes> = Client<S>;
+
+/**
+ * A client of a database that a worker has open. Made by `connect`. Every call is a promise, and what it
+ * resolves to is a copy, which is yours.
+ *
+ * Calls that are made in one task are one message and one commit. A write is answered when the database's
+ * `durability` is reached, and is done exactly once, also when its owner ends before it has answered.
+ * Every call may reject, beside what is listed there, with
+ * - `OwnerUnavailableError` when no owner has answered in time; `applied` tells whether it was done
+ * - `DatabaseClosedError` after `close`
+ * - what opening the database throws, and the reason of its `signal`
+ *
+ * The event `"status"` tells that `status` has changed.
+ */
+export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
+  /**
+   * The procedures of the worker, by name: `client.call.buy("yeezy")`. Each is one transaction there.
+   */
+  readonly call: Calls<S>;
+  private readonly link: Link;
+
+  /** @internal */
+  constructor(makeLink: (changed: () => void) => Link) {
+    super();
+    this.link = makeLink(() => this.dispatchEvent(new Event("status")));
+    const { link } = this;
+    this.call = new Proxy({} as Calls<S>, {
+      get: (_, name) =>
+        // Whoever awaits it by mistake must not call a procedure "then".
+        typeof name === "string" && name !== "then"
+          ? (...args: unknown[]) => link.request("call", [name, ...args], true)
+          : undefined,
+    });
+  }
+
+  /** @internal */
+  begin(): void {
+    this.link.start();
+  }
+
+  /** Who has the database, and why one waits. It changes with the event `"status"`. */
+  get status(): ClientStatus {
+    return this.link.status;
+  }
+
+  /** Resolves when an owner was heard for the first time, and rejects if the database cannot be opened. */
+  get ready(): Promise<void> {
+    return this.link.awaited();
+  }
+
+  /** The value of a key. */
+  get(key: Key, options?: CallOptions): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    return this.ask("get", [own(key)], options);
+  }
+
+  /** The value of a key as a string. Rejects with a TypeError if it is not UTF-8. */
+  getText(key: Key, options?: CallOptions): Promise<string | undefined> {
+    return this.ask("getText", [own(key)], options);
+  }
+
+  /** The value of a key and its version. */
+  getEntry(key: Key, options?: CallOptions): Promise<RemoteEntry | undefined> {
+    return this.ask("getEntry", [own(key)], options);
+  }
+
+  /** The values of several keys, in their order, as of one moment. */
+  getMany(
+    keys: Iterable<Key>,
+    options?: CallOptions,
+  ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
+    return this.ask("getMany", [Array.from(keys, own)], options);
+  }
+
+  /** Whether there is a value for this key. */
+  has(key: Key, options?: CallOptions): Promise<boolean> {
+    return this.ask("has", [own(key)], options);
+  }
+
+  /** How many keys there are, or how many of them lie in a range. */
+  count(range?: Range, options?: CallOptions): Promise<number> {
+    return this.ask("count", [range], options);
+  }
+
+  /** The keys of a range, in order, as of one moment: to go over with `for await`, or `.all()`. */
+  keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
+  keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
+  keys(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array | string> {
+    return new RemoteScan(() => this.ask("keys", [range], options));
+  }
+
+  /** The values of a range, in the order of their keys, as of one moment. */
+  values(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
+    return new RemoteScan(() => this.ask("values", [range], options));
+  }
+
+  /** The keys of a range with their values, as of one moment. */
+  entries(
+    range: ByteRange,
+    options?: CallOptions,
+  ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
+  entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
+  entries(range: Range = {}, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
+    return new RemoteScan(() => this.ask("entries", [range], options));
+  }
+
+  /**
+   * Sets a key. With `ifVersion` only if it has that version, else it rejects with `ConflictError`.
+   * The bytes are copied before this returns.
+   */
+  set(key: Key, value: Value, { ifVersion, ...options }: RemoteSetOptions = {}): Promise<void> {
+    return this.tell(
+      "set",
+      [own(key), own(value), ifVersion === undefined ? undefined : { ifVersion }],
+      options,
+    );
+  }
+
+  /** Deletes a key, and says whether it was there. */
+  delete(key: Key, options?: CallOptions): Promise<boolean> {
+    return this.tell("delete", [own(key)], options);
+  }
+
+  /** Deletes all keys, or those of a range, all or none, and says how many. */
+  clear(range?: Range, options?: CallOptions): Promise<number> {
+    return this.tell("clear", [range], options);
+  }
+
+  /** Does all of it or nothing. */
+  batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
+    return this.tell("batch", [ownAll(operations)], options);
+  }
+
+  /**
+   * Reads a value, has `change` change a copy of its bytes or return new ones, and writes that if
+   * nobody has written to the key meanwhile; else it reads again and repeats, so that `change` may run
+   * several times. Says whether it was changed: not if the key is missing, or if `predicate` refused.
+   *
+   * @throws (rejects) ConflictError when others were faster each time; what `change` throws
+   */
+  async updateIf(
+    key: Key,
+    change: (bytes: Uint8Array<ArrayBuffer>) => unknown,
+    { predicate, valueIfMissing, retries, ...options }: RemoteUpdateOptions = {},
+  ): Promise<boolean> {
+    const wanted = own(key);
+    const missing = valueIfMissing === undefined ? undefined : bytesOf(valueIfMissing);
+    return attempt(retries, options.signal, async () => {
+      const entry = await this.getEntry(wanted, options);
+      const bytes = entry?.value ?? missing?.slice();
+      if (bytes === undefined || (predicate !== undefined && predicate(bytes) !== true))
+        return false;
+      const changed = change(bytes) ?? bytes;
+      if (!isValue(changed)) {
+        throw badArgument("The callback of updateIf() returns nothing, or the new bytes.", changed);
+      }
+      const reads: [Key, number][] = [[wanted, entry?.version ?? 0]];
+      await this.commitIf(
+        { reads, ranges: [], writes: [{ type: "set", key: wanted, value: changed }] },
+        options,
+      );
+      return true;
+    });
+  }
+
+  /**
+   * Runs `body`, whose writes are held back until it is done; then all of them are made if nothing that
+   * it has read was changed meanwhile, or else none, and `body` runs again.
+   *
+   * @throws (rejects) ConflictError when others were faster each time; what `body` throws
+   */
+  transaction<T>(
+    body: (tx: Tx) => T | PromiseLike<T>,
+    { retries, ...options }: RetryOptions = {},
+  ): Promise<T> {
+    return attempt(retries, options.signal, async () => {
+      const tx = new Tx(this, options);
+      const result = await body(tx);
+      const writes = await tx.end();
+      if (writes !== undefined) await this.commitIf(writes, options);
+      return result;
+    });
+  }
+
+  /** Resolves when all that was asked for before has been handed to the file. */
+  commit(options?: CallOptions): Promise<void> {
+    return this.ask("commit", [], options);
+  }
+
+  /** Resolves when all that was asked for before has been flushed to the medium. */
+  flush(options?: CallOptions): Promise<void> {
+    return this.ask("flush", [], options);
+  }
+
+  /** Counts and sizes. */
+  stats(options?: CallOptions): Promise<DatabaseStats> {
+    return this.ask("stats", [], options);
+  }
+
+  /**
+   * Closes this client, when what was asked for before is answered. Its worker hands the database over
+   * and ends.
+   */
+  close(): Promise<void> {
+    return this.link.close();
+  }
+
+  /** Closes this client at the end of an `await using` block. */
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    return this.link.request(call, args, false, options) as Promise<T>;
+  }
+
+  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    return this.link.request(call, args, true, options) as Promise<T>;
+  }
+
+  private commitIf(writes: Writes, options: CallOptions): Promise<void> {
+    return this.tell("commitIf", [writes], options);
+  }
+}
+
+function isValue(given: unknown): given is Value {
+  return typeof given === "string" || given instanceof ArrayBuffer || ArrayBuffer.isView(given);
+}

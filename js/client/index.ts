@@ -1,0 +1,38 @@
+/** What a page needs: `varve/client`. The engine is not part of it, for the worker loads that. */
+
+export {
+  type BadArgumentError,
+  ConflictError,
+  type CorruptionDetails,
+  CorruptionError,
+  DatabaseBusyError,
+  DatabaseClosedError,
+  DatabaseExistsError,
+  DatabaseNotFoundError,
+  DatabasePoisonedError,
+  OptionsMismatchError,
+  OutOfMemoryError,
+  OwnerUnavailableError,
+  QuotaExceededError,
+  ReadOnlyError,
+  ReentrancyError,
+  SchemaMismatchError,
+  StaleViewError,
+  StorageError,
+  StorageUnavailableError,
+  UnsupportedFormatError,
+  VarveError,
+  type VarveErrorOptions,
+  VersionChangedError,
+} from "../errors.js";
+export {
+  Client,
+  type RemoteEntry,
+  type RemoteSetOptions,
+  type RemoteUpdateOptions,
+} from "./client.js";
+export { type ConnectOptions, connect } from "./connect.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
+export type { RetryOptions, Tx } from "./optimistic.js";
+export type { RemoteScan } from "./scan.js";
+export type { Calls, Copied, Remote, ServedTypes } from "./types.js";

@@ -1,0 +1,69 @@
+/** An open database as the owner's half of the protocol needs it. */
+
+import { Database } from "../database.js";
+import type { Journal } from "./ledger.js";
+import type { Request, WireError } from "./messages.js";
+import { type Procedures, perform } from "./operations.js";
+import { clientOfKey, RECORD_PREFIX, recordKey } from "./results.js";
+import { toWire } from "./wire-errors.js";
+
+/** The engine's own keyspace (FORMAT.md, section 8). */
+const OWN = 1;
+
+/** So many records are looked at in one step. */
+const PAGE = 1_024;
+
+/** A journal in a database. */
+export class DatabaseJournal implements Journal {
+  private readonly db: Database;
+  private readonly procedures: Procedures;
+
+  constructor(db: Database, procedures: Procedures) {
+    this.db = db;
+    this.procedures = procedures;
+  }
+
+  atomically<T>(body: () => T): T {
+    return Database.sessionOf(this.db).transaction(body);
+  }
+
+  perform(request: Request): unknown {
+    const work = () => perform(this.db, this.procedures, request);
+    return request.write === 0 ? work() : this.atomically(work);
+  }
+
+  load(client: number): Uint8Array | undefined {
+    return Database.sessionOf(this.db).engine.get(recordKey(client), OWN)?.slice();
+  }
+
+  save(client: number, record: Uint8Array): void {
+    Database.sessionOf(this.db).engine.set(recordKey(client), record, OWN);
+  }
+
+  clients(): number[] {
+    const found: number[] = [];
+    const upper = RECORD_PREFIX.slice();
+    upper[upper.length - 1] = (upper.at(-1) as number) + 1;
+    const { engine } = Database.sessionOf(this.db);
+    let lower: Uint8Array<ArrayBuffer> = RECORD_PREFIX;
+    for (;;) {
+      const range = { lower, upper, lowerExcluded: false, upperIncluded: false, reverse: false };
+      const { bytes, lengths } = engine.scan(range, PAGE, false, OWN);
+      let at = 0;
+      for (const length of lengths) {
+        found.push(clientOfKey(bytes.subarray(at, at + length)));
+        at += length;
+      }
+      if (lengths.length < PAGE) return found;
+      lower = recordKey((found.at(-1) as number) + 1);
+    }
+  }
+
+  forget(client: number): void {
+    Database.sessionOf(this.db).engine.remove(recordKey(client), OWN);
+  }
+
+  wire(error: unknown): WireError {
+    return toWire(error);
+  }
+}

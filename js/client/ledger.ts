@@ -1,0 +1,185 @@
+/**
+ * The owner's half of the protocol, without timers, ports or anything else of the outside world. It
+ * applies the writes of each client in the order of their numbers, each at most once, and remembers the
+ * answers that the client may ask for again: in the same commit as the writes, so that the next owner
+ * knows what this one has done.
+ *
+ * Invariant: a write is applied only if its number is one above the last one of its client, so that
+ * whoever has a client's record, this owner or the next, refuses to apply it again.
+ */
+
+import type { Answer, Ask, Outcome, Request, WireError } from "./messages.js";
+import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./results.js";
+
+/**
+ * A client's record is kept for so long after the last deadline in it: what is older is refused for its
+ * deadline, so that it cannot be applied again when nobody remembers it any more.
+ */
+export const LEASE_MS = 60_000;
+
+/** The database, as far as the protocol needs it. */
+export interface Journal {
+  /** Runs `body`: all that it writes becomes one commit, or if it throws, nothing. */
+  atomically<T>(body: () => T): T;
+  /** Does what was asked for, all or nothing. What it throws undoes it and is its outcome. */
+  perform(request: Request): unknown;
+  load(client: number): Uint8Array | undefined;
+  save(client: number, record: Uint8Array): void;
+  /** Every client that has a record. */
+  clients(): number[];
+  forget(client: number): void;
+  /** An error as it travels. */
+  wire(error: unknown): WireError;
+}
+
+/** What an `Ask` comes to. */
+export interface Reply {
+  readonly answers: readonly Answer[];
+  /** Writes before those asked for are missing: the client has to send everything again. */
+  readonly again: boolean;
+}
+
+interface Client {
+  acknowledged: number;
+  lease: number;
+  /** The last write that was applied or passed over. */
+  last: number;
+  /** By number, in order, those above `acknowledged`. */
+  results: Map<number, Outcome>;
+}
+
+/** The owner's half of the protocol. */
+export class Ledger {
+  private readonly journal: Journal;
+  private readonly clients: Map<number, Client>;
+
+  constructor(journal: Journal) {
+    this.journal = journal;
+    this.clients = new Map();
+  }
+
+  /** Does what a client asks for. When it returns, the writes are made, but not yet committed. */
+  handle(ask: Ask, now: number): Reply {
+    const client = this.clientOf(ask.client);
+    acknowledge(client, ask.acknowledged);
+    try {
+      const work = () => this.work(client, ask, now);
+      return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
+    } catch (error) {
+      return this.undone(ask, error);
+    }
+  }
+
+  /** Nothing of it was done, or all of it was undone: that is the outcome of all that it asked for. */
+  undone(ask: Ask, error: unknown): Reply {
+    // Others may be in the same commit. What became of it is known from their records alone.
+    this.clients.clear();
+    const client = this.clientOf(ask.client);
+    acknowledge(client, ask.acknowledged);
+    const outcome: Outcome = { error: this.journal.wire(error), applied: false };
+    const answers = ask.requests
+      .filter(({ write }) => write === 0 || write > client.last)
+      .map(({ id }) => ({ id, outcome }));
+    return { answers, again: false };
+  }
+
+  /** Forgets the clients that can ask for nothing any more. Gives how many. */
+  sweep(now: number): number {
+    let swept = 0;
+    for (const number of this.journal.clients()) {
+      if (this.clientOf(number).lease >= now) continue;
+      this.journal.forget(number);
+      swept += 1;
+    }
+    for (const [number, { lease }] of this.clients) if (lease < now) this.clients.delete(number);
+    return swept;
+  }
+
+  private clientOf(number: number): Client {
+    const known = this.clients.get(number);
+    if (known !== undefined) return known;
+    const client = clientFrom(this.journal.load(number));
+    this.clients.set(number, client);
+    return client;
+  }
+
+  private work(client: Client, ask: Ask, now: number): Reply {
+    const answers: Answer[] = [];
+    let again = false;
+    let changed = false;
+    for (const request of ask.requests) {
+      if (request.after > client.last) {
+        again = true;
+        break;
+      }
+      const { id, write } = request;
+      if (write > 0 && write <= client.last) {
+        const kept = client.results.get(write);
+        if (kept !== undefined) answers.push({ id, outcome: kept });
+        continue;
+      }
+      if (request.call === "") {
+        client.last = write;
+        continue;
+      }
+      const outcome = this.outcomeOf(request, now);
+      answers.push({ id, outcome });
+      if (write === 0) continue;
+      client.last = write;
+      client.results.set(write, outcome);
+      client.lease = Math.max(client.lease, request.deadline + LEASE_MS);
+      changed = true;
+    }
+    if (changed) this.journal.save(ask.client, encodeRecord(recordOf(client)));
+    return { answers, again };
+  }
+
+  private outcomeOf(request: Request, now: number): Outcome {
+    if (now >= request.deadline) return { error: tooLate(request), applied: false };
+    try {
+      return { value: this.journal.perform(request) };
+    } catch (error) {
+      return { error: this.journal.wire(error), applied: false };
+    }
+  }
+}
+
+function clientFrom(bytes: Uint8Array | undefined): Client {
+  if (bytes === undefined) return { acknowledged: 0, lease: 0, last: 0, results: new Map() };
+  const { acknowledged, lease, results } = decodeRecord(bytes);
+  const last = results.at(-1)?.request ?? acknowledged;
+  return {
+    acknowledged,
+    lease,
+    last: Math.max(acknowledged, last),
+    results: new Map(results.map(({ request, outcome }) => [request, outcome])),
+  };
+}
+
+function recordOf({ acknowledged, lease, results }: Client): ClientRecord {
+  const list: Result[] = [];
+  for (const [request, outcome] of results) list.push({ request, outcome });
+  return { acknowledged, lease, results: list };
+}
+
+/** The client wants to hear of nothing any more up to this number, and nothing of it is applied. */
+function acknowledge(client: Client, acknowledged: number): void {
+  if (acknowledged <= client.acknowledged) return;
+  client.acknowledged = acknowledged;
+  client.last = Math.max(client.last, acknowledged);
+  for (const number of client.results.keys()) {
+    if (number > acknowledged) break;
+    client.results.delete(number);
+  }
+}
+
+function tooLate(request: Request): WireError {
+  return {
+    name: "OwnerUnavailableError",
+    code: "VARVE_OWNER_UNAVAILABLE",
+    message:
+      `${request.call}() reached the owner of the database after its deadline, and was not done. ` +
+      "Do it again, or give it more time by the option timeout.",
+    more: { applied: false },
+  };
+}

@@ -1,0 +1,434 @@
+/** A client's connection: its worker, the ways to owners elsewhere, time, and what the page goes through. */
+
+import { DatabaseClosedError, OwnerUnavailableError, StorageUnavailableError } from "../errors.js";
+import type { FromHost, ToHost } from "./local.js";
+import type { Ask, ToClient, Who } from "./messages.js";
+import { type Ending, Sender } from "./sender.js";
+import { fromWire } from "./wire-errors.js";
+
+/** What speaks like a worker: a `Worker`, or a `MessagePort` on which a database is served. */
+export interface WorkerLike {
+  postMessage(message: unknown): void;
+  addEventListener(type: string, listener: (event: Event) => void): void;
+  start?(): void;
+  terminate?(): void;
+  close?(): void;
+}
+
+/** How it stands with the database, as far as a client knows. */
+export interface ClientStatus {
+  /**
+   * - `"idle"`: nothing was asked for yet, or the last attempt failed
+   * - `"starting"`: the worker is being started
+   * - `"waiting"`: for an owner
+   * - `"opening"`: this client's worker opens the file
+   * - `"open"`: an owner answers
+   * - `"suspended"`: the page sleeps, and its worker has let go
+   * - `"closed"`: by `close()`
+   */
+  readonly state: "idle" | "starting" | "waiting" | "opening" | "open" | "suspended" | "closed";
+  /** Who has the file: this client's own worker, or that of another tab. */
+  readonly owner: "here" | "elsewhere" | undefined;
+  /** Why it waits, in a sentence. */
+  readonly reason: string | undefined;
+}
+
+/** A request's own options. */
+export interface CallOptions {
+  /** Ends the call when it is aborted: it rejects with its reason. A write may then have been done. */
+  signal?: AbortSignal | undefined;
+  /** Milliseconds until nobody does it any more, and it rejects. That of `connect` when left out. */
+  timeout?: number | undefined;
+}
+
+/** What a link needs to know. */
+export interface LinkOptions {
+  readonly worker: (() => WorkerLike) | undefined;
+  readonly timeout: number;
+  readonly changed: () => void;
+}
+
+/** How often it is looked what is late, while anything is waited for. */
+const TICK_MS = 100;
+
+/** Requests made in so many microtasks, one after the other, still are one message. */
+const HOPS = 3;
+
+/** A worker has so long to hand over when its client closes. */
+const CLOSE_MS = 5_000;
+
+const WAITS = {
+  waiting: "Another tab has the database, and has not answered yet.",
+  opening: undefined,
+  busy: "The file is still held by a worker or tab that is about to end, or that was put to sleep.",
+} as const;
+
+/** A client's connection. */
+export class Link {
+  status: ClientStatus;
+  private readonly ready: Promise<void>;
+  private readonly name: string;
+  private readonly options: LinkOptions;
+  private readonly id: number;
+  private readonly sender: Sender;
+  private worker: WorkerLike | undefined;
+  /** Whether it has said that it runs. */
+  private isUp: boolean;
+  /** The owner that this client's own worker is, when it is that. */
+  private local: string | undefined;
+  private channel: string | undefined;
+  private broadcast: BroadcastChannel | undefined;
+  private readonly boxes: Map<string, BroadcastChannel>;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private hops: number;
+  private isReady: (failure?: unknown) => void;
+  private released: (() => void) | undefined;
+  private closing: Promise<void> | undefined;
+  private readonly unhook: (() => void)[];
+
+  constructor(name: string, options: LinkOptions) {
+    this.name = name;
+    this.options = options;
+    this.id = randomNumber();
+    this.sender = new Sender(this.id, {
+      ask: (owner, message) => this.post(owner, message),
+      who: (message) => this.ask(message),
+    });
+    this.status = { state: "idle", owner: undefined, reason: undefined };
+    this.worker = undefined;
+    this.isUp = false;
+    this.local = undefined;
+    this.boxes = new Map();
+    this.hops = 0;
+    this.isReady = () => {};
+    this.ready = new Promise((resolve, reject) => {
+      this.isReady = (failure) => (failure === undefined ? resolve() : reject(failure));
+    });
+    // Whoever asks for it is told; nobody has to.
+    this.ready.catch(() => {});
+    this.unhook = [];
+    if (typeof document !== "undefined") this.follow(document);
+  }
+
+  // ---------------------------------------------------------------- requests
+
+  request(
+    call: string,
+    args: readonly unknown[],
+    writes: boolean,
+    { signal, timeout = this.options.timeout }: CallOptions = {},
+  ): Promise<unknown> {
+    if (this.closing !== undefined) return Promise.reject(closed(this.name));
+    if (signal?.aborted === true) return Promise.reject(signal.reason);
+    return new Promise((resolve, reject) => {
+      const now = Date.now();
+      const settle = (ending: Ending) => {
+        signal?.removeEventListener("abort", abort);
+        if ("value" in ending) resolve(ending.value);
+        else reject(this.errorOf(call, writes, ending));
+      };
+      const deadline = Math.ceil(now + timeout);
+      const id = this.sender.request({ call, args, writes, deadline, settle }, now);
+      const abort = () => {
+        this.sender.giveUp(id);
+        reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", abort, { once: true });
+      this.soon();
+    });
+  }
+
+  private errorOf(
+    call: string,
+    writes: boolean,
+    ending: Exclude<Ending, { value: unknown }>,
+  ): unknown {
+    if ("error" in ending) return fromWire(ending.error);
+    if ("thrown" in ending) return ending.thrown;
+    if ("forgotten" in ending) {
+      return new OwnerUnavailableError(
+        `${call}() was done by an owner of "${this.name}" that vanished before it answered, and its ` +
+          "answer was too large to be kept. Do not do it again.",
+        { applied: true },
+      );
+    }
+    const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
+    const { reason = "No owner of it has answered." } = this.status;
+    const fate = applied === false ? "It was not done." : "Whether it was done is not known.";
+    return this.closing !== undefined
+      ? closed(this.name)
+      : new OwnerUnavailableError(
+          `${call}() on "${this.name}" was not answered in time. ${fate} ${reason} See client.status.`,
+          { applied },
+        );
+  }
+
+  /** Sends at the end of the task what is asked for in it, in one message. */
+  private soon(): void {
+    this.need();
+    if (this.hops > 0) return;
+    this.hops = HOPS;
+    const hop = () => {
+      this.hops -= 1;
+      if (this.hops > 0) queueMicrotask(hop);
+      else this.sender.flush();
+    };
+    queueMicrotask(hop);
+    this.arm();
+  }
+
+  private arm(): void {
+    if (this.timer !== undefined || this.sender.waiting === 0) return;
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      this.sender.tick(Date.now());
+      this.arm();
+    }, TICK_MS);
+  }
+
+  // ---------------------------------------------------------------- the worker
+
+  /** Has a worker, if there is none. */
+  need(): void {
+    if (this.worker === undefined) this.start();
+  }
+
+  /** That it is ready, for which it may have to begin. */
+  awaited(): Promise<void> {
+    if (this.status.state === "idle" && this.status.reason === undefined) this.start();
+    return this.ready;
+  }
+
+  /** Has a worker stand for ownership. */
+  start(): void {
+    if (this.closing !== undefined) return;
+    this.show("starting");
+    try {
+      const worker = this.worker ?? this.begin();
+      this.worker = worker;
+      this.toHost({ type: "hello", name: this.name });
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  private begin(): WorkerLike {
+    const { worker: make } = this.options;
+    if (make === undefined) throw noWorker(this.name);
+    let worker: WorkerLike;
+    this.isUp = false;
+    try {
+      worker = make();
+    } catch (cause) {
+      throw noWorker(this.name, cause);
+    }
+    worker.addEventListener("message", (event) => {
+      if (this.worker === worker) this.hear((event as MessageEvent).data as FromHost);
+    });
+    worker.addEventListener("error", (event) => {
+      if (this.worker !== worker) return;
+      this.worker = undefined;
+      this.failed(broken(this.name, event as ErrorEvent));
+    });
+    worker.start?.();
+    return worker;
+  }
+
+  private toHost(message: ToHost): void {
+    this.worker?.postMessage(message);
+  }
+
+  private hear(message: FromHost): void {
+    switch (message.type) {
+      case "up":
+        this.isUp = true;
+        this.join(message.channel);
+        break;
+      case "state":
+        if (this.sender.owner === undefined) {
+          this.show(message.state === "opening" ? "opening" : "waiting", WAITS[message.state]);
+        }
+        break;
+      case "failed":
+        this.failed(fromWire(message.error));
+        break;
+      case "released":
+        this.released?.();
+        break;
+      default:
+        if (message.type === "here") this.local = message.owner;
+        this.told(message);
+    }
+  }
+
+  /** Something an owner says, here or elsewhere. */
+  private told(message: ToClient): void {
+    this.sender.hear(message, Date.now());
+    if (message.type === "here") {
+      this.show("open");
+      this.isReady();
+    } else if (message.type === "gone" && this.sender.owner === undefined) {
+      if (this.status.state === "open") this.show("waiting", "The owner has handed over.");
+    }
+  }
+
+  private failed(error: unknown): void {
+    // An owner elsewhere answers all the same.
+    if (this.sender.owner !== undefined) return;
+    this.show("idle", String((error as { message?: unknown }).message));
+    this.isReady(error);
+    this.sender.endAll((one) => (one.sent ? { lapsed: "unknown" } : { thrown: error }));
+    if (this.worker === undefined) return;
+    // The next request tries anew.
+    const { worker } = this;
+    this.worker = undefined;
+    stop(worker);
+  }
+
+  // ---------------------------------------------------------------- owners elsewhere
+
+  private join(channel: string | undefined): void {
+    if (channel === undefined || this.broadcast !== undefined) return;
+    this.channel = channel;
+    this.broadcast = new BroadcastChannel(channel);
+    const inbox = new BroadcastChannel(`${channel}:${this.id}`);
+    this.boxes.set("", inbox);
+    const hear = ({ data }: MessageEvent) => {
+      const message = data as ToClient | Who;
+      if (message.type !== "who") this.told(message);
+    };
+    this.broadcast.onmessage = hear;
+    inbox.onmessage = hear;
+    this.sender.ask();
+  }
+
+  private leave(): void {
+    this.broadcast?.close();
+    this.broadcast = undefined;
+    for (const box of this.boxes.values()) box.close();
+    this.boxes.clear();
+  }
+
+  private post(owner: string, message: Ask): void {
+    if (owner === this.local) {
+      this.toHost(message);
+      return;
+    }
+    let box = this.boxes.get(owner);
+    if (box === undefined) {
+      box = new BroadcastChannel(`${this.channel}:${owner}`);
+      this.boxes.set(owner, box);
+    }
+    box.postMessage(message);
+  }
+
+  private ask(message: Who): void {
+    this.toHost(message);
+    this.broadcast?.postMessage(message);
+  }
+
+  // ---------------------------------------------------------------- what the page goes through
+
+  /** A page that hides for good, or is put to sleep, hands over first; one that wakes comes back. */
+  private follow(page: Document): void {
+    const suspend = () => this.suspend();
+    const resume = () => this.resume();
+    const pairs: [EventTarget, string, () => void][] = [
+      [globalThis as unknown as EventTarget, "pagehide", suspend],
+      [globalThis as unknown as EventTarget, "pageshow", resume],
+      [page, "freeze", suspend],
+      [page, "resume", resume],
+    ];
+    for (const [target, event, listener] of pairs) {
+      target.addEventListener(event, listener);
+      this.unhook.push(() => target.removeEventListener(event, listener));
+    }
+  }
+
+  private suspend(): void {
+    if (this.worker === undefined || this.closing !== undefined) return;
+    this.sender.flush();
+    this.toHost({ type: "release" });
+    this.show("suspended", "The page sleeps.");
+  }
+
+  private resume(): void {
+    if (this.status.state === "suspended") this.start();
+  }
+
+  // ---------------------------------------------------------------- the end
+
+  /** Waits for what was asked for, and has the worker hand over. */
+  close(): Promise<void> {
+    this.closing ??= this.end();
+    return this.closing;
+  }
+
+  private async end(): Promise<void> {
+    this.sender.flush();
+    while (this.sender.waiting > 0 && this.worker !== undefined) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    for (const unhook of this.unhook) unhook();
+    clearTimeout(this.timer);
+    const { worker } = this;
+    if (worker !== undefined && this.isUp) {
+      const released = new Promise<void>((resolve) => {
+        this.released = resolve;
+      });
+      this.toHost({ type: "release" });
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, CLOSE_MS);
+      });
+      await Promise.race([released, late]);
+      clearTimeout(timer);
+    }
+    this.worker = undefined;
+    if (worker !== undefined) stop(worker);
+    this.leave();
+    this.show("closed");
+    this.isReady(closed(this.name));
+  }
+
+  private show(state: ClientStatus["state"], reason?: string): void {
+    const { owner: known } = this.sender;
+    const owner = known === undefined ? undefined : known === this.local ? "here" : "elsewhere";
+    const { status } = this;
+    if (status.state === state && status.owner === owner && status.reason === reason) return;
+    this.status = { state, owner, reason };
+    this.options.changed();
+  }
+}
+
+function stop(worker: WorkerLike): void {
+  if (worker.terminate === undefined) worker.close?.();
+  else worker.terminate();
+}
+
+/** 53 random bits, and never 0. */
+function randomNumber(): number {
+  const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
+  return (high >>> 11) * 0x1_0000_0000 + low || 1;
+}
+
+function closed(name: string): DatabaseClosedError {
+  return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
+}
+
+function noWorker(name: string, cause?: unknown): StorageUnavailableError {
+  return new StorageUnavailableError(
+    `connect("${name}") needs a worker, which there is none of here: on a server, only call it from ` +
+      "code that runs in the browser, or use open() to have a database on the server.",
+    { cause },
+  );
+}
+
+function broken(name: string, event: ErrorEvent): StorageUnavailableError {
+  return new StorageUnavailableError(
+    `The worker of connect("${name}") failed${event.message ? `: ${event.message}` : " to load"}. ` +
+      "If a bundler has lost the package's worker, give one by the option worker: its file is " +
+      'export default serve("…").',
+    { cause: event.error ?? undefined },
+  );
+}

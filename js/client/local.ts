@@ -1,0 +1,46 @@
+/** What a page and the worker that it started say to each other, beside the protocol. */
+
+import type { ToClient, ToOwner, WireError } from "./messages.js";
+
+/** The page has a client for this database: the worker is to stand for its ownership. */
+export interface Hello {
+  readonly type: "hello";
+  readonly name: string;
+}
+
+/** The page goes or sleeps: the worker is to hand over, and says `Released`. */
+export interface Release {
+  readonly type: "release";
+}
+
+export type ToHost = Hello | Release | ToOwner;
+
+/** The worker runs. */
+export interface Up {
+  readonly type: "up";
+  /** The channel on which other realms' owners are; none where the worker alone can be owner. */
+  readonly channel: string | undefined;
+}
+
+export interface State {
+  readonly type: "state";
+  /** `"waiting"` for the present owner, `"busy"`: for a file that nobody was to have any more. */
+  readonly state: "waiting" | "opening" | "busy";
+}
+
+/** The worker could not become owner, and stands for it no more. */
+export interface Failed {
+  readonly type: "failed";
+  readonly error: WireError;
+}
+
+export interface Released {
+  readonly type: "released";
+}
+
+export type FromHost = Up | State | Failed | Released | ToClient;
+
+/** The lock of a database, and the channel of all that have to do with it. */
+export function channelName(identity: unknown): string {
+  return `varve:${String(identity)}`;
+}

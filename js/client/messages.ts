@@ -1,0 +1,105 @@
+/**
+ * What clients and owners say to each other. A client is one `connect` of one page or worker; the owner
+ * is the worker that has the file. Everything here can be cloned from one realm to another.
+ */
+
+/** The version of this protocol. Who hears another one does not understand it. */
+export const PROTOCOL = 1;
+
+/** What is asked for; its arguments are those that `operations.ts` takes. */
+export interface Request {
+  /** The client's number for it, by which it is answered. */
+  readonly id: number;
+  /**
+   * 0 for what only reads. The writes of a client are numbered from 1 without gaps, and are applied in
+   * that order, each at most once.
+   */
+  readonly write: number;
+  /** The client's writes up to this number were asked for before it, and have to come first. */
+  readonly after: number;
+  /** The time (`Date.now()`) after which nobody applies it. */
+  readonly deadline: number;
+  /** What to do; empty: nothing, for the client has given it up. */
+  readonly call: string;
+  readonly args: readonly unknown[];
+}
+
+/** An error on its way to another realm. */
+export interface WireError {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string | undefined;
+  readonly stack?: string | undefined;
+  /** What its class has beside these. */
+  readonly more?: Readonly<Record<string, unknown>> | undefined;
+  readonly cause?: unknown;
+}
+
+/** What came of a request. */
+export type Outcome =
+  | { readonly value: unknown }
+  | {
+      readonly error: WireError /** Whether a write may have been done. */;
+      readonly applied: false;
+    }
+  /** It was applied, and its answer was not kept: it came too late or was too large. */
+  | { readonly forgotten: true };
+
+/** An outcome and the request that it belongs to. */
+export interface Answer {
+  readonly id: number;
+  readonly outcome: Outcome;
+}
+
+/** Requests that were made in one task: they are one message and one commit. */
+export interface Ask {
+  readonly type: "ask";
+  readonly protocol: number;
+  /** Chosen at random, once for each client. */
+  readonly client: number;
+  /** All writes up to here are over for the client: it wants no answer to them any more. */
+  readonly acknowledged: number;
+  readonly requests: readonly Request[];
+}
+
+/** Asks for the owner, who says `Here`. */
+export interface Who {
+  readonly type: "who";
+  /** Given back by the owner. Whatever was posted to it before has then been seen, or is lost. */
+  readonly round: number;
+  readonly client: number;
+}
+
+/** What clients send to owners. */
+export type ToOwner = Ask | Who;
+
+/** The owner of the file speaks: when it has become that, and when it is asked for. */
+export interface Here {
+  readonly type: "here";
+  readonly owner: string;
+  /** Whose question it answers, and which; 0 when it was not asked. */
+  readonly client: number;
+  readonly round: number;
+}
+
+/** It is the owner no more; another one will tell. */
+export interface Gone {
+  readonly type: "gone";
+  readonly owner: string;
+}
+
+/** The answers to an `Ask`, all that there are at that time. */
+export interface Told {
+  readonly type: "told";
+  readonly owner: string;
+  readonly answers: readonly Answer[];
+}
+
+/** Writes are missing that came before those asked for: all that has no answer is to be sent again. */
+export interface Again {
+  readonly type: "again";
+  readonly owner: string;
+}
+
+/** What owners send to clients. */
+export type ToClient = Here | Gone | Told | Again;

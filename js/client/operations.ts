@@ -1,0 +1,112 @@
+/** What a client may ask for, done on the database. All that is answered is a copy. */
+
+import type { Key, Value } from "../bytes.js";
+import { type BatchOperation, Database } from "../database.js";
+import { badArgument, ConflictError, describe } from "../errors.js";
+import type { ByteRange, Range, TextRange } from "../range.js";
+import type { SetOptions } from "../session.js";
+import type { Request } from "./messages.js";
+
+/** A function of the worker that clients call by its name. */
+export type Procedure = (db: Database, ...args: never[]) => unknown;
+
+/** By name. */
+export type Procedures = Readonly<Record<string, Procedure>>;
+
+/** What an optimistic transaction has read, and what it writes if that still holds. */
+export interface Commitment {
+  /** Keys with the versions that they had; 0 for those that were not there. */
+  readonly reads: readonly (readonly [key: Key, version: number])[];
+  /** Ranges with the keys that were found there. */
+  readonly ranges: readonly (readonly [range: ByteRange, keys: readonly Uint8Array[]])[];
+  readonly writes: readonly BatchOperation[];
+}
+
+type Call = (db: Database, ...args: never[]) => unknown;
+
+const CALLS: Readonly<Record<string, Call>> = {
+  get: (db, key: Key) => db.get(key)?.slice(),
+  getText: (db, key: Key) => db.getText(key),
+  has: (db, key: Key) => db.has(key),
+  count: (db, range?: Range) => db.count(range),
+  getMany: (db, keys: Key[]) => db.getMany(keys).map((view) => view?.slice()),
+  getEntry: entryOf,
+  getEntries: (db, keys: Key[]) => keys.map((key) => entryOf(db, key)),
+  keys: (db, range: TextRange | ByteRange) => [...db.keys(range as ByteRange)],
+  values: (db, range: Range) => Array.from(db.values(range), (value) => value.slice()),
+  entries: (db, range: TextRange | ByteRange) =>
+    Array.from(db.entries(range as ByteRange), ([key, value]) => [key, value.slice()]),
+  stats: (db) => db.stats(),
+  // The owner commits or flushes when all of a message is done.
+  commit: () => undefined,
+  flush: () => undefined,
+
+  set: (db, key: Key, value: Value, options?: SetOptions) => db.set(key, value, options),
+  delete: (db, key: Key) => db.delete(key),
+  clear: (db, range?: Range) => db.clear(range),
+  batch: (db, operations: BatchOperation[]) => db.batch(operations),
+  commitIf,
+};
+
+/** Does it, and gives the answer. What it throws has to be undone by the caller. */
+export function perform(db: Database, procedures: Procedures, { call, args }: Request): unknown {
+  if (call === "call") {
+    const [name, ...rest] = args as [string, ...never[]];
+    if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
+    return copied((procedures[name] as Procedure)(db, ...rest), db);
+  }
+  if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner knows no call ${describe(call)}.`);
+  return (CALLS[call] as Call)(db, ...(args as never[]));
+}
+
+function entryOf(db: Database, key: Key) {
+  const entry = db.getEntry(key);
+  return entry && { ...entry, value: entry.value.slice() };
+}
+
+function commitIf(db: Database, { reads, ranges, writes }: Commitment): void {
+  for (const [key, version] of reads) {
+    if ((db.getEntry(key)?.version ?? 0) !== version) throw changed();
+  }
+  for (const [range, seen] of ranges) {
+    const keys = [...db.keys(range)];
+    if (keys.length !== seen.length || !keys.every((key, i) => same(key, seen[i]))) throw changed();
+  }
+  db.batch(writes);
+}
+
+function changed(): ConflictError {
+  return new ConflictError("What was read has been changed by someone else since.");
+}
+
+function same(a: Uint8Array, b: Uint8Array | undefined): boolean {
+  return b !== undefined && a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+function noProcedure(name: unknown, procedures: Procedures): Error {
+  const names = Object.keys(procedures).join(", ") || "none";
+  return badArgument(
+    `The worker has no procedure ${describe(name)}. Those that it was given by serve(): ${names}.`,
+  );
+}
+
+/** What shows the database's memory is copied: a message would carry all of that memory along. */
+function copied(value: unknown, db: Database): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (ArrayBuffer.isView(value)) {
+    const { buffer } = Database.sessionOf(db).engine.u8;
+    return value.buffer === buffer ? sliced(value) : value;
+  }
+  if (Array.isArray(value)) return value.map((one) => copied(one, db));
+  if (value instanceof Map) return new Map(copied([...value], db) as [unknown, unknown][]);
+  if (value instanceof Set) return new Set(copied([...value], db) as unknown[]);
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one, db)]));
+}
+
+function sliced(view: ArrayBufferView): ArrayBufferView {
+  const { buffer, byteOffset, byteLength } = view;
+  return view instanceof DataView
+    ? new DataView(buffer.slice(byteOffset, byteOffset + byteLength))
+    : (view as Uint8Array).slice();
+}

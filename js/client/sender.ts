@@ -1,0 +1,288 @@
+/**
+ * The client's half of the protocol, without timers, ports or anything else of the outside world.
+ *
+ * - Requests of one turn are one message. What has no answer is sent again when another owner appears,
+ *   and when the one that is there has lost it.
+ * - Writes have numbers without gaps. A number is given when a request is first sent, so that one that
+ *   was never sent leaves no gap, and it is certain that it was not applied.
+ * - A request ends: by its answer, by its signal, or some time after its deadline.
+ */
+
+import {
+  type Answer,
+  type Ask,
+  type Here,
+  type Outcome,
+  PROTOCOL,
+  type Request,
+  type ToClient,
+  type Who,
+} from "./messages.js";
+
+/** An owner refuses what is late; only one that says nothing at all is not waited for any longer. */
+export const GRACE_MS = 500;
+
+/** An owner that says nothing for so long is asked whether it is there. */
+export const SILENCE_MS = 400;
+
+/** A message holds at most so many requests: what an owner has to remember of it is one record. */
+const MESSAGE_REQUESTS = 4_096;
+
+/** With more unanswered writes than these, the next message waits for answers. */
+const WINDOW_WRITES = 512;
+
+/** How a request ends that nobody has answered. */
+export type Lapse =
+  /** Nobody has it, and nobody will apply it. */
+  | "never-sent"
+  /** It was sent, and it cannot be known whether it was applied. */
+  | "unknown";
+
+/** How a request ends: answered, given up, or never sent because it cannot be cloned. */
+export type Ending = Outcome | { readonly lapsed: Lapse } | { readonly thrown: unknown };
+
+/** A request as it is made. */
+export interface Order {
+  readonly call: string;
+  readonly args: readonly unknown[];
+  readonly writes: boolean;
+  readonly deadline: number;
+  /** Called once, with what came of it. */
+  readonly settle: (ending: Ending) => void;
+}
+
+/** The outside world as the client sees it. */
+export interface SenderPort {
+  /** Sends a message to that owner; it may be lost. What cannot be cloned is thrown. */
+  ask(owner: string, message: Ask): void;
+  /** Asks all owners that there may be. */
+  who(message: Who): void;
+}
+
+interface Pending extends Order {
+  readonly id: number;
+  /** Its number among the writes; 0 as long as it was not sent, and for reads. */
+  write: number;
+  after: number;
+  /** To whom it was sent last, and before which round of questions. */
+  owner: string | undefined;
+  round: number;
+  sent: boolean;
+}
+
+/** The client's half of the protocol. */
+export class Sender {
+  /** The owner that was heard of last, while it is believed to be there. */
+  owner: string | undefined;
+  private readonly client: number;
+  private readonly port: SenderPort;
+  /** What has no answer yet, in the order in which it was asked for. */
+  private readonly pending: Map<number, Pending>;
+  /** The numbers of writes that were sent and are not over, in order. `undefined`: given up. */
+  private readonly writes: Map<number, Pending | undefined>;
+  private lastId: number;
+  private lastWrite: number;
+  private round: number;
+  /** When the owner was heard last, or first waited for. */
+  private heard: number;
+
+  constructor(client: number, port: SenderPort) {
+    this.client = client;
+    this.port = port;
+    this.owner = undefined;
+    this.pending = new Map();
+    this.writes = new Map();
+    this.lastId = 0;
+    this.lastWrite = 0;
+    this.round = 0;
+    this.heard = 0;
+  }
+
+  /** How many requests have no answer. */
+  get waiting(): number {
+    return this.pending.size;
+  }
+
+  /** Makes a request and gives its number. It is sent by the next `flush`. */
+  request(order: Order, now: number): number {
+    if (this.pending.size === 0) this.heard = now;
+    this.lastId += 1;
+    const id = this.lastId;
+    const more = { id, write: 0, after: 0, owner: undefined, round: 0, sent: false };
+    this.pending.set(id, { ...order, ...more });
+    return id;
+  }
+
+  /** Sends what was not sent yet, to the owner if there is one. */
+  flush(): void {
+    const { owner } = this;
+    if (owner === undefined) return;
+    const fresh = [...this.pending.values()].filter((one) => one.owner === undefined);
+    this.send(owner, fresh);
+  }
+
+  /** Ends a request that is not wanted any more. Gives whether it may have been applied. */
+  giveUp(id: number): boolean {
+    const one = this.pending.get(id);
+    if (one === undefined) return false;
+    this.end(one);
+    return one.sent && one.writes;
+  }
+
+  /** A message has come, of whichever owner. */
+  hear(message: ToClient, now: number): void {
+    switch (message.type) {
+      case "told":
+        this.told(message.answers, message.owner, now);
+        break;
+      case "gone":
+        if (this.owner === message.owner) this.owner = undefined;
+        break;
+      case "again":
+        if (message.owner === this.owner) this.repeat(() => true, now);
+        break;
+      case "here":
+        this.here(message, now);
+    }
+  }
+
+  private here({ owner, client, round }: Here, now: number): void {
+    const changed = this.owner !== owner;
+    this.owner = owner;
+    // Whoever was asked has seen all that was posted before the question, and has not answered that.
+    const lost = changed ? Number.POSITIVE_INFINITY : client === this.client ? round : 0;
+    this.repeat((one) => one.owner === undefined || one.round < lost, now);
+  }
+
+  /** Time has passed: what is too late ends, and an owner that is silent is asked. */
+  tick(now: number): void {
+    for (const one of [...this.pending.values()]) {
+      if (now < one.deadline || (one.sent && now < one.deadline + GRACE_MS)) continue;
+      this.end(one);
+      one.settle({ lapsed: one.sent ? "unknown" : "never-sent" });
+    }
+    if (this.pending.size === 0 || now < this.heard + SILENCE_MS) return;
+    this.heard = now;
+    this.ask();
+  }
+
+  /** Asks who the owner is. */
+  ask(): void {
+    this.round += 1;
+    this.port.who({ type: "who", round: this.round, client: this.client });
+  }
+
+  /** Ends all of them, for the client closes or cannot go on. */
+  endAll(ending: (one: { readonly sent: boolean }) => Ending): void {
+    for (const one of [...this.pending.values()]) {
+      this.end(one);
+      one.settle(ending(one));
+    }
+  }
+
+  private told(answers: readonly Answer[], owner: string, now: number): void {
+    if (owner === this.owner) this.heard = now;
+    for (const { id, outcome } of answers) {
+      const one = this.pending.get(id);
+      if (one === undefined) continue;
+      this.end(one, true);
+      one.settle(outcome);
+    }
+    // Some may have waited until these were answered.
+    this.flush();
+  }
+
+  /** It is over: answered, or given up. */
+  private end(one: Pending, answered = false): void {
+    this.pending.delete(one.id);
+    if (one.write === 0) return;
+    if (answered) this.writes.delete(one.write);
+    else this.writes.set(one.write, undefined);
+    // What was given up and has nothing pending before it needs no place: owners leave it out.
+    for (const [number, other] of this.writes) {
+      if (other !== undefined) break;
+      this.writes.delete(number);
+    }
+  }
+
+  /** Sends again what is chosen, and all behind it, so that nobody misses a write. */
+  private repeat(which: (one: Pending) => boolean, now: number): void {
+    this.heard = now;
+    const { owner } = this;
+    if (owner === undefined) return;
+    const all = [...this.pending.values()];
+    const first = all.findIndex(which);
+    if (first < 0) return;
+    const again = all.slice(first);
+    for (const one of again) one.owner = undefined;
+    this.send(owner, again);
+  }
+
+  private send(owner: string, chosen: readonly Pending[]): void {
+    const isSent = (one: Pending) => one.owner !== undefined && one.write > 0;
+    const open = [...this.pending.values()].filter(isSent).length;
+    if (open > WINDOW_WRITES) return;
+    const some = chosen.slice(0, MESSAGE_REQUESTS);
+    if (some.length === 0) return;
+    for (const one of some) this.number(one, owner);
+    try {
+      this.port.ask(owner, this.message(some));
+    } catch {
+      this.sendEach(owner, some);
+    }
+  }
+
+  /** From now on it counts as sent. */
+  private number(one: Pending, owner: string): void {
+    one.owner = owner;
+    one.round = this.round;
+    if (one.sent) return;
+    one.sent = true;
+    one.after = this.lastWrite;
+    if (!one.writes) return;
+    this.lastWrite += 1;
+    one.write = this.lastWrite;
+    this.writes.set(one.write, one);
+  }
+
+  /** One of them cannot be cloned: the others are not to suffer for it. */
+  private sendEach(owner: string, chosen: readonly Pending[]): void {
+    for (const one of chosen) {
+      try {
+        this.port.ask(owner, this.message([one]));
+      } catch (thrown) {
+        this.end(one);
+        one.settle({ thrown });
+      }
+    }
+  }
+
+  private message(chosen: readonly Pending[]): Ask {
+    const [oldest = this.lastWrite + 1] = this.writes.keys();
+    return {
+      type: "ask",
+      protocol: PROTOCOL,
+      client: this.client,
+      acknowledged: oldest - 1,
+      requests: this.withVoids(chosen),
+    };
+  }
+
+  /** As they travel; between them, in their places, the numbers of writes that were given up. */
+  private withVoids(chosen: readonly Pending[]): Request[] {
+    const voids: number[] = [];
+    for (const [number, one] of this.writes) if (one === undefined) voids.push(number);
+    const requests: Request[] = [];
+    for (const { id, write, after, deadline, call, args } of chosen) {
+      for (; voids[0] !== undefined && voids[0] <= after; voids.shift()) {
+        requests.push(nothing(voids[0]));
+      }
+      requests.push({ id, write, after, deadline, call, args });
+    }
+    return requests;
+  }
+}
+
+function nothing(write: number): Request {
+  return { id: 0, write, after: write - 1, deadline: 0, call: "", args: [] };
+}

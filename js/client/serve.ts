@@ -1,0 +1,132 @@
+/** `serve`: what a worker's file exports, and what makes it answer. */
+
+import { badArgument } from "../errors.js";
+import type { OpenOptions } from "../options.js";
+import { refuseUnknown } from "../options.js";
+import { Host } from "./host.js";
+import type { FromHost, ToHost } from "./local.js";
+import type { Procedures } from "./operations.js";
+import { toWire } from "./wire-errors.js";
+
+/** The options of `serve`: those of `open`, and what clients may call. */
+export interface ServeOptions<P extends Procedures = Procedures>
+  extends Omit<OpenOptions, "signal" | "onProgress"> {
+  /**
+   * Functions that clients call by their names, as `client.call.name(...)`. Each is one transaction:
+   * it is synchronous, a throw undoes it, and what it returns travels to the client as a copy.
+   */
+  procedures?: (P & Procedures) | undefined;
+}
+
+/** What speaks like a worker or a `MessagePort`. */
+export interface ServedPort {
+  postMessage(message: unknown): void;
+  addEventListener(type: "message", listener: (event: MessageEvent) => void): void;
+  start?(): void;
+}
+
+/** A database that is served. The type of a worker's default export, for `connect<typeof …>`. */
+export interface Served<P extends Procedures = Procedures> {
+  /** The database's name. */
+  readonly name: string;
+  /** @internal Only its type is looked at. */
+  readonly procedures: P;
+  /** Answers on a port too, where a worker is not what one has: threads of Node, tests. */
+  listen(port: ServedPort): void;
+}
+
+/**
+ * Serves a database to the clients that `connect` makes. It is what a worker's file exports:
+ *
+ * ```ts
+ * // db.ts
+ * export default serve("shop", { procedures: { buy(db, id: string) { … } } });
+ * ```
+ *
+ * In a dedicated worker it answers at once; anywhere else it does nothing, so that the file may be
+ * imported for its types. Nothing is opened before a client wants it.
+ *
+ * @throws TypeError for a bad name, an unknown option or a wrong value of one
+ */
+export function serve<P extends Procedures = Record<never, never>>(
+  name: string,
+  options: ServeOptions<P> = {},
+): Served<P> {
+  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  refuseUnknown("serve()", options, KNOWN);
+  const { procedures = {} as P, ...opening } = options;
+  const served: Served<P> = {
+    name,
+    procedures,
+    listen(port) {
+      listen(port, (wanted, tell) => {
+        if (wanted !== name) throw otherName(name, wanted);
+        return new Host(name, { options: opening, procedures }, tell);
+      });
+    },
+  };
+  const worker = dedicatedWorker();
+  if (worker !== undefined) served.listen(worker);
+  return served;
+}
+
+/** Serves whatever database a client names: the package's own worker. */
+export function serveAny(): void {
+  const worker = dedicatedWorker();
+  if (worker === undefined) return;
+  listen(worker, (name, tell) => new Host(name, { options: {}, procedures: {} }, tell));
+}
+
+const KNOWN = [
+  "storage",
+  "durability",
+  "memory",
+  "spaceFactor",
+  "ordered",
+  "strictViews",
+  "onError",
+  "wasm",
+  "readOnly",
+  "recovery",
+  "procedures",
+];
+
+function dedicatedWorker(): ServedPort | undefined {
+  const { DedicatedWorkerGlobalScope: Scope } = globalThis as {
+    DedicatedWorkerGlobalScope?: new () => ServedPort;
+  };
+  if (Scope === undefined || !(globalThis instanceof Scope)) return undefined;
+  return globalThis as unknown as ServedPort;
+}
+
+function listen(
+  port: ServedPort,
+  hostOf: (name: string, tell: (message: FromHost) => void) => Host,
+): void {
+  let host: Host | undefined;
+  const tell = (message: FromHost) => port.postMessage(message);
+  port.addEventListener("message", ({ data }) => {
+    const message = data as ToHost;
+    if (message.type === "hello") {
+      try {
+        host ??= hostOf(message.name, tell);
+        host.begin();
+      } catch (error) {
+        tell({ type: "failed", error: toWire(error) });
+      }
+    } else if (message.type === "release") {
+      const released = () => tell({ type: "released" });
+      if (host === undefined) released();
+      else host.release().then(released, released);
+    } else {
+      host?.hear(message, tell);
+    }
+  });
+  port.start?.();
+}
+
+function otherName(name: string, wanted: string): Error {
+  return badArgument(
+    `The worker serves the database "${name}", and connect() asks for "${wanted}".`,
+  );
+}

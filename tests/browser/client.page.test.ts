@@ -1,0 +1,119 @@
+import { type Client, type ConnectOptions, connect, destroy } from "varve";
+import {
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  wasmOption,
+} from "../harness.js";
+
+/** The package's own worker, from the files that are published. */
+function packageWorker(): Worker {
+  return new Worker(`${context().root}/dist/client/worker.js`, { type: "module" });
+}
+
+/** A client of that database, as another tab would have it: with a worker of its own. */
+function tab(name: string, options: ConnectOptions = {}): Client {
+  const client = connect(name, { worker: packageWorker, ...options });
+  cleanup(() => client.close());
+  return client;
+}
+
+async function fresh(name: string): Promise<string> {
+  equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
+  await destroy(name);
+  return name;
+}
+
+suite("a page that connects", () => {
+  test("has a database in its worker, which is there again the next time", async () => {
+    const name = await fresh("connect-alone");
+    const first = tab(name);
+    equal(first.status.state, "starting");
+    await first.set("yeezy", "Boost");
+    deepEqual(first.status, { state: "open", owner: "here", reason: undefined });
+    await first.close();
+    const second = tab(name);
+    equal(await second.getText("yeezy"), "Boost");
+  });
+
+  test("tells by an event how it stands", async () => {
+    const client = tab(await fresh("connect-status"));
+    const states: string[] = [];
+    client.addEventListener("status", () => states.push(client.status.state));
+    await client.ready;
+    equal(states.at(-1), "open");
+    ok(states.includes("opening"));
+    await client.close();
+    equal(states.at(-1), "closed");
+  });
+
+  test("is told why its worker does not start", async () => {
+    const client = connect("shop", { worker: () => new Worker("/nothing.js", { type: "module" }) });
+    await rejects(client.get("a"), { code: "VARVE_STORAGE_UNAVAILABLE", message: /worker/ });
+    await client.close();
+  });
+
+  test("is told what opening the database threw", async () => {
+    const root = await navigator.storage.getDirectory();
+    await root.getDirectoryHandle("connect-folder.varve", { create: true });
+    cleanup(() => root.removeEntry("connect-folder.varve"));
+    const client = tab("connect-folder");
+    await rejects(client.get("a"), { code: "VARVE_STORAGE_UNAVAILABLE", message: /folder/ });
+  });
+});
+
+suite("two clients with a worker each", () => {
+  test("share one owner: each reads what the other has written", async () => {
+    const name = await fresh("connect-two");
+    const one = tab(name);
+    await one.set("a", "1");
+    const two = tab(name);
+    equal(await two.getText("a"), "1");
+    equal(two.status.owner, "elsewhere");
+    await two.set("b", "2");
+    equal(await one.getText("b"), "2");
+  });
+
+  test("hand over when the owner closes, and what is asked meanwhile is answered", async () => {
+    const name = await fresh("connect-hand-over");
+    const one = tab(name);
+    await one.set("a", "1");
+    const two = tab(name);
+    await two.ready;
+    const closing = one.close();
+    const asked = two.getText("a");
+    await closing;
+    equal(await asked, "1");
+    await two.set("b", "2");
+    equal(two.status.owner, "here");
+  });
+
+  test("hand over when the owner's worker is killed, and no write is lost or repeated", async () => {
+    const name = await fresh("connect-killed");
+    let worker: Worker | undefined;
+    const one = connect(name, {
+      worker: () => {
+        worker = packageWorker();
+        return worker;
+      },
+    });
+    await one.set("stock", new Uint8Array([200]));
+    const two = tab(name);
+    await two.ready;
+    const drops = Array.from({ length: 100 }, async () => {
+      const drop = (stock: Uint8Array) => {
+        stock[0]! -= 1;
+      };
+      return two.updateIf("stock", drop, { retries: 1_000 });
+    });
+    await drops[0];
+    worker?.terminate();
+    deepEqual(new Set(await Promise.all(drops)), new Set([true]));
+    deepEqual(await two.get("stock"), new Uint8Array([100]));
+  });
+});

@@ -1,0 +1,270 @@
+import { connect, type Database, DatabaseClosedError, memory, VarveError } from "varve";
+import { bytes, deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
+import { shop } from "./support.js";
+
+suite("a client", () => {
+  test("sets, gets and deletes", async () => {
+    const client = shop();
+    equal(await client.get("yeezy"), undefined);
+    equal(await client.set("yeezy", "Boost"), undefined);
+    equal(text(await client.get("yeezy")), "Boost");
+    equal(await client.getText("yeezy"), "Boost");
+    equal(await client.has("yeezy"), true);
+    equal(await client.delete("yeezy"), true);
+    equal(await client.delete("yeezy"), false);
+    equal(await client.has("yeezy"), false);
+  });
+
+  test("gives copies, which are the caller's alone", async () => {
+    const client = shop();
+    await client.set("a", bytes("one"));
+    const value = await client.get("a");
+    equal(value?.buffer.byteLength, 3);
+    value?.fill(0);
+    equal(await client.getText("a"), "one");
+  });
+
+  test("copies keys and values when it is called", async () => {
+    const client = shop();
+    const [key, value] = [bytes("key"), bytes("value")];
+    const set = client.set(key, value);
+    key.fill(0);
+    value.fill(0);
+    await set;
+    equal(await client.getText("key"), "value");
+  });
+
+  test("takes bytes of every kind", async () => {
+    const client = shop();
+    const buffer = bytes("_abc_").buffer as ArrayBuffer;
+    await client.set(new DataView(buffer, 1, 3), buffer);
+    equal(await client.getText("abc"), "_abc_");
+    equal(await client.getText(new Uint8Array(buffer, 1, 3)), "_abc_");
+  });
+
+  test("reads what it has written before, without waiting for that", async () => {
+    const client = shop();
+    client.set("a", "1");
+    const one = client.getText("a");
+    client.set("a", "2");
+    const two = client.getText("a");
+    deepEqual(await Promise.all([one, two]), ["1", "2"]);
+  });
+
+  test("reads several keys, entries, ranges and counts", async () => {
+    const client = shop();
+    await client.batch([
+      { type: "set", key: "a/1", value: "one" },
+      { type: "set", key: "a/2", value: "two" },
+      { type: "set", key: "b/1", value: "three" },
+      { type: "delete", key: "c" },
+    ]);
+    deepEqual((await client.getMany(["b/1", "none", "a/1"])).map(text), [
+      "three",
+      undefined,
+      "one",
+    ]);
+    const entry = await client.getEntry("a/1");
+    equal(text(entry?.value), "one");
+    ok((entry?.version ?? 0) > 0);
+    equal(await client.getEntry("none"), undefined);
+    equal(await client.count(), 3);
+    equal(await client.count({ prefix: "a/" }), 2);
+    deepEqual(await client.keys({ prefix: "a/" }).all(), ["a/1", "a/2"]);
+    deepEqual((await client.values({ reverse: true, limit: 1 }).all()).map(text), ["three"]);
+    const seen: string[] = [];
+    for await (const [key, value] of client.entries({ gte: "a/2" }))
+      seen.push(`${key}=${text(value)}`);
+    deepEqual(seen, ["a/2=two", "b/1=three"]);
+    const [first] = await client.keys({ keyAs: "bytes" }).all();
+    deepEqual(text(first), "a/1");
+    equal(await client.clear({ prefix: "a/" }), 2);
+    equal((await client.stats()).count, 1);
+  });
+
+  test("sets only what has the version that was read", async () => {
+    const client = shop();
+    await client.set("a", "1", { ifVersion: 0 });
+    await rejects(client.set("a", "2", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
+    const { version } = (await client.getEntry("a"))!;
+    await client.set("a", "2", { ifVersion: version });
+    equal(await client.getText("a"), "2");
+  });
+
+  test("commits and flushes what was asked for before", async () => {
+    const client = shop({ durability: "buffered" });
+    client.set("a", "1");
+    await client.commit();
+    client.set("a", "2");
+    await client.flush();
+    equal((await client.stats()).unflushed, false);
+  });
+
+  test("answers at every durability", async () => {
+    for (const durability of ["buffered", "written", "flushed"] as const) {
+      const client = shop({ durability });
+      await client.set("a", durability);
+      equal(await client.getText("a"), durability);
+    }
+  });
+});
+
+suite("errors of a client", () => {
+  test("have the class and the code that they have in the worker", async () => {
+    const client = shop();
+    const error = await rejects(client.set("a", "1", { ifVersion: 7 }), {
+      name: "ConflictError",
+      code: "VARVE_CONFLICT",
+    });
+    ok(error instanceof VarveError);
+    await rejects(client.get(""), { name: "TypeError", code: "VARVE_BAD_ARGUMENT" });
+    await rejects(client.keys({ limit: -1 }).all(), { name: "TypeError", message: /limit/ });
+  });
+
+  test("concern one call and not the others of its message", async () => {
+    const client = shop();
+    const results = await Promise.allSettled([
+      client.set("a", "1"),
+      client.set("", "2"),
+      client.set("b", "3"),
+    ]);
+    deepEqual(
+      results.map(({ status }) => status),
+      ["fulfilled", "rejected", "fulfilled"],
+    );
+    deepEqual(await client.keys().all(), ["a", "b"]);
+  });
+
+  test("tell what cannot be cloned, and spare the other calls of its message", async () => {
+    const client = shop();
+    const before = client.set("a", "1");
+    const wrong = client.set("b", (() => {}) as unknown as string);
+    const after = client.set("c", "3");
+    await rejects(wrong, { name: "DataCloneError" });
+    await before;
+    await after;
+    deepEqual(await client.keys().all(), ["a", "c"]);
+  });
+
+  test("come at once for a name, an option or a timeout that is none", () => {
+    throws(() => connect(""), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => connect("shop", { wroker: 1 } as object), { message: /wroker/ });
+    throws(() => connect("shop", { timeout: 0 }), { message: /timeout/ });
+  });
+
+  test("reject ready and every call if the database cannot be opened", async () => {
+    const client = shop({
+      storage: { ...memory(), open: () => Promise.reject(new Error("no disk")) },
+    });
+    await rejects(client.get("a"), { message: "no disk" });
+    await rejects(client.ready, { message: "no disk" });
+    equal(client.status.state, "idle");
+  });
+
+  test("name the database that the worker serves", async () => {
+    const client = shop();
+    await client.ready;
+    const { port1, port2 } = new MessageChannel();
+    const { serve } = await import("varve");
+    serve("other", { storage: memory() }).listen(port1);
+    const wrong = connect("shop", { worker: () => port2 });
+    await rejects(wrong.get("a"), { code: "VARVE_BAD_ARGUMENT", message: /"other".*"shop"/ });
+    await wrong.close();
+    port1.close();
+  });
+});
+
+suite("a call", () => {
+  test("ends with the reason of its signal", async () => {
+    const client = shop();
+    await client.ready;
+    const controller = new AbortController();
+    const call = client.get("a", { signal: controller.signal });
+    controller.abort(new Error("not wanted"));
+    await rejects(call, { message: "not wanted" });
+    await rejects(client.get("a", { signal: controller.signal }), { message: "not wanted" });
+    // Nothing was sent of it, and what comes after it is done.
+    await client.set("a", "1");
+    equal(await client.getText("a"), "1");
+  });
+
+  test("that is given up when it was sent does not keep those after it from being done", async () => {
+    const client = shop();
+    await client.ready;
+    const controller = new AbortController();
+    const call = client.set("a", "1", { signal: controller.signal });
+    await Promise.resolve();
+    await new Promise((resolve) =>
+      queueMicrotask(() => queueMicrotask(() => queueMicrotask(() => resolve(0)))),
+    );
+    controller.abort();
+    await rejects(call, { name: "AbortError" });
+    await client.set("b", "2");
+    equal(await client.getText("b"), "2");
+  });
+
+  test("is answered after close was called, and rejects if it is made later", async () => {
+    const client = shop();
+    const set = client.set("a", "1");
+    const closing = client.close();
+    await set;
+    await closing;
+    const late = await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
+    ok(late instanceof DatabaseClosedError);
+    equal(client.status.state, "closed");
+  });
+
+  test("that nobody answers fails in time, and says that it was not done", async () => {
+    const { port1, port2 } = new MessageChannel();
+    const client = connect("shop", { worker: () => port2, timeout: 150 });
+    const error = await rejects(client.set("a", "1"), { code: "VARVE_OWNER_UNAVAILABLE" });
+    equal((error as { applied?: unknown }).applied, false);
+    await client.close();
+    port1.close();
+  });
+});
+
+suite("procedures", () => {
+  const procedures = {
+    buy(db: Database, id: string) {
+      const one = (stock: Uint8Array) => {
+        stock[0]! -= 1;
+      };
+      return db.updateIf(id, one, { predicate: (stock) => stock[0]! > 0 });
+    },
+    fail(db: Database) {
+      db.set("trace", "1");
+      throw new RangeError("sold out");
+    },
+    view: (db: Database, key: string) => ({ views: [db.get(key)] }),
+    wait: (_: Database) => Promise.resolve(),
+  };
+
+  test("are called by name, with arguments and answers", async () => {
+    const client = shop({ procedures });
+    await client.set("yeezy", new Uint8Array([2]));
+    const sold = await Promise.all([1, 2, 3].map(() => client.call.buy("yeezy")));
+    deepEqual(sold, [true, true, false]);
+  });
+
+  test("are transactions: one that throws leaves nothing", async () => {
+    const client = shop({ procedures });
+    await rejects(client.call.fail(), { name: "RangeError", message: "sold out" });
+    equal(await client.has("trace"), false);
+  });
+
+  test("may answer with views, which arrive as copies", async () => {
+    const client = shop({ procedures });
+    await client.set("a", "view");
+    const { views } = await client.call.view("a");
+    equal(text(views[0]), "view");
+    equal(views[0]?.buffer.byteLength, 4);
+  });
+
+  test("cannot be asynchronous, and have to be there", async () => {
+    const client = shop({ procedures });
+    await rejects(client.call.wait(), { code: "VARVE_BAD_ARGUMENT", message: /synchronous/ });
+    const { call } = client as unknown as { call: { sell(): Promise<void> } };
+    await rejects(call.sell(), { message: /no procedure "sell".*buy/ });
+  });
+});

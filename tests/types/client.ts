@@ -1,0 +1,66 @@
+/** The types of clients, tested by compiling, as in `api.ts`. */
+
+import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
+import { connect as connectAlone } from "varve/client";
+
+/** Compiles only if both types are the same. */
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function same<A, B>(_: Same<A, B>): void {}
+
+const served = serve("shop", {
+  durability: "flushed",
+  procedures: {
+    buy(db, id: string, count = 1) {
+      same<typeof db, Database>(true);
+      return db.has(id) && count > 0;
+    },
+    look: (db, id: string) => db.get(id),
+    nothing: () => {},
+  },
+});
+
+export async function calling(): Promise<void> {
+  const shop = connect<typeof served>("shop", {
+    worker: () => new Worker(new URL("./db.ts", import.meta.url), { type: "module" }),
+  });
+  same<Awaited<ReturnType<typeof shop.call.buy>>, boolean>(true);
+  same<Parameters<typeof shop.call.buy>, [id: string, count?: number | undefined]>(true);
+  same<Awaited<ReturnType<typeof shop.call.look>>, Uint8Array<ArrayBuffer> | undefined>(true);
+  await shop.call.nothing();
+
+  // @ts-expect-error a procedure has its arguments
+  await shop.call.buy(1);
+  // @ts-expect-error and is one of those that are served
+  await shop.call.sell("yeezy");
+}
+
+export async function reading(client: Client): Promise<void> {
+  same<Awaited<ReturnType<typeof client.get>>, Uint8Array<ArrayBuffer> | undefined>(true);
+  same<Awaited<ReturnType<typeof client.getEntry>>, RemoteEntry | undefined>(true);
+  for await (const key of client.keys()) same<typeof key, string>(true);
+  for await (const [key] of client.entries({ keyAs: "bytes" })) {
+    same<typeof key, Uint8Array<ArrayBuffer>>(true);
+  }
+  const bought = await client.transaction(async (tx) => {
+    tx.set("a", "1");
+    return (await tx.get("b"))?.length;
+  });
+  same<typeof bought, number | undefined>(true);
+  same<typeof client.status.owner, "here" | "elsewhere" | undefined>(true);
+  // @ts-expect-error a client without a worker of its own has no procedures
+  client.call.buy();
+}
+
+export async function connecting(): Promise<void> {
+  const alone = connectAlone("shop", { timeout: 1_000 });
+  await alone.ready;
+  // @ts-expect-error there is no call that is named so
+  await connectAlone("shop").call.buy();
+  // @ts-expect-error a database has a name
+  connect();
+  // @ts-expect-error a mistyped option
+  connect("shop", { wroker: () => {} });
+  // @ts-expect-error a procedure is a function
+  serve("shop", { procedures: { buy: 1 } });
+}
