@@ -55,8 +55,8 @@ export interface Node {
   readonly nodes: readonly (Node | undefined)[];
   /** Of each field or payload: where it begins, counted from the struct's or the union's start. */
   readonly starts: readonly number[];
-  /** Of a versioned struct: where its last field ends, which is written in front of them; else 0. */
-  readonly filled: number;
+  /** Of a versioned struct: its size, which is written in front of its fields; else 0. */
+  readonly root: number;
   /** The JSON that comes in front of each field, or that a variant's name is. */
   readonly heads: readonly Uint8Array[];
   /** Of each field: in which object it was last read. */
@@ -140,14 +140,14 @@ type Rest = Partial<Omit<Node, "op" | "kind" | "size" | "align" | "heads" | "see
 function made(kind: string, size: number, align: number, rest: Rest = {}): Node {
   const op = OP[kind as keyof typeof OP];
   if (op === undefined) throw wrong(`Values of the kind ${kind} have no JSON.`);
-  const { count = 0, parts = false, names = NO_NAMES, nodes = [], starts = [], filled = 0 } = rest;
+  const { count = 0, parts = false, names = NO_NAMES, nodes = [], starts = [], root = 0 } = rest;
   const of = rest.of as Node;
   const seen = new Uint32Array(names.list.length);
   const heads = names.list.map((name, index) => {
     const text = JSON.stringify(name);
     return utf8.encode(kind === "struct" ? `${index === 0 ? "{" : ","}${text}:` : text);
   });
-  return { op, kind, size, align, count, of, parts, names, nodes, starts, filled, heads, seen };
+  return { op, kind, size, align, count, of, parts, names, nodes, starts, root, heads, seen };
 }
 
 function plan(kind: Descriptor): Node {
@@ -219,7 +219,7 @@ function planStruct({ fields, versioned }: StructDescriptor): Node {
     nodes.push(...(flat ? node.nodes : [node]));
     starts.push(...(flat ? node.starts.map((at) => start + at) : [start]));
   }
-  const filled = versioned ? size : 0;
-  const rest = { parts, names: new Names(names), nodes, starts, filled };
+  const root = versioned ? up(size, align) : 0;
+  const rest = { parts, names: new Names(names), nodes, starts, root };
   return made("struct", up(size, align), align, rest);
 }

@@ -427,16 +427,16 @@ function readStruct(node: Node, at: number): void {
     } while (next(COMMA));
     expect(CLOSE);
   }
-  if (node.filled > 0) data.setUint16(at, node.filled, true);
+  if (node.root > 0) data.setUint16(at, node.root, true);
   if (found < nodes.length) addMissing(node, at, mine);
 }
 
 /** What an older version had not, has its default; an option that is missing is none. */
-function addMissing({ names, nodes, starts, seen, filled }: Node, at: number, mine: number): void {
+function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine: number): void {
   for (const [index, name] of names.list.entries()) {
     const { op } = nodes[index] as Node;
     if (seen[index] === mine || op === OP.option || op === OP.optNonZero) continue;
-    const leaf = filled > 0 ? leaves[index] : undefined;
+    const leaf = root > 0 ? leaves[index] : undefined;
     if (leaf?.fallback === undefined) fail(`has no ${name}`);
     else addDefault(leaf, at + (starts[index] as number));
   }

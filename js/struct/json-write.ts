@@ -43,13 +43,13 @@ function open(cursor: Cursor): void {
 }
 
 function writeRoot({ node, leaves }: Writing, at: number, length: number): void {
-  const { filled } = node;
-  const root = filled > 0 && length >= 2 ? data.getUint16(at, true) : node.size;
-  if (length < root || root < (filled > 0 ? 2 : node.size)) {
-    throw malformed(`${length} bytes are too few: its fields take ${root}.`);
+  const { root, size } = node;
+  const told = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
+  if (length < Math.min(told, size)) {
+    throw malformed(`size: ${length} bytes do not hold the fields' ${size}.`);
   }
-  if (filled === 0 || root >= filled) writeValue(node, at);
-  else writeOlder(node, leaves, at, root);
+  if (root <= told) writeValue(node, at);
+  else writeOlder(node, leaves, at, told);
 }
 
 /** A value that has not got the last fields yet: their defaults stand for them. */
@@ -61,7 +61,7 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
     copy(node.heads[index] as Uint8Array);
     if (start + field.size <= root) writeValue(field, at + start);
     else {
-      if (fallback === undefined) throw malformed(`has no ${node.names.list[index]}.`);
+      if (fallback === undefined) throw malformed(`size: it has no ${node.names.list[index]}.`);
       open(fallback.from);
       writeValue(field, fallback.from.$o);
       open(value);
@@ -148,7 +148,8 @@ const BOOLS = ["false", "true"];
 /** What a number stands for, of which there are only so many. */
 function pick<T>(index: number, list: readonly T[], kind: string): T {
   if (index < list.length) return list[index] as T;
-  throw malformed(`${index} is none of the ${list.length} that ${kind} has.`);
+  const why = kind === "bool" ? "bool" : "discriminant";
+  throw malformed(`${why}: ${index} is none of the ${list.length} that ${kind} has.`);
 }
 
 function writeLarger(node: Node, at: number): void {
@@ -211,7 +212,7 @@ function isZero(at: number, size: number): boolean {
 function safe(high: number, at: number): number {
   const value = high * 0x1_0000_0000 + data.getUint32(at, true);
   if (Number.isSafeInteger(value)) return value;
-  throw malformed(`${value} is beyond 2 ** 53.`);
+  throw malformed(`number: ${value} is beyond ${Number.MAX_SAFE_INTEGER}.`);
 }
 
 /** 64 bits as a string, since most readers would round them. */
@@ -256,7 +257,7 @@ function lengthOf(at: number, most: number): number {
   let length = most;
   while (length > 0 && u8[at + length - 1] === 0) length--;
   for (let i = at; i < at + length; i++) {
-    if (u8[i] === 0) throw malformed("there is text after a zero.");
+    if (u8[i] === 0) throw malformed("zero: there is text after a zero.");
   }
   return length;
 }

@@ -57,11 +57,12 @@ suite("struct: JSON", () => {
 
   test("bytes that are malformed are refused where Rust says, whatever JSON there was before", () => {
     for (const { name, schema, malformed } of vectors) {
-      for (const { about, at, bytes } of malformed) {
+      for (const { about, at, why, bytes } of malformed) {
         const error = throws(() => toJson({ kind: schema }, unhex(bytes))) as MalformedValueError;
         ok(error instanceof MalformedValueError, `${name}, ${about}: ${error}`);
         const path = at === "" ? name : `${name}.${at}`;
         ok(error.field.startsWith(path), `${name}, ${about}: ${error.field}`);
+        ok(error.message.startsWith(`${error.field}: ${why}: `), `${name}, ${about}: ${error}`);
       }
     }
   });

@@ -45,13 +45,18 @@ export function up(at: number, align: number): number {
   return Math.ceil(at / align) * align;
 }
 
-/** The size and the alignment of a type, and for a struct where each of its fields begins. */
-export function shapeOf(kind: Kind): Shape & { starts: number[] } {
+interface StructShape extends Shape {
+  /** Where each field begins. */
+  starts: number[];
+}
+
+/** The size and the alignment of a type, and for a struct where its fields lie. */
+export function shapeOf(kind: Kind): StructShape {
   if (kind.kind === "struct") return inOrder(kind);
   return { ...shapeOfOther(kind), starts: [] };
 }
 
-function inOrder({ fields, versioned }: StructKind): Shape & { starts: number[] } {
+function inOrder({ fields, versioned }: StructKind): StructShape {
   let [end, align] = versioned ? [2, 2] : [0, 1];
   const starts = fields.map(([, kind]) => {
     const shape = shapeOf(kind);

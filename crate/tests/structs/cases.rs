@@ -29,6 +29,7 @@ pub fn all() -> Vec<Vector> {
         old(),
         new(),
         wide(),
+        ragged(),
         hard(),
         row(),
     ]
@@ -448,6 +449,14 @@ fn wide() -> Vector {
         .value(|_| Wide { root_size: 16, n: u64::MAX })
 }
 
+fn ragged() -> Vector {
+    Vector::of::<Ragged>("versioned, with filling behind its last field").value(|_| Ragged {
+        root_size: 12,
+        n: 1 << 24,
+        last: 255,
+    })
+}
+
 fn hard() -> Vector {
     let hard = |words, forms, text: &'static str| {
         move |parts: &mut Parts| Hard {
@@ -457,7 +466,7 @@ fn hard() -> Vector {
             hasOwnProperty: true,
             words,
             forms,
-            toJSON: 3,
+            valueOf: 3,
             then: 4,
             length: 5,
             prototype: Point { x: 6, y: 7 },

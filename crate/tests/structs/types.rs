@@ -136,6 +136,8 @@ structure!(Unions { n: u8, shape: Shape, bare: Bare, other: Shape, m: u8 });
 structure!(versioned Old { stock: u16, name: Ref<str> });
 structure!(versioned New { stock: u16, name: Ref<str>, price: u32, note: Ref<str> });
 structure!(versioned Wide { n: u64 });
+// Its fields end at 9; its size, filling included, is what it says of itself.
+structure!(versioned Ragged { n: u32, last: u8 });
 
 enumeration!(Words: u8, "enum8", "e8" { __proto__, constructor, toString });
 variants!(Forms { __proto__(u8), constructor, valueOf(Point) });
@@ -146,7 +148,7 @@ structure!(Hard {
     hasOwnProperty: bool,
     words: Words,
     forms: Forms,
-    toJSON: u8,
+    valueOf: u8,
     then: u8,
     length: u32,
     prototype: Point,

@@ -1,0 +1,85 @@
+/** The package against the bytes that Rust made. */
+
+import { fromJson as bytesOf, toJson } from "varve/json";
+import { added, MalformedValueError, str, u16, u32, versioned } from "varve/struct";
+import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { oursOf, schemaOf, walk } from "./ours.js";
+import { type Fields, fromJson } from "./slow.js";
+import { unhex, vectors } from "./vectors.js";
+
+/** The same bytes at an odd address, with bytes of another value around them. */
+function within(bytes: Uint8Array): Uint8Array {
+  const large = new Uint8Array(bytes.length + 101).fill(0xa5);
+  large.set(bytes, 51);
+  return large.subarray(51, 51 + bytes.length);
+}
+
+suite("struct: the vectors of Rust", () => {
+  for (const { name, schema: kind, ...vector } of vectors) {
+    test(`${name} is laid out, written and read as Rust does it, byte for byte`, () => {
+      const schema = schemaOf(kind);
+      deepEqual(JSON.parse(JSON.stringify(schema.kind)), JSON.parse(JSON.stringify(kind)));
+      equal(schema.layout, vector.layout);
+      equal(schema.fingerprint, vector.fingerprint);
+      deepEqual([schema.bytes, schema.align], [vector.size, vector.align]);
+      for (const { bytes: digits, value } of vector.values) {
+        const bytes = unhex(digits);
+        const ours = oursOf(kind, fromJson(kind, value) as Fields) as Fields;
+        deepEqual(schema.encode(ours), bytes);
+        for (const place of [bytes, within(bytes)]) {
+          schema.check(place);
+          const view = schema.view(place);
+          deepEqual(view.snapshot(), ours);
+          deepEqual(walk(kind, view), ours);
+          deepEqual(schema.encode(view), bytes);
+        }
+      }
+    });
+
+    test(`what is malformed in ${name} is refused by check and by reading, with field and reason`, () => {
+      const schema = schemaOf(kind);
+      for (const { about, at, why, bytes } of vector.malformed) {
+        const path = at === "" ? name : `${name}.${at}`;
+        for (const place of [unhex(bytes), within(unhex(bytes))]) {
+          const fields: string[] = [];
+          for (const act of [
+            () => schema.check(place),
+            () => schema.view(place).snapshot(),
+            () => walk(kind, schema.view(place)),
+          ]) {
+            const error = throws(act) as MalformedValueError;
+            ok(error instanceof MalformedValueError, `${about}: ${error}`);
+            ok(error.message.startsWith(`${error.field}: ${why}: `), `${about}: ${error}`);
+            fields.push(error.field);
+          }
+          // The third was got through views of parts, which name themselves.
+          for (const field of fields.slice(0, 2)) ok(field.startsWith(path), `${about}: ${field}`);
+          ok(fields[2] !== "", about);
+        }
+      }
+    });
+  }
+
+  test("what Rust wrote with an older struct is read with defaults, and with a newer one without the rest", () => {
+    const [older, newer] = ["Old", "New"].map((name) => vectors.find((one) => one.name === name));
+    const New = versioned("New", {
+      stock: u16,
+      name: str,
+      price: added(u32, 5),
+      note: added(str, "none"),
+    });
+    for (const { bytes, value } of older!.values) {
+      const all = { ...value, price: 5, note: "none" };
+      New.check(unhex(bytes));
+      deepEqual(New.view(unhex(bytes)).snapshot() as unknown, all);
+      deepEqual(JSON.parse(toJson(New, unhex(bytes))), all);
+      deepEqual(New.encode(New.view(unhex(bytes))), bytesOf(New, JSON.stringify(value)));
+    }
+    const Old = schemaOf(older!.schema);
+    for (const { bytes, value } of newer!.values) {
+      const rest = { stock: value.stock, name: value.name };
+      deepEqual(Old.view(unhex(bytes)).snapshot() as unknown, rest);
+      deepEqual(JSON.parse(toJson(Old, unhex(bytes))), rest);
+    }
+  });
+});
