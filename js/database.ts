@@ -1,8 +1,8 @@
 /** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
-import { Collection } from "./collection/collection.js";
-import { stringKeys } from "./collection/keys.js";
+import { Collection, type CollectionOptions } from "./collection/collection.js";
+import { keyKindOf } from "./collection/keys.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery, Verification } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
@@ -26,6 +26,7 @@ import {
 } from "./session.js";
 import type { Codec } from "./struct/codec.js";
 import { type CustomCodec, codecOf } from "./struct/custom.js";
+import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 
 /** One step of a batch. */
 export type BatchOperation =
@@ -377,16 +378,34 @@ export class Database {
    * The codec tells what its values are: `json()`, `text()`, a schema made by `struct`, all of
    * "varve/struct", or an object with two functions `encode` and `decode` of your own.
    *
-   * @throws TypeError for a name or a codec that is none
+   * Keys are strings. The option `key` has them be numbers, dates, or several of those, whose order is
+   * that of their values, or has the collection count them:
+   *
+   * ```ts
+   * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);
+   * db.collection("jobs", json<Job>(), { key: auto() }).push({ kind: "mail" });
+   * ```
+   *
+   * @throws TypeError for a name, a codec or an option that is none
    * @throws SchemaMismatchError when the collection of this name holds something else
    */
-  collection<View, Writable, Input>(
+  collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
     name: string,
     codec: Codec<View, Writable, Input>,
-  ): Collection<string, View, Writable, Input>;
-  collection<T>(name: string, codec: CustomCodec<T>): Collection<string, T, T, T>;
-  collection<T>(name: string, codec: Codec<T, T, T> | CustomCodec<T>): Collection<string, T, T, T> {
-    return new Collection(this.handle, name, codecOf(codec), stringKeys);
+    options?: CollectionOptions<S>,
+  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
+  collection<T, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: CollectionOptions<S>,
+  ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
+  collection<T>(
+    name: string,
+    codec: Codec<T, T, T> | CustomCodec<T>,
+    options: CollectionOptions<KeySpec | undefined> = {},
+  ): Collection<unknown, T, T, T> {
+    refuseUnknown("collection()", options, ["key"]);
+    return new Collection(this.handle, name, codecOf(codec), keyKindOf(options.key));
   }
 
   /**

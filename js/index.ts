@@ -20,6 +20,7 @@ export type {
   Collection,
   CollectionEntry,
   CollectionOperation,
+  CollectionOptions,
 } from "./collection/collection.js";
 export type { KeyRange } from "./collection/keys.js";
 export type { TypedUpdateOptions } from "./collection/write.js";

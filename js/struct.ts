@@ -11,6 +11,16 @@ export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";
 export type { Infer, Input, Schema, View, Writable } from "./struct/infer.js";
 export {
+  type Auto,
+  auto,
+  type Desc,
+  desc,
+  type KeyInput,
+  type KeyOf,
+  type KeyPart,
+  type KeySpec,
+} from "./struct/key.js";
+export {
   array,
   type Items,
   type List,

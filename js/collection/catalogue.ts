@@ -46,6 +46,8 @@ export class CollectionSpace implements Space {
   keyspace: number;
   /** The engine's `undone` when its descriptor was last known to be written; never that before. */
   sure: number;
+  /** The key that was pushed last, and the engine's `changes` as it then was. */
+  pushed: { key: number; changes: number };
   private readonly catalogue: Catalogue;
 
   constructor(catalogue: Catalogue, name: string, declaration: Declaration, keyspace: number) {
@@ -54,6 +56,7 @@ export class CollectionSpace implements Space {
     this.declaration = declaration;
     this.keyspace = keyspace;
     this.sure = -1;
+    this.pushed = { key: 0, changes: -1 };
   }
 
   /** Before a write: has its descriptor written, unless it is. */

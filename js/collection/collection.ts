@@ -4,15 +4,22 @@ import { badArgument, OutOfMemoryError } from "../errors.js";
 import type { Scan } from "../scan.js";
 import type { Session, SetOptions } from "../session.js";
 import type { Codec } from "../struct/codec.js";
+import type { KeySpec } from "../struct/key.js";
 import { Catalogue } from "./catalogue.js";
 import type { Form } from "./form.js";
 import type { KeyRange, Keys } from "./keys.js";
 import { entriesIn, keysIn, valuesIn } from "./scan.js";
-import { insert, type TypedUpdateOptions, update } from "./write.js";
+import { insert, push, type TypedUpdateOptions, update } from "./write.js";
 
 /** Whose collection it is: the session of the handle, as long as that is open. */
 export interface Handle {
   readonly session: Session;
+}
+
+/** The options of `db.collection`. */
+export interface CollectionOptions<S extends KeySpec | undefined = undefined> {
+  /** What its keys are: a type of varve/struct, an array of them, or `auto()`. Strings when left out. */
+  key?: S;
 }
 
 /** A value and its version. */
@@ -44,14 +51,19 @@ type Nothing = ReturnType<() => void>;
  *
  * Every call may throw what every call of a database may; see `Database`.
  */
-export class Collection<K, View, Writable, Input> {
+export class Collection<K, View, Writable, Input, Given = K> {
   /** Its name. */
   readonly name: string;
   private readonly handle: Handle;
-  private readonly form: Form<K, View, Writable, Input>;
+  private readonly form: Form<K, View, Writable, Input, Given>;
 
   /** @internal */
-  constructor(handle: Handle, name: string, codec: Codec<View, Writable, Input>, keys: Keys<K>) {
+  constructor(
+    handle: Handle,
+    name: string,
+    codec: Codec<View, Writable, Input>,
+    keys: Keys<K, Given>,
+  ) {
     this.name = name;
     this.handle = handle;
     const { session } = handle;
@@ -67,7 +79,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws TypeError for a key that is none
    */
-  get(key: K): View | undefined {
+  get(key: Given): View | undefined {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitView();
     const { engine } = session;
@@ -81,7 +93,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws TypeError for a key that is none
    */
-  has(key: K): boolean {
+  has(key: Given): boolean {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitRead();
     const { engine } = session;
@@ -94,7 +106,7 @@ export class Collection<K, View, Writable, Input> {
    * @throws TypeError for what is no list of keys, and for a key that is none
    * @throws OutOfMemoryError when views of all of them take more memory than the database has
    */
-  getMany(keys: Iterable<K>): (View | undefined)[] {
+  getMany(keys: Iterable<Given>): (View | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
     }
@@ -118,7 +130,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws TypeError for a key that is none
    */
-  getEntry(key: K): CollectionEntry<View> | undefined {
+  getEntry(key: Given): CollectionEntry<View> | undefined {
     const { session } = this.handle;
     session.admitRead();
     const { engine } = session;
@@ -135,7 +147,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
    */
-  count(range?: KeyRange<K>): number {
+  count(range?: KeyRange<Given>): number {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitRead();
     const { keyspace } = this.form.space;
@@ -152,9 +164,9 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
    */
-  keys(range?: KeyRange<K>): Scan<K> {
+  keys(range?: KeyRange<Given>): Scan<K> {
     this.handle.session.admitRange("keys()");
-    return keysIn(this.form, this.form.keys.bounds("keys()", range));
+    return keysIn<K>(this.form, this.form.keys.bounds("keys()", range));
   }
 
   /**
@@ -163,7 +175,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws as `keys`
    */
-  values(range?: KeyRange<K>): Scan<View> {
+  values(range?: KeyRange<Given>): Scan<View> {
     this.handle.session.admitRange("values()");
     return valuesIn(this.form, this.form.keys.bounds("values()", range));
   }
@@ -178,7 +190,7 @@ export class Collection<K, View, Writable, Input> {
    *
    * @throws as `keys`
    */
-  entries(range?: KeyRange<K>): Scan<[K, View]> {
+  entries(range?: KeyRange<Given>): Scan<[K, View]> {
     this.handle.session.admitRange("entries()");
     return entriesIn(this.form, this.form.keys.bounds("entries()", range));
   }
@@ -192,7 +204,7 @@ export class Collection<K, View, Writable, Input> {
    * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `set`
    */
-  set(key: K, value: Input, options?: SetOptions): void {
+  set(key: Given, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("set()");
     if (options !== undefined) {
@@ -203,12 +215,25 @@ export class Collection<K, View, Writable, Input> {
   }
 
   /**
+   * Stores a value under the number above the last key, and gives that: for collections whose keys
+   * are `auto()`.
+   *
+   * @throws TypeError when they are not, or when the database was opened with `ordered: false`
+   * @throws as `set`
+   */
+  push(this: Collection<number, View, Writable, Input>, value: Input): number {
+    const { session } = this.handle;
+    if (session.gate !== 0) session.admitWrite("push()");
+    return push(session, this.form, value);
+  }
+
+  /**
    * Removes a key. Says whether it was there.
    *
    * @throws TypeError for a key that is none
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `delete`
    */
-  delete(key: K): boolean {
+  delete(key: Given): boolean {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("delete()");
     const { engine } = session;
@@ -238,9 +263,9 @@ export class Collection<K, View, Writable, Input> {
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `updateIf`
    */
   updateIf(
-    key: K,
+    key: Given,
     change: (value: Writable) => Nothing | Input,
-    options?: TypedUpdateOptions<K, View, Input>,
+    options?: TypedUpdateOptions<Given, View, Input>,
   ): boolean {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("updateIf()");
@@ -253,7 +278,7 @@ export class Collection<K, View, Writable, Input> {
    * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
-  clear(range?: KeyRange<K>): number {
+  clear(range?: KeyRange<Given>): number {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("clear()");
     session.admitRange("clear()");
@@ -267,7 +292,7 @@ export class Collection<K, View, Writable, Input> {
    * @throws TypeError for an operation that is none, with its number; nothing was done
    * @throws what `set` and `delete` throw; nothing was done
    */
-  batch(operations: readonly CollectionOperation<K, Input>[]): void {
+  batch(operations: readonly CollectionOperation<Given, Input>[]): void {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("batch()");
     if (!Array.isArray(operations)) {
@@ -280,7 +305,7 @@ export class Collection<K, View, Writable, Input> {
     });
   }
 
-  private perform(operation: CollectionOperation<K, Input> | undefined, index: number): void {
+  private perform(operation: CollectionOperation<Given, Input> | undefined, index: number): void {
     // The types promise more than a program in JavaScript keeps.
     const type: unknown = operation?.type;
     if (operation?.type === "set") this.set(operation.key, operation.value);

@@ -6,9 +6,9 @@ import type { CollectionSpace } from "./catalogue.js";
 import type { Keys } from "./keys.js";
 
 /** Where a collection's records are, and the forms of their keys and values. */
-export interface Form<K, View, Writable, Input> {
+export interface Form<K, View, Writable, Input, Given = K> {
   readonly source: Source;
   readonly space: CollectionSpace;
-  readonly keys: Keys<K>;
+  readonly keys: Keys<K, Given>;
   readonly codec: Codec<View, Writable, Input>;
 }

@@ -1,11 +1,34 @@
 /** The keys of a collection: how they are written for the engine, read back, and bounded. */
 
+import { type Key, MAX_KEY } from "../bytes.js";
 import type { Engine } from "../engine.js";
 import { badArgument } from "../errors.js";
-import { type Bounds, bounded, boundsOf } from "../range.js";
+import { refuseUnknown } from "../options.js";
+import { type Bound, type Bounds, behind, bounded, boundsOf, type Range } from "../range.js";
+import {
+  kindOf,
+  type Leading,
+  type PartCodec,
+  type PartKind,
+  partCodec,
+  TupleCodec,
+} from "../struct/key.js";
 
-/** Which keys of a collection are meant, and in which order. What is given holds all at once. */
-export interface KeyRange<K, Bound = K, Prefix = Bound> {
+/** What bounds a range of such keys: a key, or the first parts of one. */
+export type BoundOf<K> = K extends readonly unknown[] ? Leading<K> : K;
+
+/** What keys can begin with. Numbers begin with nothing. */
+export type PrefixOf<K> = K extends readonly unknown[]
+  ? Leading<K>
+  : K extends string | Uint8Array
+    ? K
+    : undefined;
+
+/**
+ * Which keys of a collection are meant, and in which order. What is given holds all at once. The
+ * bounds of keys of several parts may be their first parts: whatever begins so is on their side.
+ */
+export interface KeyRange<K, Bound = BoundOf<K>, Prefix = PrefixOf<K>> {
   /** Only keys after this one. Not together with `gte`. */
   gt?: Bound | undefined;
   /** Only this key and those after it. Not together with `gt`. */
@@ -14,7 +37,7 @@ export interface KeyRange<K, Bound = K, Prefix = Bound> {
   lt?: Bound | undefined;
   /** Only this key and those before it. Not together with `lt`. */
   lte?: Bound | undefined;
-  /** Only keys that begin so. */
+  /** Only keys that begin so: with this text, with these bytes, or with these parts of a tuple. */
   prefix?: Prefix | undefined;
   /** Goes on behind this key, in the direction of the walk: the last one of the page before. */
   after?: K | undefined;
@@ -25,41 +48,142 @@ export interface KeyRange<K, Bound = K, Prefix = Bound> {
 }
 
 /** The kind of a collection's keys. */
-export interface Keys<K> {
+export interface Keys<K, Given = K> {
   /** As it is stored with the collection. */
-  readonly kind: string | readonly unknown[];
+  readonly kind: string | readonly PartKind[];
+  /** Whether `push` gives them out. */
+  readonly isAuto: boolean;
   /** Writes a key into the engine's scratch area and gives its length. */
-  encode(engine: Engine, key: K): number;
+  encode(engine: Engine, key: Given): number;
   /** The key, of the form that a walk has it in. */
   given(key: string | Uint8Array<ArrayBuffer>): K;
-  bounds(call: string, range: KeyRange<K> | undefined): Bounds;
+  /** The key, of its bytes. */
+  decode(bytes: Uint8Array<ArrayBuffer>): K;
+  bounds(call: string, range: AnyRange | undefined): Bounds;
 }
+
+/** A range of which the types have seen to it that it fits. */
+export type AnyRange = KeyRange<unknown, unknown, unknown>;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Keys that are strings: their UTF-8 as it is. */
 export const stringKeys: Keys<string> = {
   kind: "string",
-
+  isAuto: false,
   encode(engine, key) {
     if (typeof key !== "string") throw badArgument("The keys of this collection are strings.", key);
     return engine.encodeKey(key);
   },
-
-  given(key) {
-    return key as string;
-  },
-
-  bounds(call, range) {
-    return rawBounds(call, range);
-  },
+  given: (key) => key as string,
+  decode: (bytes) => utf8.decode(bytes),
+  bounds: (call, range) => rawBounds(call, range, false),
 };
 
+/** Keys that are bytes, as they are. */
+const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
+  kind: "bytes",
+  isAuto: false,
+  encode(engine, key) {
+    if (typeof key === "string") throw badArgument("The keys of this collection are bytes.", key);
+    return engine.encodeKey(key);
+  },
+  given: (key) => key as Uint8Array<ArrayBuffer>,
+  decode: (bytes) => bytes,
+  bounds: (call, range) => rawBounds(call, range, true),
+};
+
+/** Keys that are one value with an order of its own. */
+class LoneKeys implements Keys<unknown> {
+  readonly kind: readonly PartKind[];
+  readonly isAuto: boolean;
+  private readonly part: PartCodec;
+
+  constructor(part: PartCodec, isAuto: boolean) {
+    this.kind = [part.kind];
+    this.isAuto = isAuto;
+    this.part = part;
+  }
+
+  encode(engine: Engine, key: unknown): number {
+    return engine.encodeBy(this, key);
+  }
+
+  write(area: Uint8Array, key: unknown): number {
+    return this.part.write(area, 0, key);
+  }
+
+  given(key: string | Uint8Array<ArrayBuffer>): unknown {
+    return this.part.read(key as Uint8Array<ArrayBuffer>, 0);
+  }
+
+  decode(bytes: Uint8Array<ArrayBuffer>): unknown {
+    return this.part.read(bytes, 0);
+  }
+
+  bounds(call: string, range: AnyRange | undefined): Bounds {
+    return orderedBounds(call, range, this);
+  }
+}
+
+/** Keys of several parts. */
+class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
+  readonly kind: readonly PartKind[];
+  readonly isAuto = false;
+
+  constructor(what: string, parts: readonly PartCodec[]) {
+    super(what, parts);
+    this.kind = parts.map((part) => part.kind);
+  }
+
+  encode(engine: Engine, key: readonly unknown[]): number {
+    if (!Array.isArray(key)) {
+      throw badArgument(`${this.what} is an array of ${this.parts.length} parts.`, key);
+    }
+    return engine.encodeBy(this, key);
+  }
+
+  given(key: string | Uint8Array<ArrayBuffer>): unknown[] {
+    return this.read(key as Uint8Array<ArrayBuffer>, 0);
+  }
+
+  decode(bytes: Uint8Array<ArrayBuffer>): unknown[] {
+    return this.read(bytes, 0);
+  }
+
+  bounds(call: string, range: AnyRange | undefined): Bounds {
+    return orderedBounds(call, range, this);
+  }
+}
+
+/** The keys that a program asked for by the option `key`. */
+export function keyKindOf(spec: unknown): Keys<unknown> {
+  const what = "The key";
+  if (spec === undefined) return stringKeys as Keys<unknown>;
+  if (Array.isArray(spec)) {
+    if (spec.length === 0) throw badArgument("A key of several parts has one at least.", spec);
+    const parts = spec.map((part, i) => {
+      const name = `Part ${i} of the key`;
+      return partCodec(kindOf(part, name), name);
+    });
+    return new TupleKeys(what, parts) as Keys<unknown>;
+  }
+  if ((spec as { auto?: unknown } | null)?.auto === true) {
+    return new LoneKeys(partCodec({ kind: "u53" }, what), true);
+  }
+  const kind = kindOf(spec, what);
+  if ("kind" in kind && kind.kind === "str") return stringKeys as Keys<unknown>;
+  if ("kind" in kind && kind.kind === "blob") return byteKeys as Keys<unknown>;
+  return new LoneKeys(partCodec(kind, what), false);
+}
+
 /** The bounds of keys that are stored as they are. */
-function rawBounds(call: string, given: KeyRange<string> | undefined): Bounds {
-  if (typeof given !== "object" || given === null) return boundsOf(call, given);
-  const { after, ...range } = given;
-  const bounds = boundsOf(call, range);
-  if (after === undefined) return bounds;
-  const behind = boundsOf(call, range.reverse === true ? { lt: after } : { gt: after });
+function rawBounds(call: string, given: AnyRange | undefined, asBytes: boolean): Bounds {
+  const { after, ...range } = given === undefined ? {} : given;
+  const bounds = boundsOf(call, range as Range);
+  const { reverse = false } = bounds;
+  const last = after as Key | undefined;
+  const behind = boundsOf(call, reverse ? { lt: last } : { gt: last });
   const { lower, upper } = bounds;
   return bounded(
     call,
@@ -72,6 +196,66 @@ function rawBounds(call: string, given: KeyRange<string> | undefined): Bounds {
       upper && { key: upper, included: bounds.upperIncluded },
       behind.upper && { key: behind.upper, included: false },
     ],
-    false,
+    asBytes,
   );
+}
+
+const OPTIONS = ["gt", "gte", "lt", "lte", "prefix", "after", "reverse", "limit"];
+
+/** What can write its values, or the leading parts of one, so that order is the order of bytes. */
+interface Ordered {
+  write(area: Uint8Array, value: never, leading?: boolean): number;
+}
+
+let area: Uint8Array<ArrayBuffer> | undefined;
+
+/** The bytes of a value, or of what all begin with that begin so. */
+export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffer> {
+  area ??= new Uint8Array(MAX_KEY + 2);
+  const length = ordered.write(area, value as never, true);
+  if (length > MAX_KEY) throw badArgument(`A key may have at most ${MAX_KEY} bytes.`);
+  return area.slice(0, length);
+}
+
+/**
+ * The bounds of keys whose parts tell where they end: whatever begins with the bytes of a bound is
+ * on its side. `after` is one whole key, in the form that `whole` writes.
+ */
+export function orderedBounds(
+  call: string,
+  range: AnyRange | undefined,
+  ordered: Ordered,
+  whole: (after: unknown) => Uint8Array<ArrayBuffer> = (after) => bytesOf(ordered, after),
+): Bounds {
+  if (range === undefined) return bounded(call, {}, [], [], true);
+  refuseUnknown(call, range, OPTIONS);
+  const { gt, gte, lt, lte, prefix, after, reverse } = range;
+  if (gt !== undefined && gte !== undefined)
+    throw badArgument(`${call} takes gt or gte, not both.`);
+  if (lt !== undefined && lte !== undefined)
+    throw badArgument(`${call} takes lt or lte, not both.`);
+  const lower: (Bound | undefined)[] = [];
+  const upper: (Bound | undefined)[] = [];
+  const from = (value: unknown) => ({ key: bytesOf(ordered, value), included: true });
+  if (gte !== undefined) lower.push(from(gte));
+  if (gt !== undefined) lower.push(beyond(from(gt).key));
+  if (lt !== undefined) upper.push({ ...from(lt), included: false });
+  if (lte !== undefined) upper.push(behind(from(lte).key));
+  if (prefix !== undefined) {
+    const first = from(prefix);
+    lower.push(first);
+    upper.push(behind(first.key));
+  }
+  if (after !== undefined) {
+    (reverse === true ? upper : lower).push({ key: whole(after), included: false });
+  }
+  return bounded(call, range, lower, upper, true);
+}
+
+/** The first key behind all that begin so, as a lower bound. */
+function beyond(prefix: Uint8Array<ArrayBuffer>): Bound {
+  const bound = behind(prefix);
+  // Nothing is behind bytes that cannot be raised: no key is as long as this.
+  if (bound === undefined) return { key: new Uint8Array(MAX_KEY + 1).fill(0xff), included: false };
+  return { key: bound.key, included: true };
 }

@@ -7,12 +7,13 @@ import type { Form } from "./form.js";
 import type { Keys } from "./keys.js";
 
 /** What is walked over. */
-interface Walked<K, View> extends Omit<Form<K, View, unknown, unknown>, "codec"> {
+interface Walked<K, View> extends Omit<Form<K, View, unknown, unknown>, "codec" | "keys"> {
+  readonly keys: Pick<Keys<K>, "given">;
   readonly codec: Pick<Codec<View, unknown, unknown>, "view">;
 }
 
 class KeySteps<K> extends Steps<K> {
-  private readonly keys: Keys<K>;
+  private readonly keys: Pick<Keys<K>, "given">;
 
   constructor({ source, space, keys }: Walked<K, unknown>, bounds: Bounds) {
     super(source, bounds, false, space);

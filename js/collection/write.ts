@@ -28,7 +28,7 @@ let lastOptions: object | undefined;
 /** Stores a value. What its encoding runs meanwhile must not write. */
 export function insert<K, View, Writable, Input>(
   session: Session,
-  form: Form<K, View, Writable, Input>,
+  form: Form<unknown, View, Writable, Input, K>,
   key: K,
   value: Input,
 ): void {
@@ -50,9 +50,41 @@ export function insert<K, View, Writable, Input>(
   if (!session.queued) session.queue();
 }
 
+/** Everything, from the last key on. */
+const BACKWARDS = {
+  lower: undefined,
+  lowerExcluded: false,
+  upper: undefined,
+  upperIncluded: false,
+  reverse: true,
+};
+
+/** Stores a value under a number above all that are there. */
+export function push<View, Writable, Input>(
+  session: Session,
+  form: Form<number, View, Writable, Input>,
+  value: Input,
+): number {
+  const { keys, space } = form;
+  const { engine } = session;
+  if (!keys.isAuto) {
+    throw badArgument("push() is for collections whose keys are auto(): use set() with a key.");
+  }
+  if (space.pushed.changes !== engine.changes) {
+    session.admitRange("push()");
+    const { bytes, lengths } = engine.scan(BACKWARDS, 1, false, space.keyspace);
+    space.pushed.key = lengths.length === 0 ? 0 : keys.decode(bytes);
+  }
+  const key = space.pushed.key + 1;
+  insert(session, form, key, value);
+  // As long as nothing else is written, the next one needs no look.
+  space.pushed = { key, changes: engine.changes };
+  return key;
+}
+
 export function update<K, View, Writable, Input>(
   session: Session,
-  form: Form<K, View, Writable, Input>,
+  form: Form<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   options: TypedUpdateOptions<K, View, Input> | undefined,
@@ -80,7 +112,7 @@ export function update<K, View, Writable, Input>(
 /** What the predicate says of the value of another key, or of one that cannot be staged. */
 function judgeOther<K, View, Writable, Input>(
   session: Session,
-  { space, codec, keys }: Form<K, View, Writable, Input>,
+  { space, codec, keys }: Form<unknown, View, Writable, Input, K>,
   key: K,
   predicate: (value: View) => boolean,
 ): boolean {
@@ -103,7 +135,7 @@ function judgeOther<K, View, Writable, Input>(
 
 function apply<K, View, Writable, Input>(
   session: Session,
-  form: Form<K, View, Writable, Input>,
+  form: Form<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,
@@ -151,7 +183,7 @@ function apply<K, View, Writable, Input>(
 /** Changes the record that is staged at this address. Gives its new length, or `REFUSED`. */
 function changeStaged<K, View, Writable, Input>(
   session: Session,
-  { codec }: Form<K, View, Writable, Input>,
+  { codec }: Form<unknown, View, Writable, Input, K>,
   at: number,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,

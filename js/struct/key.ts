@@ -1,0 +1,431 @@
+/**
+ * Keys whose bytes lie in the order of their values: twin of `crate/src/schema/key.rs`, which says how
+ * each part is written. Text alone is its UTF-8 and bytes alone are themselves; all else is a tuple of
+ * parts, one number a tuple of one, and each part tells by itself where it ends.
+ */
+
+import { badArgument } from "../errors.js";
+import type { Descriptor } from "./codec.js";
+import type { Type } from "./type.js";
+
+/** A part of a key that is sorted the other way round. Made by `desc`. */
+export interface Desc<T extends Type = Type> {
+  readonly desc: T;
+}
+
+/** Keys that a collection gives out itself. Made by `auto`. */
+export interface Auto {
+  readonly auto: true;
+}
+
+/** What a part of a key is. */
+export type KeyPart = Type | Desc;
+
+/** What a collection's keys are: the option `key`. */
+export type KeySpec = KeyPart | Auto | readonly KeyPart[];
+
+type PartOf<P> =
+  P extends Desc<infer T> ? PartOf<T> : P extends { readonly types?: infer S } ? PlainOf<S> : never;
+type PlainOf<S> = NonNullable<S> extends { plain: infer V } ? V : never;
+type InputPartOf<P> =
+  P extends Desc<infer T>
+    ? InputPartOf<T>
+    : P extends { readonly types?: infer S }
+      ? InputOf<S>
+      : never;
+type InputOf<S> = NonNullable<S> extends { input: infer V } ? V : never;
+
+/** The keys that reading gives; strings where nothing was asked for. */
+export type KeyOf<S> = S extends undefined
+  ? string
+  : S extends Auto
+    ? number
+    : S extends readonly unknown[]
+      ? { -readonly [I in keyof S]: PartOf<S[I]> }
+      : PartOf<S>;
+
+/** The keys that may be given. */
+export type KeyInput<S> = S extends undefined
+  ? string
+  : S extends Auto
+    ? number
+    : S extends readonly unknown[]
+      ? { readonly [I in keyof S]: InputPartOf<S[I]> }
+      : InputPartOf<S>;
+
+/** The first parts of a key, one at least. */
+export type Leading<K> = K extends readonly [infer A, ...infer Rest]
+  ?
+      | readonly [A]
+      | (Rest extends readonly [unknown, ...unknown[]] ? readonly [A, ...Leading<Rest>] : never)
+  : K;
+
+/** Has a part of a key sort the other way round. */
+export function desc<T extends Type>(type: T): Desc<T> {
+  return { desc: type };
+}
+
+/** Keys are numbers that `push` gives out, each above all that are there: for queues and logs. */
+export function auto(): Auto {
+  return { auto: true };
+}
+
+/** A kind of part as it is stored with a collection. */
+export type PartKind = Descriptor | { readonly desc: PartKind };
+
+/** Writes and reads one part. */
+export interface PartCodec {
+  readonly kind: PartKind;
+  /** Writes it from `at` and gives where it ends, also if that is beyond the area. */
+  write(area: Uint8Array, at: number, value: unknown): number;
+  /** Reads it from `at`; `next` is then where it ended. */
+  read(bytes: Uint8Array, at: number): unknown;
+}
+
+/** Where the part that was read last ended. */
+let next = 0;
+
+const TWO_32 = 2 ** 32;
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const eight = new DataView(new ArrayBuffer(8));
+
+/** The codec of a part of this kind. `what` names the part in messages. */
+export function partCodec(kind: PartKind, what: string): PartCodec {
+  if ("desc" in kind) return inverted(partCodec(kind.desc, what));
+  switch (kind.kind) {
+    case "u8":
+    case "u16":
+    case "u32":
+    case "u53":
+      return unsigned(kind, { u8: 1, u16: 2, u32: 4, u53: 8 }[kind.kind], what);
+    case "i8":
+    case "i16":
+    case "i32":
+      return signed(kind, { i8: 1, i16: 2, i32: 4 }[kind.kind], what);
+    case "u64":
+    case "i64":
+      return wide(kind, kind.kind === "i64", what);
+    case "timestamp":
+      return moment(kind, what);
+    case "f32":
+    case "f64":
+      return float(kind, kind.kind === "f32", what);
+    case "bool":
+      return truth(kind, what);
+    case "enum8":
+    case "enum16":
+      return oneOf(kind, kind.kind === "enum8" ? 1 : 2, kind.variants, what);
+    case "str":
+    case "fixedStr":
+      return textual(what);
+    case "blob":
+    case "bytes":
+      return binary(what);
+    case "option":
+      return optional(partCodec(kind.of, what));
+    default:
+      throw badArgument(`${what} cannot be part of a key: it is of the kind ${kind.kind}.`);
+  }
+}
+
+function refused(what: string, expected: string, value: unknown): Error {
+  return badArgument(`${what} has to be ${expected}.`, value);
+}
+
+function writeNumber(area: Uint8Array, at: number, size: number, value: number): number {
+  let rest = value;
+  for (let i = at + size - 1; i >= at; i--) {
+    area[i] = rest % 256;
+    rest = Math.floor(rest / 256);
+  }
+  return at + size;
+}
+
+function readNumber(bytes: Uint8Array, at: number, size: number): number {
+  let value = 0;
+  for (let i = at; i < at + size; i++) value = value * 256 + (bytes[i] as number);
+  next = at + size;
+  return value;
+}
+
+function unsigned(kind: Descriptor, size: number, what: string): PartCodec {
+  const most = size === 8 ? Number.MAX_SAFE_INTEGER : 256 ** size - 1;
+  return {
+    kind,
+    write(area, at, value) {
+      if (!Number.isInteger(value) || !((value as number) >= 0 && (value as number) <= most)) {
+        throw refused(what, `an integer from 0 to ${most}`, value);
+      }
+      return writeNumber(area, at, size, value as number);
+    },
+    read: (bytes, at) => readNumber(bytes, at, size),
+  };
+}
+
+function signed(kind: Descriptor, size: number, what: string): PartCodec {
+  const half = 256 ** size / 2;
+  return {
+    kind,
+    write(area, at, value) {
+      if (!Number.isInteger(value) || !((value as number) >= -half && (value as number) < half)) {
+        throw refused(what, `an integer from ${-half} to ${half - 1}`, value);
+      }
+      return writeNumber(area, at, size, (value as number) + half);
+    },
+    read: (bytes, at) => readNumber(bytes, at, size) - half,
+  };
+}
+
+function copyEight(area: Uint8Array, at: number): number {
+  for (let i = 0; i < 8; i++) area[at + i] = eight.getUint8(i);
+  return at + 8;
+}
+
+function takeEight(bytes: Uint8Array, at: number): void {
+  for (let i = 0; i < 8; i++) eight.setUint8(i, bytes[at + i] as number);
+  next = at + 8;
+}
+
+function wide(kind: Descriptor, isSigned: boolean, what: string): PartCodec {
+  const as = isSigned ? BigInt.asIntN : BigInt.asUintN;
+  const shift = isSigned ? 1n << 63n : 0n;
+  return {
+    kind,
+    write(area, at, value) {
+      if (typeof value !== "bigint" || as(64, value) !== value) {
+        throw refused(what, `a bigint of 64 bits, ${isSigned ? "signed" : "not negative"}`, value);
+      }
+      eight.setBigUint64(0, BigInt.asUintN(64, value + shift));
+      return copyEight(area, at);
+    },
+    read(bytes, at) {
+      takeEight(bytes, at);
+      return as(64, eight.getBigUint64(0) - shift);
+    },
+  };
+}
+
+function moment(kind: Descriptor, what: string): PartCodec {
+  return {
+    kind,
+    write(area, at, value) {
+      const time = value instanceof Date ? value.getTime() : value;
+      if (!Number.isSafeInteger(time)) {
+        throw refused(what, "a Date, or an integer of milliseconds within 2 ** 53", value);
+      }
+      const high = Math.floor((time as number) / TWO_32);
+      writeNumber(area, at, 4, high + TWO_32 / 2);
+      return writeNumber(area, at + 4, 4, (time as number) - high * TWO_32);
+    },
+    read(bytes, at) {
+      const high = readNumber(bytes, at, 4) - TWO_32 / 2;
+      return high * TWO_32 + readNumber(bytes, at + 4, 4);
+    },
+  };
+}
+
+function float(kind: Descriptor, isShort: boolean, what: string): PartCodec {
+  const size = isShort ? 4 : 8;
+  return {
+    kind,
+    write(area, at, value) {
+      if (typeof value !== "number" || Number.isNaN(value)) {
+        throw refused(what, "a number other than NaN", value);
+      }
+      // -0 becomes 0, also where rounding makes it.
+      const number = (isShort ? Math.fround(value) : value) + 0;
+      if (isShort) eight.setFloat32(0, number);
+      else eight.setFloat64(0, number);
+      const flip = number < 0 ? 0xff : 0;
+      area[at] = eight.getUint8(0) ^ (flip | 0x80);
+      for (let i = 1; i < size; i++) area[at + i] = eight.getUint8(i) ^ flip;
+      return at + size;
+    },
+    read(bytes, at) {
+      const flip = (bytes[at] as number) < 0x80 ? 0xff : 0;
+      eight.setUint8(0, (bytes[at] as number) ^ (flip | 0x80));
+      for (let i = 1; i < size; i++) eight.setUint8(i, (bytes[at + i] as number) ^ flip);
+      next = at + size;
+      return isShort ? eight.getFloat32(0) : eight.getFloat64(0);
+    },
+  };
+}
+
+function truth(kind: Descriptor, what: string): PartCodec {
+  return {
+    kind,
+    write(area, at, value) {
+      if (typeof value !== "boolean") throw refused(what, "true or false", value);
+      area[at] = value ? 1 : 0;
+      return at + 1;
+    },
+    read: (bytes, at) => readNumber(bytes, at, 1) === 1,
+  };
+}
+
+function oneOf(
+  kind: Descriptor,
+  size: number,
+  variants: readonly string[],
+  what: string,
+): PartCodec {
+  return {
+    kind,
+    write(area, at, value) {
+      const index = variants.indexOf(value as string);
+      if (index < 0) throw refused(what, `one of ${variants.join(", ")}`, value);
+      return writeNumber(area, at, size, index);
+    },
+    read: (bytes, at) => variants[readNumber(bytes, at, size)],
+  };
+}
+
+/** Writes bytes so that a shorter run comes before a longer one that begins so, and then their end. */
+function writeRun(area: Uint8Array, start: number, bytes: Uint8Array): number {
+  let at = start;
+  for (const byte of bytes) {
+    area[at++] = byte;
+    if (byte === 0) area[at++] = 0xff;
+  }
+  area[at] = 0;
+  area[at + 1] = 1;
+  return at + 2;
+}
+
+function readRun(bytes: Uint8Array, start: number): Uint8Array<ArrayBuffer> {
+  const run: number[] = [];
+  let at = start;
+  for (; at < bytes.length; at++) {
+    const byte = bytes[at] as number;
+    if (byte === 0 && bytes[++at] === 1) break;
+    run.push(byte);
+  }
+  next = at + 1;
+  return new Uint8Array(run);
+}
+
+function textual(what: string): PartCodec {
+  return {
+    kind: { kind: "str" },
+    write(area, start, value) {
+      if (typeof value !== "string") throw refused(what, "a string", value);
+      const { length } = value;
+      if (length > area.length) return start + length;
+      let at = start;
+      let all = 0;
+      for (let i = 0; i < length; i++) {
+        const unit = value.charCodeAt(i);
+        // A zero needs an escape.
+        all |= unit === 0 ? 0x80 : unit;
+        area[at++] = unit;
+      }
+      if (all >= 0x80) return writeRun(area, start, utf8(what, value));
+      area[at] = 0;
+      area[at + 1] = 1;
+      return at + 2;
+    },
+    read: (bytes, at) => decoder.decode(readRun(bytes, at)),
+  };
+}
+
+function utf8(what: string, text: string): Uint8Array {
+  const bytes = encoder.encode(text);
+  if (decoder.decode(bytes) === text) return bytes;
+  throw refused(what, "a string without half of a surrogate pair", text);
+}
+
+function binary(what: string): PartCodec {
+  return {
+    kind: { kind: "blob" },
+    write(area, at, value) {
+      if (!(value instanceof Uint8Array)) throw refused(what, "a Uint8Array", value);
+      return value.length > area.length ? at + value.length : writeRun(area, at, value);
+    },
+    read: readRun,
+  };
+}
+
+function optional(of: PartCodec): PartCodec {
+  return {
+    kind: { kind: "option", of: of.kind as Descriptor },
+    write(area, at, value) {
+      const is = value !== undefined && value !== null;
+      area[at] = is ? 1 : 0;
+      return is ? of.write(area, at + 1, value) : at + 1;
+    },
+    read(bytes, at) {
+      if (readNumber(bytes, at, 1) === 0) return undefined;
+      return of.read(bytes, at + 1);
+    },
+  };
+}
+
+function invert(bytes: Uint8Array, from: number, to: number): void {
+  for (let i = from; i < to; i++) bytes[i] = ~(bytes[i] as number);
+}
+
+function inverted(of: PartCodec): PartCodec {
+  return {
+    kind: { desc: of.kind },
+    write(area, at, value) {
+      const end = of.write(area, at, value);
+      invert(area, at, Math.min(end, area.length));
+      return end;
+    },
+    read(bytes, at) {
+      const rest = bytes.slice(at);
+      invert(rest, 0, rest.length);
+      const value = of.read(rest, 0);
+      next += at;
+      return value;
+    },
+  };
+}
+
+/** A tuple's parts. */
+export class TupleCodec {
+  readonly parts: readonly PartCodec[];
+  readonly what: string;
+
+  constructor(what: string, parts: readonly PartCodec[]) {
+    this.what = what;
+    this.parts = parts;
+  }
+
+  /** Writes a tuple, or with `leading` its first parts, from the start of an area. Gives the length. */
+  write(area: Uint8Array, values: readonly unknown[], leading = false): number {
+    const { parts } = this;
+    const { length } = values;
+    if (length > parts.length || (length < parts.length && !leading)) {
+      throw badArgument(`${this.what} has ${parts.length} parts, and not ${length}.`, values);
+    }
+    let at = 0;
+    for (let i = 0; i < length; i++) at = (parts[i] as PartCodec).write(area, at, values[i]);
+    return at;
+  }
+
+  /** The values of a tuple that begins at `start`; `ended()` is then where it ends. */
+  read(bytes: Uint8Array, start: number): unknown[] {
+    next = start;
+    return this.parts.map((part) => part.read(bytes, next));
+  }
+}
+
+/** Where the tuple or the part that was read last ended. */
+export function ended(): number {
+  return next;
+}
+
+/** The kind of a part, of what a program gave. */
+export function kindOf(part: unknown, what: string): PartKind {
+  if (typeof part === "object" && part !== null) {
+    if ("desc" in part) return { desc: kindOf(part.desc, what) };
+    const { kind } = part as { kind?: unknown };
+    if (typeof kind === "object" && kind !== null) return kind as Descriptor;
+  }
+  throw badArgument(
+    `${what} needs a type of varve/struct, such as u32 or str, or desc() of one.`,
+    part,
+  );
+}

@@ -1,0 +1,208 @@
+import type { KeySpec } from "varve/struct";
+import {
+  auto,
+  bool,
+  desc,
+  f32,
+  f64,
+  i8,
+  i16,
+  i32,
+  i64,
+  json,
+  str,
+  text,
+  timestamp,
+  u8,
+  u16,
+  u32,
+  u53,
+  u64,
+} from "varve/struct";
+import { deepEqual, equal, test, throws } from "../harness.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+/** Kinds of keys, and values of each in their order. */
+const ORDERED: [string, KeySpec, unknown[]][] = [
+  ["u8", u8, [0, 1, 127, 128, 255]],
+  ["u16", u16, [0, 255, 256, 65_535]],
+  ["u32", u32, [0, 1, 65_536, 4_294_967_295]],
+  ["u53", u53, [0, 255, 4_294_967_295, 4_294_967_296, Number.MAX_SAFE_INTEGER]],
+  ["i8", i8, [-128, -1, 0, 127]],
+  ["i16", i16, [-32_768, -256, -1, 0, 32_767]],
+  ["i32", i32, [-2_147_483_648, -65_536, -1, 0, 1, 2_147_483_647]],
+  ["u64", u64, [0n, 255n, 1n << 32n, (1n << 64n) - 1n]],
+  ["i64", i64, [-(1n << 63n), -1n, 0n, 1n, (1n << 63n) - 1n]],
+  ["f32", f32, [-Infinity, -1.5, -(2 ** -149), 0, 2 ** -149, 1, 1.5, Infinity]],
+  ["f64", f64, [-Infinity, -1e300, -1.5, -5e-324, 0, 5e-324, 0.1, 1e300, Infinity]],
+  ["timestamp", timestamp, [-8.64e15, -1, 0, 1_700_000_000_000, 8.64e15]],
+  ["bool", bool, [false, true]],
+  ["str", str, ["!", "a", "a\u0000", "ab", "b", "ž", "🐎"]],
+  ["desc u16", desc(u16), [300, 256, 255, 0]],
+  ["desc f64", desc(f64), [2.5, 0, -1, -Infinity]],
+  ["desc str", desc(str), ["b", "ab", "a\u0001", "a\u0000", "a", ""]],
+  ["a tuple", [u32, desc(f64), str], TUPLES()],
+  ["a tuple of bigint and text", [i64, str], BIG()],
+];
+
+function TUPLES(): unknown[] {
+  const all: unknown[] = [];
+  for (const a of [0, 7, 4_294_967_295]) {
+    for (const b of [99.5, 0, -1]) {
+      for (const c of ["", "\u0000", "a", "a\u0000", "a\u0000b", "aa", "b"]) all.push([a, b, c]);
+    }
+  }
+  return all;
+}
+
+function BIG(): unknown[] {
+  return [
+    [-5n, "z"],
+    [0n, ""],
+    [0n, "a"],
+    [1n << 40n, "a"],
+  ];
+}
+
+everywhere("the keys of a collection", ({ storage }) => {
+  test("are in the order of their values, and come back as they were", async () => {
+    const db = await opened(storage);
+    for (const [name, key, values] of ORDERED) {
+      const collection = db.collection(name, text(), { key });
+      const given = values as never[];
+      for (const value of [...given].reverse()) collection.set(value, String(value));
+      deepEqual([...collection.keys()], values, name);
+      deepEqual([...collection.keys({ reverse: true })], [...values].reverse(), name);
+      for (const value of given) equal(collection.get(value), String(value));
+      const [first, second] = given as [never, never];
+      deepEqual([...collection.keys({ gt: first, lte: second })], [second], name);
+      deepEqual([...collection.keys({ lt: second })], [first], name);
+      equal(collection.count({ gte: second }), values.length - 1, name);
+      const paged: unknown[] = [];
+      for (let after: never | undefined; ; after = paged.at(-1) as never) {
+        const page = [...collection.keys({ after, limit: 2 })];
+        if (page.length === 0) break;
+        paged.push(...page);
+      }
+      deepEqual(paged, values, name);
+      equal(collection.delete(first), true);
+      equal(collection.has(first), false);
+    }
+  });
+
+  test("are refused where they are none", async () => {
+    const db = await opened(storage);
+    const bad: [KeySpec, unknown[]][] = [
+      [u8, [-1, 256, 1.5, "1", 1n, undefined, null, [1]]],
+      [u53, [2 ** 53, -1, Number.NaN]],
+      [u64, [-1n, 1n << 64n, 1]],
+      [i64, [1n << 63n, 1]],
+      [f64, [Number.NaN, "1"]],
+      [timestamp, [new Date(Number.NaN), "1970"]],
+      [
+        [u8, str],
+        [[1], [1, "a", 2], ["a", 1], "a", { 0: 1, 1: "a", length: 2 }, [1, "\ud800"]],
+      ],
+      [[str], [["a".repeat(65_536)], ["a".repeat(65_534)]]],
+      [auto(), [-1, "a"]],
+    ];
+    for (const [i, [key, keys]] of bad.entries()) {
+      const collection = db.collection(`bad ${i}`, text(), { key });
+      for (const one of keys as never[]) {
+        throws(() => collection.get(one), BAD);
+        throws(() => collection.set(one, "x"), BAD);
+      }
+      equal(collection.count(), 0);
+    }
+    for (const key of [{}, null, "u32", [], [u32, "str"], () => u32]) {
+      throws(() => db.collection("bad", text(), { key: key as never }), BAD);
+    }
+    throws(() => db.collection("bad", text(), { keys: u32 } as never), BAD);
+  });
+
+  test("of several parts have ranges by their first parts", async () => {
+    const db = await opened(storage);
+    const scores = db.collection("scores", text(), { key: [u32, desc(f64), str] });
+    for (const player of ["ann", "bob"]) {
+      for (const game of [1, 2, 255, 256]) {
+        for (const score of [10, 20.5]) scores.set([game, score, player], `${player} ${score}`);
+      }
+    }
+    const best = [...scores.keys({ prefix: [2] })];
+    deepEqual(best, [
+      [2, 20.5, "ann"],
+      [2, 20.5, "bob"],
+      [2, 10, "ann"],
+      [2, 10, "bob"],
+    ]);
+    deepEqual([...scores.keys({ prefix: [2, 10] })], best.slice(2));
+    deepEqual([...scores.keys({ prefix: [2], limit: 1, reverse: true })], best.slice(3));
+    equal(scores.count({ gt: [2] }), 8);
+    equal(scores.count({ gte: [2] }), 12);
+    equal(scores.count({ lt: [2] }), 4);
+    equal(scores.count({ lte: [2] }), 8);
+    // What comes after a score in descending order is below it.
+    deepEqual([...scores.keys({ prefix: [2], gt: [2, 20.5] })], best.slice(2));
+    deepEqual(
+      [...scores.keys({ prefix: [2], after: [2, 20.5, "ann"], limit: 2 })],
+      best.slice(1, 3),
+    );
+    equal(scores.clear({ gte: [255], lt: [256, 20.5] }), 4);
+    equal(scores.count(), 12);
+    throws(() => scores.keys({ gt: [1], gte: [1] }), BAD);
+    throws(() => scores.keys({ lt: [1, 2, "a", 3] } as never), BAD);
+  });
+
+  test("that are strings may be asked for as a type, and bytes are as they are", async () => {
+    const db = await opened(storage);
+    db.collection("notes", text()).set("a", "A");
+    equal(db.collection("notes", text(), { key: str }).get("a"), "A");
+    throws(() => db.collection("notes", text(), { key: u32 }), { code: "VARVE_SCHEMA_MISMATCH" });
+  });
+
+  test("are given out in order when they are auto()", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const jobsOf = () => db.collection("jobs", json<string>(), { key: auto() });
+    let jobs = jobsOf();
+    deepEqual([jobs.push("a"), jobs.push("b"), jobs.push("c")], [1, 2, 3]);
+    jobs.set(300, "d");
+    equal(jobs.push("e"), 301);
+    jobs.delete(301);
+    equal(jobs.push("f"), 301);
+    throws(
+      () =>
+        db.transaction(() => {
+          equal(jobs.push("g"), 302);
+          equal(jobs.push("h"), 303);
+          throw new Error("undone");
+        }),
+      { message: "undone" },
+    );
+    equal(jobs.push("i"), 302);
+    db = await reopened(db, storage, name);
+    jobs = jobsOf();
+    equal(jobs.push("j"), 303);
+    const [first] = jobs.entries({ limit: 1 });
+    deepEqual(first, [1, "a"]);
+    jobs.clear();
+    equal(jobs.push("k"), 1);
+    throws(() => db.collection("numbers", json(), { key: u53 }).push(1), BAD);
+  });
+
+  test("survive closing, and are refused as those of another kind", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const days = { key: [timestamp, str] } as const;
+    db.collection("days", text(), days).set([new Date(86_400_000), "ann"], "here");
+    db = await reopened(db, storage, name);
+    deepEqual([...db.collection("days", text(), days).entries()], [[[86_400_000, "ann"], "here"]]);
+    db = await reopened(db, storage, name);
+    throws(() => db.collection("days", text(), { key: [str, timestamp] }), {
+      code: "VARVE_SCHEMA_MISMATCH",
+    });
+    throws(() => db.collection("days", text()), { code: "VARVE_SCHEMA_MISMATCH" });
+  });
+});

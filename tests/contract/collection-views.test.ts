@@ -1,0 +1,197 @@
+import { str, struct, u16, u32, type Writable } from "varve/struct";
+import { deepEqual, equal, ok, test, throws, turn } from "../harness.js";
+import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+const Product = struct("Product", { stock: u16, name: str });
+const YEEZY = { stock: 20_001, name: "Yeezy Boost 350 V2" };
+
+const buyOne = (product: Writable<typeof Product>) => {
+  product.stock -= 1;
+};
+
+everywhere("a collection of structs", ({ storage }) => {
+  test("reads a record where it lies, and changes it there", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    let products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    equal(products.get("yeezy")?.stock, 20_001);
+    equal(products.get("yeezy")?.name, "Yeezy Boost 350 V2");
+    const buy = () =>
+      products.updateIf("yeezy", buyOne, {
+        predicate: (p) => p.stock > 19_999,
+      });
+    deepEqual([buy(), buy(), buy()], [true, true, false]);
+    db = await reopened(db, storage, name);
+    products = db.collection("products", Product);
+    deepEqual(products.get("yeezy")?.snapshot(), { ...YEEZY, stock: 19_999 });
+    equal(products.get("none"), undefined);
+  });
+
+  test("changes the length of a text in an update, or the whole value", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    for (const text of ["", "short", "long ".repeat(1_000), "🐎"]) {
+      products.updateIf("yeezy", (p) => {
+        p.name = text;
+        p.stock += 1;
+      });
+      equal(products.get("yeezy")?.name, text);
+    }
+    equal(products.get("yeezy")?.stock, 20_005);
+    products.updateIf("yeezy", (p) => ({ stock: p.stock, name: `${p.name}!` }));
+    deepEqual(products.get("yeezy")?.snapshot(), { stock: 20_005, name: "🐎!" });
+    products.updateIf(
+      "new",
+      (p) => {
+        p.stock += 1;
+      },
+      {
+        valueIfMissing: { stock: 1, name: "" },
+      },
+    );
+    equal(products.get("new")?.stock, 2);
+  });
+
+  test("restores every byte when a callback throws", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    for (const change of [{ stock: 1 }, { name: "other" }, { name: "Yeezy Boost 350 V3" }]) {
+      throws(
+        () =>
+          products.updateIf("yeezy", (p) => {
+            p.assign(change);
+            throw new Error("no");
+          }),
+        { message: "no" },
+      );
+      throws(
+        () =>
+          products.updateIf("yeezy", (p) => {
+            p.stock = 65_536;
+          }),
+        BAD,
+      );
+      deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
+    }
+    equal(
+      products.updateIf("yeezy", () => {}, { predicate: (p) => p.name === "another" }),
+      false,
+    );
+    deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
+  });
+
+  test("gives views that refuse assignment, and that die when they may", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    const view = products.get("yeezy") as { stock: number };
+    throws(() => {
+      view.stock = 1;
+    }, BAD);
+    let kept: { stock: number } | undefined;
+    products.updateIf("yeezy", (p) => {
+      kept = p;
+    });
+    throws(() => kept?.stock, { code: "VARVE_STALE_VIEW" });
+    throws(
+      () => {
+        (kept as { stock: number }).stock = 1;
+      },
+      { code: "VARVE_STALE_VIEW" },
+    );
+    const last = products.get("yeezy");
+    await db.close();
+    throws(() => last?.stock, { code: "VARVE_STALE_VIEW" });
+  });
+
+  test("gives views that never show another record, however much is written", async () => {
+    const db = await opened(storage, { memory: 4 << 20 });
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    let view = products.get("yeezy");
+    let died = 0;
+    for (let i = 0; i < 20; i++) {
+      for (let j = 0; j < 5; j++)
+        products.set(`key ${i} ${j}`, { stock: j, name: "x".repeat(40_000) });
+      db.set(`raw ${i}`, filled(40_000, 7));
+      products.updateIf("yeezy", buyOne);
+      await turn();
+      try {
+        const stock = view?.stock as number;
+        ok(stock <= 20_001 && stock >= 20_001 - i - 1, `it shows ${stock}`);
+        equal(view?.name, YEEZY.name);
+      } catch (error) {
+        equal((error as { code?: string }).code, "VARVE_STALE_VIEW");
+        died += 1;
+        view = products.get("yeezy");
+      }
+    }
+    ok(died > 0, "its memory was used again");
+    equal(products.get("yeezy")?.stock, 20_001 - 20);
+  });
+
+  test("where views are watched, they die at every yield", async () => {
+    const db = await opened(storage, { strictViews: true });
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    const view = products.get("yeezy");
+    equal(view?.stock, 20_001);
+    products.updateIf("yeezy", buyOne);
+    equal(products.get("yeezy")?.stock, 20_000);
+    await turn();
+    throws(() => view?.stock, { code: "VARVE_STALE_VIEW" });
+    for (const [, one] of products.entries()) equal(one.stock, 20_000);
+  });
+
+  test("writes nothing when a value is none, and says which field", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product);
+    const bad: [unknown, RegExp][] = [
+      [{ stock: -1, name: "" }, /Product\.stock/],
+      [{ stock: 1 }, /Product\.name/],
+      [{ stock: 1, name: "\ud800" }, /Product\.name/],
+      [undefined, /Product/],
+    ];
+    for (const [value, message] of bad) {
+      throws(() => products.set("yeezy", value as typeof YEEZY), { ...BAD, message });
+    }
+    const hostile = {
+      get stock(): number {
+        db.set("raw", "x");
+        return 1;
+      },
+      name: "",
+    };
+    throws(() => products.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
+    equal(products.count(), 0);
+    equal(db.count(), 0);
+    products.set("yeezy", YEEZY);
+    products.set("copy", products.get("yeezy") as unknown as typeof YEEZY);
+    deepEqual(products.get("copy")?.snapshot(), YEEZY);
+  });
+
+  test("gives many at once, and goes over more than fits in memory", async () => {
+    const db = await opened(storage, { memory: 4 << 20 });
+    const products = db.collection("products", Product, { key: u32 });
+    for (let i = 0; i < 150; i++) {
+      products.set(i, { stock: i, name: "x".repeat(40_000) });
+      if (i % 10 === 0) await turn();
+    }
+    let sum = 0;
+    for (const [key, product] of products.entries()) {
+      equal(product.stock, key);
+      sum += product.name.length;
+    }
+    equal(sum, 150 * 40_000);
+    deepEqual(
+      products.getMany([5, 999, 140, 6]).map((product) => product?.stock),
+      [5, undefined, 140, 6],
+    );
+    equal(products.getEntry(7)?.value.stock, 7);
+  });
+});

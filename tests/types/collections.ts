@@ -1,0 +1,107 @@
+/** The types of collections, tested by compiling: see `api.ts`. */
+
+import type { Collection, Database, Scan } from "varve";
+import { auto, desc, f64, json, str, struct, text, timestamp, u16, u32, u64 } from "varve/struct";
+
+/** Compiles only if both types are the same. */
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function same<A, B>(_: Same<A, B>): void {}
+
+const Product = struct("Product", { stock: u16, name: str });
+
+interface Job {
+  kind: string;
+}
+
+export function values(db: Database): void {
+  const products = db.collection("products", Product);
+  products.set("yeezy", { stock: 1, name: "" });
+  same<number | undefined, NonNullable<ReturnType<typeof products.get>>["stock"] | undefined>(true);
+  const view = products.get("yeezy");
+  // @ts-expect-error it may be missing
+  view.stock;
+  // @ts-expect-error a view is for reading
+  if (view !== undefined) view.stock = 1;
+  products.updateIf("yeezy", (p) => {
+    p.stock -= 1;
+    // @ts-expect-error a field has its type
+    p.stock = "1";
+    // @ts-expect-error there is no such field
+    p.price = 1;
+  });
+  // @ts-expect-error an expression's value is no new record
+  products.updateIf("yeezy", (p) => p.stock);
+  // @ts-expect-error nor is a promise
+  products.updateIf("yeezy", async () => {});
+  products.updateIf("yeezy", () => ({ stock: 1, name: "" }));
+  products.updateIf("yeezy", () => {}, {
+    predicate: (p) => p.stock > 0,
+    predicateKey: "other",
+    valueIfMissing: { stock: 1, name: "" },
+  });
+  // @ts-expect-error a predicate is about the value
+  products.updateIf("yeezy", () => {}, { predicate: (p: string) => p === "" });
+  // @ts-expect-error a field is missing
+  products.set("yeezy", { stock: 1 });
+  // @ts-expect-error keys are strings
+  products.get(1);
+
+  const jobs = db.collection("jobs", json<Job>());
+  same<typeof jobs, Collection<string, Job, Job, Job, string>>(true);
+  same<ReturnType<typeof jobs.entries>, Scan<[string, Job]>>(true);
+  // @ts-expect-error it is no Job
+  jobs.set("a", { kind: 1 });
+  const notes = db.collection("notes", text());
+  same<ReturnType<typeof notes.get>, string | undefined>(true);
+  const dates = db.collection("dates", {
+    encode: (date: Date) => new Uint8Array([date.getTime()]),
+    decode: (bytes) => new Date(bytes[0] ?? 0),
+  });
+  same<ReturnType<typeof dates.get>, Date | undefined>(true);
+  // @ts-expect-error a codec does both
+  db.collection("dates", { encode: () => new Uint8Array(0) });
+  notes.batch([
+    { type: "set", key: "a", value: "A" },
+    { type: "delete", key: "a" },
+  ]);
+}
+
+export function keys(db: Database): void {
+  const scores = db.collection("scores", text(), { key: [u32, desc(f64), str] });
+  scores.get([1, 99.5, "ann"]);
+  same<ReturnType<typeof scores.keys>, Scan<[number, number, string]>>(true);
+  scores.keys({ gte: [1], lt: [2, 3], prefix: [1, 2, "a"], after: [1, 2, "a"] });
+  // @ts-expect-error a key is whole
+  scores.get([1, 99.5]);
+  // @ts-expect-error its parts have types
+  scores.get([1, "99.5", "ann"]);
+  // @ts-expect-error also in a bound
+  scores.keys({ gte: ["1"] });
+  // @ts-expect-error which has a part at least
+  scores.keys({ gte: [] });
+  // @ts-expect-error one goes on behind a whole key
+  scores.keys({ after: [1] });
+
+  const days = db.collection("days", text(), { key: timestamp });
+  days.set(new Date(), "today");
+  days.set(0, "then");
+  same<ReturnType<typeof days.keys>, Scan<number>>(true);
+  // @ts-expect-error no number begins with another
+  days.keys({ prefix: 1 });
+  const big = db.collection("big", text(), { key: u64 });
+  same<ReturnType<typeof big.keys>, Scan<bigint>>(true);
+  // @ts-expect-error a bigint is no number
+  big.get(1);
+
+  const jobs = db.collection("jobs", json<Job>(), { key: auto() });
+  same<number, ReturnType<typeof jobs.push>>(true);
+  jobs.push({ kind: "mail" });
+  jobs.get(1);
+  // @ts-expect-error only numbers are given out
+  db.collection("notes", text()).push("A");
+  // @ts-expect-error a mistyped option
+  db.collection("notes", text(), { keys: u32 });
+  // @ts-expect-error a key is made of types
+  db.collection("notes", text(), { key: "u32" });
+}
