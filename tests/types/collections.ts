@@ -27,8 +27,6 @@ export function values(db: Database): void {
     p.stock -= 1;
     // @ts-expect-error a field has its type
     p.stock = "1";
-    // @ts-expect-error there is no such field
-    p.price = 1;
   });
   // @ts-expect-error an expression's value is no new record
   products.updateIf("yeezy", (p) => p.stock);
@@ -42,8 +40,6 @@ export function values(db: Database): void {
   });
   // @ts-expect-error a predicate is about the value
   products.updateIf("yeezy", () => {}, { predicate: (p: string) => p === "" });
-  // @ts-expect-error a field is missing
-  products.set("yeezy", { stock: 1 });
   // @ts-expect-error keys are strings
   products.get(1);
 
