@@ -35,11 +35,13 @@ import {
 } from "./json-text.js";
 import { up, type Writer, within } from "./type.js";
 
-/** The value. Behind its end everything is zero, up to where something was once written. */
+/** The value. Behind its end everything is zero but for a string that is being decoded. */
 let out = new Uint8Array(1024);
 let data = new DataView(out.buffer);
 let end = 0;
-let dirty = 0;
+/** Up to where there may be other than zeros; where a text was refused, that is anywhere. */
+let reach = 0;
+let isClean = true;
 let lenient = false;
 /** What a versioned value's fields are if the text has not got them. */
 let leaves: readonly Leaf[] = [];
@@ -58,8 +60,9 @@ export function read(what: Reading, bytes: Uint8Array, from: number, to: number)
   begin(bytes, from, to);
   lenient = what.lenient;
   leaves = what.leaves;
-  out.fill(0, 0, Math.max(dirty, end));
-  end = dirty = 0;
+  out.fill(0, 0, isClean ? reach : out.length);
+  end = reach = 0;
+  isClean = false;
   try {
     if (what.node.op === OP.text) end = readString();
     else if (what.node.op === OP.json) readAny();
@@ -72,6 +75,8 @@ export function read(what: Reading, bytes: Uint8Array, from: number, to: number)
   } catch (error) {
     throw within(error, "$");
   }
+  isClean = true;
+  reach = Math.max(reach, end);
   return out.subarray(0, end);
 }
 
@@ -228,7 +233,7 @@ function readString(): number {
       text.at += 1;
     }
   }
-  dirty = Math.max(dirty, to);
+  reach = Math.max(reach, to);
   if (high > 0x7f) checkUtf8(start);
   text.at += 1;
   return to - end;

@@ -224,10 +224,12 @@ export function long(kind: "u64" | "i64"): number | bigint {
 
 const ISO = /^"((?:\d{4}|[-+]\d{6})-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[-+]\d\d:\d\d))"$/;
 
+/** The last moment that a Date can hold. */
+export const LATEST = 8.64e15;
+
 /** Milliseconds, or a time as ISO 8601 writes it. */
 export function time(): number {
-  const most = Number.MAX_SAFE_INTEGER;
-  if (peek() !== QUOTE) return whole("timestamp", -most, most);
+  if (peek() !== QUOTE) return whole("timestamp", -LATEST, LATEST);
   const start = text.at;
   skipString();
   text.at += 1;

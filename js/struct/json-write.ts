@@ -3,6 +3,7 @@
 import type { Memory } from "./codec.js";
 import type { Leaf } from "./fields.js";
 import { type Node, OP } from "./json-plan.js";
+import { LATEST } from "./json-text.js";
 import { type Cursor, malformed, part, within } from "./type.js";
 import { readText } from "./utf8.js";
 
@@ -129,10 +130,10 @@ function writeValue(node: Node, at: number): void {
       quoted(data.getInt32(at + 4, true), at, true);
       break;
     case OP.u53:
-      whole(safe(data.getUint32(at + 4, true), at));
+      whole(safe(data.getUint32(at + 4, true), at, Number.MAX_SAFE_INTEGER));
       break;
     case OP.timestamp:
-      whole(safe(data.getInt32(at + 4, true), at));
+      whole(safe(data.getInt32(at + 4, true), at, LATEST));
       break;
     case OP.bool:
       ascii(pick(u8[at] as number, BOOLS, "bool"));
@@ -209,10 +210,10 @@ function isZero(at: number, size: number): boolean {
 }
 
 /** The number of 64 bits whose upper half is `high`. */
-function safe(high: number, at: number): number {
+function safe(high: number, at: number, most: number): number {
   const value = high * 0x1_0000_0000 + data.getUint32(at, true);
-  if (Number.isSafeInteger(value)) return value;
-  throw malformed(`number: ${value} is beyond ${Number.MAX_SAFE_INTEGER}.`);
+  if (Math.abs(value) <= most) return value;
+  throw malformed(`number: ${value} is beyond ${most}.`);
 }
 
 /** 64 bits as a string, since most readers would round them. */

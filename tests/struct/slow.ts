@@ -180,9 +180,12 @@ function text(bytes: Uint8Array, path: string): string {
   }
 }
 
-function safely(value: number | bigint, path: string): number {
+/** The milliseconds of the last moment that a Date can hold. */
+export const LATEST = 8_640_000_000_000_000;
+
+function safely(value: number | bigint, path: string, most: number): number {
   const number = Number(value);
-  if (!Number.isSafeInteger(number)) throw new Malformed(path, "number");
+  if (Math.abs(number) > most) throw new Malformed(path, "number");
   return number;
 }
 
@@ -209,9 +212,9 @@ function get(source: Source, at: number, kind: Kind, path: string): Value {
       return byte === 1;
     }
     case "u53":
-      return safely(getNumber(source, at, "u64"), path);
+      return safely(getNumber(source, at, "u64"), path, Number.MAX_SAFE_INTEGER);
     case "timestamp":
-      return safely(getNumber(source, at, "i64"), path);
+      return safely(getNumber(source, at, "i64"), path, LATEST);
     case "enum8":
     case "enum16": {
       const number = getNumber(source, at, kind.kind === "enum8" ? "u8" : "u16") as number;

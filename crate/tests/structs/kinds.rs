@@ -203,7 +203,7 @@ macro_rules! safe {
     };
 }
 safe!(U53(u64), "u53", "number", (0..=(1 << 53) - 1));
-safe!(Timestamp(i64), "timestamp", "number", (-(1 << 53) + 1..=(1 << 53) - 1));
+safe!(Timestamp(i64), "timestamp", "number", (-8_640_000_000_000_000..=8_640_000_000_000_000));
 
 impl<const N: usize> Type for [u8; N] {
     fn kind() -> String {

@@ -38,6 +38,7 @@ const LINES: &[Line] = &[
     ("Safe", 0, Put(8, &[0, 0, 0, 0, 0, 0, 32]), "count", "number", "2 to the 53"),
     ("Safe", 0, Put(8, &[255; 8]), "count", "number", "the largest of 64 bits"),
     ("Safe", 0, Put(16, &[255, 255, 255, 255, 255, 255, 255, 127]), "at", "number", "a time without a number"),
+    ("Safe", 4, Put(16, &[1]), "at", "number", "the first millisecond that no Date has"),
     ("Enums", 0, Put(0, &[3]), "color", "discriminant", "one above the last variant"),
     ("Enums", 0, Put(2, &[3]), "level", "discriminant", "one above the last variant of two bytes"),
     ("Enums", 0, Put(3, &[1]), "level", "discriminant", "a variant in the upper byte"),

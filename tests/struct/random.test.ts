@@ -1,0 +1,197 @@
+/** Random schemas against the slow codec. Each case has a seed of its own, which a failure names. */
+
+import { fromJson, toJson } from "varve/json";
+import { MalformedValueError } from "varve/struct";
+import { context, deepEqual, equal, ok, random, suite, test, throws } from "../harness.js";
+import { fingerprintOf, layoutOf, type StructKind } from "./kinds.js";
+import { type AnySchema, oursOf, schemaOf, walk } from "./ours.js";
+import { pick, randomFields, randomStruct, randomValue } from "./random.js";
+import { decode, encode, type Fields, Malformed } from "./slow.js";
+
+type Random = (below: number) => number;
+
+interface Case {
+  random: Random;
+  kind: StructKind;
+  schema: AnySchema;
+  value: Fields;
+  bytes: Uint8Array;
+}
+
+/** Runs so many cases, fewer where every runtime runs them, and says which one failed. */
+function each(cases: number, body: (one: Case) => void): void {
+  const count = context().thorough ? cases : Math.ceil(cases / 4);
+  for (let seed = 1; seed <= count; seed++) {
+    const next = random(seed);
+    const kind = randomStruct(next);
+    const value = randomFields(next, kind);
+    try {
+      body({ random: next, kind, schema: schemaOf(kind), value, bytes: encode(kind, value) });
+    } catch (error) {
+      throw new Error(`seed ${seed}, ${layoutOf(kind)}`, { cause: error });
+    }
+  }
+}
+
+function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Bytes around a value, which nothing may read or write. */
+const AROUND = 64;
+
+function surround(bytes: Uint8Array, filler: number): { all: Uint8Array; value: Uint8Array } {
+  const all = new Uint8Array(bytes.length + 2 * AROUND).fill(filler);
+  all.set(bytes, AROUND);
+  return { all, value: all.subarray(AROUND, AROUND + bytes.length) };
+}
+
+function isUntouched(all: Uint8Array, filler: number): boolean {
+  const outside = [...all.subarray(0, AROUND), ...all.subarray(all.length - AROUND)];
+  return outside.every((byte) => byte === filler);
+}
+
+/** What an act gives: its result, or which error it throws. Anything but the documented one is thrown on. */
+function outcome(act: () => unknown): { result: unknown } | { error: string } {
+  try {
+    return { result: act() };
+  } catch (error) {
+    if (error instanceof MalformedValueError) return { error: error.message };
+    throw error;
+  }
+}
+
+/** What must be said of these bytes: the value, or nothing. */
+function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
+  try {
+    return decode(kind, bytes);
+  } catch (error) {
+    if (error instanceof Malformed) return undefined;
+    throw error;
+  }
+}
+
+/** Breaks a value: some bytes change, a part gets elsewhere, the end is cut off. */
+function broken(next: Random, bytes: Uint8Array): Uint8Array {
+  const copy = bytes.slice();
+  for (let times = 1 + next(3); times > 0; times--) {
+    const at = next(copy.length);
+    const kinds = [
+      () => copy.fill(next(256), at, at + 1),
+      () => copy.fill(pick(next, [0, 1, 2, 255]), at, at + 4),
+      () => copy.fill(next(bytes.length + 4), at & ~3, (at & ~3) + 1),
+    ];
+    pick(next, kinds)();
+  }
+  return next(6) === 0 ? copy.subarray(0, next(copy.length)) : copy;
+}
+
+suite("struct: random schemas", () => {
+  test("values are written and read as the slow codec does it", () => {
+    each(800, ({ kind, schema, value, bytes }) => {
+      const ours = oursOf(kind, value) as Fields;
+      equal(schema.layout, layoutOf(kind));
+      equal(schema.fingerprint, fingerprintOf(layoutOf(kind)));
+      equal(hex(schema.encode(ours)), hex(bytes));
+      schema.check(bytes);
+      const view = schema.view(bytes);
+      deepEqual(walk(kind, view), ours);
+      deepEqual(view.snapshot(), ours);
+      equal(hex(schema.encode(view)), hex(bytes));
+    });
+  });
+
+  test("values become JSON and come back as the same bytes", () => {
+    each(800, ({ kind, schema, bytes }) => {
+      const json = toJson(schema, bytes);
+      equal(hex(fromJson(schema, json)), hex(bytes), json);
+      const turned = JSON.stringify(turn(JSON.parse(json.replaceAll(/([:[,])-0\b(?!\.)/g, "$10"))));
+      const back = decode(kind, fromJson(schema, turned));
+      equal(text(back), text(decode(kind, bytes)));
+    });
+  });
+
+  test("bytes that are broken are refused or read, and nothing beside them matters", () => {
+    let refused = 0;
+    each(1000, ({ random: next, kind, schema, bytes }) => {
+      const bad = broken(next, bytes);
+      const value = expected(kind, bad);
+      if (value === undefined) refused += 1;
+      const ways: ((from: Uint8Array) => unknown)[] = [
+        (from) => schema.check(from),
+        (from) => schema.view(from).snapshot(),
+        (from) => walk(kind, schema.view(from)),
+        (from) => toJson(schema, from),
+      ];
+      for (const way of ways) {
+        const [first, second] = [0x00, 0xff].map((filler) => {
+          const { all, value: place } = surround(bad, filler);
+          const seen = outcome(() => way(place));
+          ok(isUntouched(all, filler));
+          deepEqual(place, bad);
+          return seen;
+        });
+        deepEqual(first, second);
+        deepEqual(
+          outcome(() => way(bad.slice())),
+          first,
+        );
+        equal("error" in first!, value === undefined, "error" in first! ? first.error : "no error");
+      }
+      if (value !== undefined) deepEqual(schema.view(bad).snapshot(), oursOf(kind, value));
+    });
+    ok(refused > 40);
+  });
+
+  test("an update changes what is assigned and nothing else, in place or anew", () => {
+    each(800, ({ random: next, kind, schema, value, bytes }) => {
+      const { all, value: place } = surround(bytes, 0x5a);
+      const memory = { data: new DataView(all.buffer), u8: all, epoch: 1 };
+      const view = schema.writable(memory, AROUND, bytes.length) as Record<string, unknown>;
+      const changed = new Map(Object.entries(value));
+      const plain = kind.fields.filter(([, of]) => of.kind !== "flatten");
+      for (let times = next(4); times > 0 && plain.length > 0; times--) {
+        const [field, of] = pick(next, plain);
+        const assigned = randomValue(next, of);
+        view[field] = oursOf(of, assigned);
+        changed.set(field, assigned);
+      }
+      const after = Object.fromEntries(changed);
+      const anew = schema.finish(view as Parameters<AnySchema["finish"]>[0]);
+      schema.revoke(view as Parameters<AnySchema["revoke"]>[0]);
+      ok(isUntouched(all, 0x5a));
+      if (anew !== undefined) equal(hex(anew), hex(encode(kind, after)));
+      deepEqual(decode(kind, anew ?? place), after);
+      throws(() => schema.encode(view as never), { code: "VARVE_STALE_VIEW" });
+    });
+  });
+
+  test("no prototype is touched by any name", () => {
+    equal(Object.keys(Object.prototype).length, 0);
+    const own = Object.getOwnPropertyNames(Object.prototype).sort();
+    each(100, ({ schema, bytes }) => {
+      const copies = [
+        schema.view(bytes).snapshot(),
+        JSON.parse(JSON.stringify(schema.view(bytes))),
+      ];
+      for (const copy of copies) equal(Object.getPrototypeOf(copy), Object.prototype);
+      deepEqual(Object.getOwnPropertyNames(Object.prototype).sort(), own);
+    });
+  });
+});
+
+/** The fields of every object in the opposite order. */
+function turn(json: unknown): unknown {
+  if (Array.isArray(json)) return json.map(turn);
+  if (typeof json !== "object" || json === null) return json;
+  const entries = Object.entries(json).reverse();
+  return Object.fromEntries(entries.map(([name, one]) => [name, turn(one)]));
+}
+
+/** A value as text, in which -0 is 0. */
+function text(value: unknown): string {
+  return JSON.stringify(value, (_, one) => {
+    if (typeof one === "bigint") return `${one}n`;
+    return one instanceof Uint8Array ? [...one] : Number.isNaN(one) ? "NaN" : one;
+  });
+}
