@@ -1,7 +1,7 @@
 import { fromJson, MalformedValueError, toJson } from "varve/json";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 import type { Kind, StructKind } from "./kinds.js";
-import { unhex, type Vector, vectors } from "./vectors.js";
+import { hex, reversed, unhex, type Vector, vectors } from "./vectors.js";
 
 function vector(name: string): Vector {
   return vectors.find((one) => one.name === name) as Vector;
@@ -27,11 +27,11 @@ function refused(kind: StructKind, json: string | Uint8Array): string {
 }
 
 /** The same JSON with the fields of every object the other way round. */
-function reversed(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(reversed);
+function turn(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(turn);
   if (typeof value !== "object" || value === null) return value;
   const entries = Object.entries(value).reverse();
-  return Object.fromEntries(entries.map(([name, one]) => [name, reversed(one)]));
+  return Object.fromEntries(entries.map(([name, one]) => [name, turn(one)]));
 }
 
 suite("struct: JSON", () => {
@@ -47,9 +47,10 @@ suite("struct: JSON", () => {
   }
 
   test("fields may come in any order, those of flattened structs among the others", () => {
-    for (const { schema, values } of vectors) {
-      for (const { value } of values) {
-        const bytes = fromJson({ kind: schema }, stringify(reversed(value)));
+    for (const { name, schema, values } of vectors) {
+      for (const [index, { value }] of values.entries()) {
+        const bytes = fromJson({ kind: schema }, stringify(turn(value)));
+        equal(hex(bytes), reversed.get(`${name} ${index}`));
         deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), value);
       }
     }

@@ -7,6 +7,7 @@ import { fingerprintOf, layoutOf, type StructKind } from "./kinds.js";
 import { type AnySchema, oursOf, schemaOf, walk } from "./ours.js";
 import { pick, randomFields, randomStruct, randomValue } from "./random.js";
 import { decode, encode, type Fields, Malformed } from "./slow.js";
+import { hex } from "./vectors.js";
 
 type Random = (below: number) => number;
 
@@ -31,10 +32,6 @@ function each(cases: number, body: (one: Case) => void): void {
       throw new Error(`seed ${seed}, ${layoutOf(kind)}`, { cause: error });
     }
   }
-}
-
-function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Bytes around a value, which nothing may read or write. */

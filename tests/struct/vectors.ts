@@ -1,4 +1,5 @@
 import text from "../vectors/structs.json" with { type: "json" };
+import turned from "../vectors/structs-reversed.json" with { type: "json" };
 import type { StructKind } from "./kinds.js";
 
 /** A type with values of it, as Rust has them. */
@@ -18,6 +19,13 @@ export interface Vector {
 /** crate/tests/structs makes them. */
 export const vectors = text as unknown as Vector[];
 
+/** What `fromJson` makes of each value when the fields come the other way round; Rust loads them. */
+export const reversed = new Map(turned as [name: string, bytes: string][]);
+
 export function unhex(digits: string): Uint8Array {
   return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+}
+
+export function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

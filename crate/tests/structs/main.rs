@@ -64,3 +64,21 @@ fn nothing_malformed_is_loaded_and_each_for_its_reason() {
         }
     }
 }
+
+/// TypeScript made them of JSON whose fields came the other way round: their parts lie in that order.
+#[test]
+fn values_whose_parts_typescript_laid_in_another_order_are_loaded_alike() {
+    let text = include_str!("../../../tests/vectors/structs-reversed.json");
+    let vectors = all();
+    let mut lines = text.lines().filter(|line| line.len() > 1);
+    for vector in &vectors {
+        for (index, value) in vector.values.iter().enumerate() {
+            let line = lines.next().expect("a line for each value");
+            let parts: Vec<&str> = line.split('"').collect();
+            assert_eq!(parts[1], format!("{} {index}", vector.name));
+            let loaded = (vector.load)(&vector::unhex(parts[3]));
+            assert_eq!(loaded.as_ref(), Ok(&value.json), "{} {index}", vector.name);
+        }
+    }
+    assert_eq!(lines.next(), None);
+}

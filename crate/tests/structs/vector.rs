@@ -103,3 +103,8 @@ pub fn hex(bytes: &[u8]) -> String {
         out
     })
 }
+
+pub fn unhex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
+}
