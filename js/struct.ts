@@ -3,7 +3,7 @@
  * It needs nothing of the engine. The bytes are those of a Rust struct: see `Schema`.
  */
 
-export { MalformedValueError, StaleViewError } from "./errors.js";
+export { MalformedValueError, StaleViewError } from "./errors-base.js";
 export { type BytesType, blob, bytes } from "./struct/binary.js";
 export type { Codec, Descriptor, Memory, StructDescriptor } from "./struct/codec.js";
 export type { CustomCodec } from "./struct/custom.js";

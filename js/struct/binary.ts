@@ -1,7 +1,7 @@
 /** Bytes: of any number, or of a fixed one. */
 
-import { reassign } from "./edit.js";
-import { type Cursor, part, reserve, type Type, type Writer, whole, wrong } from "./type.js";
+import { referred } from "./referred.js";
+import { type Cursor, type Mode, reserve, type Type, whole, wrong } from "./type.js";
 
 /**
  * A type whose values are bytes. A view gives a `Uint8Array` of the memory itself, as `get` of a
@@ -20,16 +20,20 @@ function bytesOf(value: unknown, length?: number): Uint8Array {
   return value as Uint8Array;
 }
 
-function copy(bytes: Uint8Array, json: boolean): unknown {
-  if (!json) return bytes.slice();
+function copy(bytes: Uint8Array, mode: Mode): unknown {
+  if (mode !== 1) return mode === 0 ? bytes.slice() : undefined;
   let letters = "";
   for (const byte of bytes) letters += String.fromCharCode(byte);
   return btoa(letters);
 }
 
+function slice(u8: Uint8Array, at: number, length: number): Uint8Array {
+  return u8.subarray(at, at + length);
+}
+
 /** That many bytes, which lie in the struct itself. */
 export function bytes(length: number): BytesType {
-  const take = ({ $m }: Cursor, at: number) => $m.u8.subarray(at, at + length);
+  const take = ({ $m }: Cursor, at: number) => slice($m.u8, at, length);
   return {
     kind: { kind: "bytes", length: whole(length) },
     layout: `[u8;${length}]`,
@@ -37,46 +41,20 @@ export function bytes(length: number): BytesType {
     align: 1,
     put: ({ $m }, at, value) => $m.u8.set(bytesOf(value, length), at),
     take,
-    plain: (from, at, json) => copy(take(from, at), json),
-    verify: () => {},
+    plain: (from, at, mode) => copy(take(from, at), mode),
     span: (_, at) => ({ from: at, length }),
   };
-}
-
-const span = (from: Cursor, at: number) => part(from, at, 1, 1);
-
-function take(from: Cursor, at: number): Uint8Array {
-  const { from: start, length } = span(from, at);
-  return from.$m.u8.subarray(start, start + length);
 }
 
 /**
  * Bytes of any number: eight in the struct, and they themselves elsewhere in the value. In an update,
  * as many as before are written in place; any other number makes the value anew.
  */
-export const blob: BytesType = {
-  kind: { kind: "blob" },
-  layout: "&[u8]",
-  bytes: 8,
-  align: 4,
-  extent: (value, end) => end + bytesOf(value).length,
-  put(target, at, value) {
-    const to = target as Writer;
-    const given = bytesOf(value);
-    const offset = reserve(to, given.length, 1);
-    to.$m.u8.set(given, to.$b + offset);
-    to.$m.data.setUint32(at, offset, true);
-    to.$m.data.setUint32(at + 4, given.length, true);
-  },
-  take,
-  plain: (from, at, json) => copy(take(from, at), json),
-  verify: take,
-  span,
-  assign: reassign,
-  replace(to, at, value) {
-    const old = take(to, at);
-    const same = old.length === bytesOf(value).length;
-    if (same) old.set(value as Uint8Array);
-    return same;
-  },
-};
+export const blob: BytesType = /* @__PURE__ */ referred(
+  "blob",
+  "&[u8]",
+  (value) => bytesOf(value).length,
+  (to, value: Uint8Array) => to.$m.u8.set(value, to.$b + reserve(to, value.length, 1)),
+  slice,
+  (from, at, mode) => copy(blob.take(from, at) as Uint8Array, mode),
+);

@@ -1,6 +1,6 @@
 /** Codecs that a program makes of two functions of its own. */
 
-import { badArgument } from "../errors.js";
+import { badArgument } from "../errors-base.js";
 import type { Codec } from "./codec.js";
 import { CopyCodec } from "./copied.js";
 

@@ -11,7 +11,7 @@ export function reassign(to: Cursor, at: number, type: Type, value: unknown): vo
   if (type.replace?.(to, at, value) === true) return;
   const edit = to.$w as NonNullable<Cursor["$w"]>;
   if (edit.fixed) {
-    throw wrong("cannot change its length: a later version of this schema wrote the value.");
+    throw wrong("cannot change its length: a later version wrote the value.");
   }
   const start = up(to.$n, 8);
   const end = (type.extent as NonNullable<Type["extent"]>)(value, start);

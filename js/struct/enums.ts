@@ -1,5 +1,6 @@
 /** One of a few names, stored as its number. */
 
+import { u8, u16 } from "./numbers.js";
 import { type Cursor, escaped, malformed, type Type, wrong } from "./type.js";
 
 /** A type whose values are one of these strings. */
@@ -8,28 +9,26 @@ export type EnumType<V extends string> = Type<V, V, V, V>;
 function names<V extends string>(bytes: 1 | 2, variants: readonly V[]): EnumType<V> {
   const numbers = new Map(variants.map((name, number) => [name as unknown, number]));
   if (numbers.size < variants.length || numbers.size === 0 || numbers.size > 256 ** bytes) {
-    throw wrong(`An enum of ${bytes * 8} bits has 1 to ${256 ** bytes} names, each of its own.`);
+    throw wrong(`An enum${bytes * 8} has 1 to ${256 ** bytes} names, all different.`);
   }
-  const take = ({ $m }: Cursor, at: number): V => {
-    const number = bytes === 1 ? $m.data.getUint8(at) : $m.data.getUint16(at, true);
+  const type: Type = bytes === 1 ? u8 : u16;
+  const take = (from: Cursor, at: number): V => {
+    const number = type.take(from, at) as number;
     const name = variants[number];
     if (name !== undefined) return name;
-    throw malformed(`discriminant: ${number} is none of the ${variants.length} variants.`);
+    throw malformed(`discriminant: ${number} is none of ${variants.length}`);
   };
   return {
     kind: { kind: `enum${(bytes * 8) as 8 | 16}`, variants },
     layout: `e${bytes * 8}(${variants.map(escaped).join()})`,
     bytes,
     align: bytes,
-    put({ $m }, at, value) {
+    put(to, at, value) {
       const number = numbers.get(value);
       if (number === undefined) throw wrong(`has to be one of: ${variants.join(", ")}.`, value);
-      if (bytes === 1) $m.data.setUint8(at, number);
-      else $m.data.setUint16(at, number, true);
+      type.put(to, at, number);
     },
     take,
-    plain: take,
-    verify: take,
   };
 }
 

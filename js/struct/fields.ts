@@ -6,6 +6,7 @@ import {
   escaped,
   inner,
   lone,
+  plainOf,
   RESERVED,
   type Type,
   up,
@@ -60,10 +61,9 @@ export function layOut(struct: string, given: object, versioned: boolean): Layou
     const type = inner(one.flat ?? one);
     const at = up(end, type.align);
     const isAdded = "fallback" in one;
-    if (isAdded && !versioned)
-      throw wrong(`${struct}.${name}: only versioned() has added() fields.`);
+    if (isAdded && !versioned) throw wrong(`${struct}.${name}: only versioned() has added fields.`);
     if (!isAdded && required < end) {
-      throw wrong(`${struct}.${name}: what comes after an added() field has to be added() too.`);
+      throw wrong(`${struct}.${name} has to be added: a field before it is.`);
     }
     const fallback = isAdded ? fallbackOf(one) : undefined;
     if (fallback !== undefined && at < up(end, align)) isZero(`${struct}.${name}`, type, fallback);
@@ -90,18 +90,16 @@ export function layOut(struct: string, given: object, versioned: boolean): Layou
 }
 
 function entries(struct: string, given: object): [string, Given][] {
-  const prototype = typeof given === "object" && given !== null && Object.getPrototypeOf(given);
-  if (prototype === false || (prototype && Object.getPrototypeOf(prototype) !== null)) {
-    throw wrong(
-      `${struct}: the fields have to be a plain object. (A name "__proto__" has to be put in brackets.)`,
-    );
+  const prototype = Object.getPrototypeOf(given ?? 0);
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null;
+  // JavaScript puts names that are indexes first, wherever they were written.
+  if (isPlain && !Object.keys(given).some((name) => /^(0|[1-9]\d*)$/.test(name))) {
+    return Object.entries(given);
   }
-  for (const name of Object.keys(given)) {
-    if (/^(0|[1-9]\d*)$/.test(name)) {
-      throw wrong(`${struct}.${name}: JavaScript puts such names first. Begin it with a letter.`);
-    }
-  }
-  return Object.entries(given);
+  throw wrong(
+    `${struct} has to have its fields in an object, with names that begin with no digit, and ` +
+      '"__proto__" in brackets.',
+  );
 }
 
 /** Refuses names that would hide one another. */
@@ -109,10 +107,10 @@ function distinct(struct: string, leaves: readonly Leaf[]): void {
   const seen = new Set([...RESERVED, ...METHODS]);
   for (const { name } of leaves) {
     if (seen.has(name)) {
-      const reason = METHODS.includes(name)
-        ? "is a method of every view"
-        : "is there twice: flattened fields must not have the name of another";
-      throw wrong(`${struct}.${name} ${reason}. Give the field another name.`);
+      throw wrong(
+        `${struct}.${name} is ${METHODS.includes(name) ? "a method of views" : "there twice"}: give ` +
+          "the field another name.",
+      );
     }
     seen.add(name);
   }
@@ -137,10 +135,10 @@ function at0(memory: Memory): Cursor {
  */
 function isZero(path: string, type: Type, { from }: Fallback): void {
   const zeros = at0(lone(new Uint8Array(type.bytes)));
-  const [zero, fallback] = [zeros, from].map((one) => JSON.stringify(type.plain(one, 0, true)));
+  const [zero, fallback] = [zeros, from].map((one) => JSON.stringify(plainOf(type, one, 0, 1)));
   if (zero === fallback) return;
   throw wrong(
-    `${path}: its default has to be zero, for it lies in what was padding before. Put an added ` +
-      "field of zeros in front of it, such as bytes(n), or one with a larger alignment.",
+    `${path} lies in what was padding, so that its default has to be zero. Put an added bytes(n) ` +
+      "of zeros in front of it.",
   );
 }

@@ -1,13 +1,15 @@
 /** Lists: as many items as the type says, or any number. */
 
-import type { Memory } from "./codec.js";
 import { reassign } from "./edit.js";
+import { refer } from "./referred.js";
 import {
   alive,
   type Cursor,
-  type Edit,
   inner,
+  inside,
+  type Mode,
   part,
+  plainOf,
   reserve,
   type Type,
   up,
@@ -16,7 +18,7 @@ import {
   within,
   wrong,
 } from "./type.js";
-import { assign, readOnly } from "./view.js";
+import { assign, placeClass, readOnly } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {
@@ -40,23 +42,12 @@ export type Items<I> = ArrayLike<I> | List<I>;
 /** A type whose values are lists. */
 export type ListType<V, W, I, P> = Type<List<V, P>, WritableList<W, I, P>, Items<I>, P[]>;
 
-class ListView implements Cursor, WritableList<unknown, unknown> {
-  declare $m: Memory;
-  declare $o: number;
-  declare $b: number;
-  declare $n: number;
-  declare $e: number;
-  declare $w: Edit | undefined;
+class ListView extends placeClass() implements WritableList<unknown, unknown> {
   declare readonly $t: Type;
   declare readonly length: number;
 
   constructor({ $m, $b, $n, $e, $w }: Cursor, at: number, type: Type, length: number) {
-    this.$m = $m;
-    this.$o = at;
-    this.$b = $b;
-    this.$n = $n;
-    this.$e = $e;
-    this.$w = $w;
+    super($m, at, $b, $n, $e, $w);
     this.$t = type;
     this.length = length;
     $w?.views.push(this);
@@ -64,26 +55,20 @@ class ListView implements Cursor, WritableList<unknown, unknown> {
 
   at(index: number): unknown {
     alive(this);
-    const place = index < 0 ? index + this.length : index;
+    const place = Math.trunc(index < 0 ? index + this.length : index);
     if (!(place >= 0 && place < this.length)) return undefined;
-    try {
-      return this.$t.take(this, this.$o + Math.trunc(place) * this.$t.bytes);
-    } catch (error) {
-      throw within(error, `[${place}]`);
-    }
+    return inside(`[${place}]`, () => this.$t.take(this, this.$o + place * this.$t.bytes));
   }
 
   set(index: number, item: unknown): void {
-    if (this.$w === undefined) throw readOnly("a list", `[${index}]`);
+    if (this.$w === undefined) throw readOnly(`[${index}]`);
     alive(this);
-    if (!(Number.isInteger(index) && index >= 0 && index < this.length)) {
-      throw wrong(`An index has to be an integer below ${this.length}.`, index);
-    }
-    try {
+    inside(`[${index}]`, () => {
+      if (!(Number.isInteger(index) && index >= 0 && index < this.length)) {
+        throw wrong(`is not in the list, which has ${this.length} items.`);
+      }
       assign(this, this.$o + index * this.$t.bytes, this.$t, item);
-    } catch (error) {
-      throw within(error, `[${index}]`);
-    }
+    });
   }
 
   *[Symbol.iterator](): Iterator<unknown> {
@@ -91,16 +76,18 @@ class ListView implements Cursor, WritableList<unknown, unknown> {
   }
 
   snapshot(): unknown[] {
-    return this.copy(false);
+    return this.copy(0);
   }
 
   toJSON(): unknown[] {
-    return this.copy(true);
+    return this.copy(1);
   }
 
-  private copy(json: boolean): unknown[] {
+  copy(mode: Mode): unknown[] {
     alive(this);
-    return plain(this, this.$t, this.$o, this.length, json);
+    const items: unknown[] = [];
+    each(this.$o, this.length, this.$t, (at) => items.push(plainOf(this.$t, this, at, mode)));
+    return items;
   }
 }
 
@@ -113,28 +100,19 @@ function each(from: number, count: number, type: Type, use: (at: number, i: numb
   }
 }
 
-function plain(from: Cursor, type: Type, at: number, count: number, json: boolean): unknown[] {
-  const items: unknown[] = [];
-  each(at, count, type, (place) => items.push(type.plain(from, place, json)));
-  return items;
-}
-
-/** What was given as a list, with a way to its items. */
-function itemsOf(value: unknown, length?: number): { length: number; item(i: number): unknown } {
-  const items = value as ArrayLike<unknown>;
-  const isList = value instanceof ListView;
-  const isTyped = ArrayBuffer.isView(value) && "length" in value;
-  if (!(isList || isTyped || Array.isArray(value)) || items.length !== (length ?? items.length)) {
-    throw wrong(`has to be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
-  }
-  return { length: items.length, item: isList ? (i) => value.at(i) : (i) => items[i] };
+/** What was given as a list. */
+function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
+  const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
+  const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
+  if (isList && items.length === (length ?? items.length)) return items;
+  throw wrong(`has to be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
 }
 
 function extents(type: Type, value: unknown, end: number, length?: number): number {
   const items = itemsOf(value, length);
   let sum = end;
   each(0, items.length, type, (_, i) => {
-    sum = (type.extent as NonNullable<Type["extent"]>)(items.item(i), sum);
+    sum = (type.extent as NonNullable<Type["extent"]>)(items[i], sum);
   });
   return sum;
 }
@@ -150,11 +128,10 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
     composite: true,
     put(to, at, value) {
       const items = itemsOf(value, length);
-      each(at, length, type, (place, i) => type.put(to, place, items.item(i)));
+      each(at, length, type, (place, i) => type.put(to, place, items[i]));
     },
     take: (from, at) => new ListView(from, at, type, length),
-    plain: (from, at, json) => plain(from, type, at, length, json),
-    verify: (from, at) => each(at, length, type, (place) => type.verify(from, place)),
+    plain: (from, at, mode) => new ListView(from, at, type, length).copy(mode),
     assign: type.assign,
     extent: type.extent && ((value, end) => extents(type, value, end, length)),
   };
@@ -166,7 +143,10 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
  */
 export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   const type = inner(of);
-  const span = (from: Cursor, at: number) => part(from, at, type.bytes, type.align);
+  const take = (from: Cursor, at: number): ListView => {
+    const { from: start, length } = part(from, at, type.bytes, type.align);
+    return new ListView(from, start, type, length);
+  };
   return {
     kind: { kind: "vec", of: type.kind },
     layout: `&[${type.layout}]`,
@@ -181,25 +161,14 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
       const to = target as Writer;
       const items = itemsOf(value);
       const offset = reserve(to, items.length * type.bytes, type.align);
-      to.$m.data.setUint32(at, offset, true);
-      to.$m.data.setUint32(at + 4, items.length, true);
-      each(to.$b + offset, items.length, type, (place, i) => type.put(to, place, items.item(i)));
+      refer(to, at, offset, items.length);
+      each(to.$b + offset, items.length, type, (place, i) => type.put(to, place, items[i]));
     },
-    take(from, at) {
-      const { from: start, length } = span(from, at);
-      return new ListView(from, start, type, length);
-    },
-    plain(from, at, json) {
-      const { from: start, length } = span(from, at);
-      return plain(from, type, start, length, json);
-    },
-    verify(from, at) {
-      const { from: start, length } = span(from, at);
-      each(start, length, type, (place) => type.verify(from, place));
-    },
+    take,
+    plain: (from, at, mode) => take(from, at).copy(mode),
     assign: reassign,
     replace(to, at, value) {
-      const { from: start, length } = span(to, at);
+      const { $o: start, length } = take(to, at);
       if (type.extent !== undefined || itemsOf(value).length !== length) return false;
       if (length > 0) assign(to, start, array(type, length), value);
       return true;

@@ -1,6 +1,6 @@
 /** Codecs for those who just want to store an object or a text. */
 
-import { badArgument } from "../errors.js";
+import { badArgument } from "../errors-base.js";
 import type { Codec } from "./codec.js";
 import { CopyCodec } from "./copied.js";
 

@@ -7,9 +7,13 @@ import type { Fields, Flatten, Leaves, LeavesOf, Schema } from "./infer.js";
 import {
   alive,
   type Cursor,
+  changed,
   type Edit,
+  inside,
   lone,
+  type Mode,
   malformed,
+  plainOf,
   type Type,
   type Writer,
   within,
@@ -48,7 +52,7 @@ export function schema(name: string, fields: object, versioned: boolean): Struct
  */
 export function flatten<L extends Leaves>(struct: Schema<L>): Flatten<L> {
   if (!(struct instanceof StructSchema)) {
-    throw wrong("Only a struct can be flattened.", struct);
+    throw wrong("Only structs are flattened.", struct);
   }
   return { flat: struct };
 }
@@ -65,24 +69,21 @@ class StructSchema implements Type {
   declare readonly growing: boolean;
   declare readonly assign: Type["assign"];
   declare readonly extent: Type["extent"];
-  declare private readonly lies: Layout;
+  declare private readonly required: number;
+  declare private readonly gaps: boolean;
   declare private readonly View: ViewClass;
 
   constructor(name: string, lies: Layout, growing: boolean) {
-    const { leaves, fields, layout, bytes, align } = lies;
+    const { leaves, fields } = lies;
     const kind = { kind: "struct", name, fields } as const;
+    Object.assign(this, lies);
     this.name = name;
     this.kind = growing ? { ...kind, versioned: true } : kind;
-    this.layout = layout;
-    this.leaves = leaves;
-    this.bytes = bytes;
-    this.align = align;
     this.composite = true;
     this.growing = growing;
     const parts = leaves.filter(({ type }) => type.extent !== undefined);
     this.assign = parts[0]?.type.assign;
     this.extent = parts.length === 0 ? undefined : (value, end) => extent(parts, value, end);
-    this.lies = lies;
     this.View = viewClass(this);
   }
 
@@ -98,23 +99,16 @@ class StructSchema implements Type {
 
   size(value: unknown): number {
     if (this.extent === undefined) return this.bytes;
-    try {
-      return this.extent(value, this.bytes);
-    } catch (error) {
-      throw within(error, this.name);
-    }
+    const { extent } = this;
+    return inside(this.name, () => extent(value, this.bytes));
   }
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
     const writer: Writer = { $m: memory, $b: at, $n: size, end: this.bytes };
-    try {
+    inside(this.name, () => {
       this.put(writer, at, value);
-    } catch (error) {
-      throw within(error, this.name);
-    }
-    if (writer.end !== size) {
-      throw wrong(`${this.name}: a value must not change while it is stored: it got shorter.`);
-    }
+      if (writer.end !== size) throw changed();
+    });
   }
 
   view(from: Uint8Array | Memory, at?: number, length?: number): Cursor {
@@ -147,29 +141,17 @@ class StructSchema implements Type {
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
-    try {
-      this.verify(view, 0);
-    } catch (error) {
-      throw within(error, this.name);
-    }
+    inside(this.name, () => this.plain(view, 0, 2));
   }
 
   put(to: Pick<Writer, "$m">, at: number, value: unknown): void {
-    const { leaves, growing, lies } = this;
+    const { leaves, growing, gaps, bytes } = this;
     if (typeof value !== "object" || value === null) {
-      throw wrong(`has to be an object with the fields of ${this.name}.`, value);
+      throw wrong(`has to be an object.`, value);
     }
-    if (lies.gaps) zero(to.$m.u8, at, lies.bytes);
-    if (growing) to.$m.data.setUint16(at, lies.bytes, true);
-    let name = "";
-    try {
-      for (const leaf of leaves) {
-        name = leaf.name;
-        leaf.type.put(to, at + leaf.at, inputOf(value, leaf));
-      }
-    } catch (error) {
-      throw within(error, name);
-    }
+    if (gaps) zero(to.$m.u8, at, bytes);
+    if (growing) to.$m.data.setUint16(at, bytes, true);
+    each(leaves, (leaf) => leaf.type.put(to, at + leaf.at, inputOf(value, leaf)));
   }
 
   take({ $m, $b, $n, $e, $w }: Cursor, at: number): Cursor {
@@ -178,35 +160,18 @@ class StructSchema implements Type {
     return view;
   }
 
-  plain(from: Cursor, at: number, json: boolean): unknown {
+  plain(from: Cursor, at: number, mode: Mode): unknown {
     const plain: Record<string, unknown> = {};
-    let name = "";
-    try {
-      for (const leaf of this.leaves) {
-        name = leaf.name;
-        const value = this.has(from, at, leaf)
-          ? leaf.type.plain(from, at + leaf.at, json)
-          : leaf.type.plain((leaf.fallback as NonNullable<Leaf["fallback"]>).from, 0, json);
-        // A prototype is what assigning to this name would set.
-        if (name !== "__proto__") plain[name] = value;
-        else Object.defineProperty(plain, name, { ...OWN, value });
-      }
-    } catch (error) {
-      throw within(error, name);
-    }
+    each(this.leaves, (leaf) => {
+      const { name, type, fallback } = leaf;
+      const value = this.has(from, at, leaf)
+        ? plainOf(type, from, at + leaf.at, mode)
+        : plainOf(type, (fallback as NonNullable<Leaf["fallback"]>).from, 0, mode);
+      // A prototype is what assigning to this name would set.
+      if (name !== "__proto__") plain[name] = value;
+      else Object.defineProperty(plain, name, { ...OWN, value });
+    });
     return plain;
-  }
-
-  verify(from: Cursor, at: number): void {
-    let name = "";
-    try {
-      for (const leaf of this.leaves) {
-        name = leaf.name;
-        if (this.has(from, at, leaf)) leaf.type.verify(from, at + leaf.at);
-      }
-    } catch (error) {
-      throw within(error, name);
-    }
   }
 
   /** Whether the value has this field, or was written before there was one. */
@@ -216,12 +181,11 @@ class StructSchema implements Type {
 
   /** Throws unless the value is long enough for its fields. */
   private fits(view: Cursor): void {
-    const { growing, lies, name } = this;
-    const least = growing ? lies.required : lies.bytes;
+    const { growing, required, bytes, name } = this;
+    const least = growing ? required : bytes;
     const told = growing && view.$n >= 2 ? view.$m.data.getUint16(view.$o, true) : least;
-    if (told >= least && view.$n >= Math.min(told, lies.bytes)) return;
-    const of = growing ? `, of which ${told} are its root,` : "";
-    throw within(malformed(`size: ${view.$n} bytes${of} do not hold the fields' ${least}.`), name);
+    if (told >= least && view.$n >= Math.min(told, bytes)) return;
+    throw within(malformed(`size: ${view.$n}, its root ${told}, and the fields ${least}`), name);
   }
 
   /** Brings a value of another version to this one, if that can be. */
@@ -239,21 +203,30 @@ class StructSchema implements Type {
 
 const OWN = { enumerable: true, configurable: true, writable: true };
 
+function refuseOthers(value: unknown): asserts value is object {
+  if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
+}
+
 function extent(parts: readonly Leaf[], value: unknown, end: number): number {
-  if (typeof value !== "object" || value === null) {
-    throw wrong("has to be an object.", value);
-  }
+  refuseOthers(value);
   let sum = end;
+  each(parts, (leaf) => {
+    sum = (leaf.type.extent as NonNullable<Type["extent"]>)(inputOf(value, leaf), sum);
+  });
+  return sum;
+}
+
+/** Does something with each field, and names it if that fails. */
+function each(leaves: readonly Leaf[], act: (leaf: Leaf) => void): void {
   let name = "";
   try {
-    for (const leaf of parts) {
+    for (const leaf of leaves) {
       name = leaf.name;
-      sum = (leaf.type.extent as NonNullable<Type["extent"]>)(inputOf(value, leaf), sum);
+      act(leaf);
     }
   } catch (error) {
     throw within(error, name);
   }
-  return sum;
 }
 
 function inputOf(value: object, { name, fallback }: Leaf): unknown {

@@ -1,6 +1,6 @@
 /** What a field's type is made of, and how every type says that something is wrong. */
 
-import { badArgument, MalformedValueError, StaleViewError } from "../errors.js";
+import { type BadArgumentError, MalformedValueError, StaleViewError } from "../errors-base.js";
 import type { Descriptor, Memory } from "./codec.js";
 
 /**
@@ -61,10 +61,8 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   put(to: Pick<Writer, "$m"> & Partial<Writer>, at: number, value: unknown): void;
   /** Reads it: a value, or a view of it. */
   take(from: Cursor, at: number): unknown;
-  /** A copy as plain objects; with `json`, one that JSON can say. */
-  plain(from: Cursor, at: number, json: boolean): unknown;
-  /** Throws unless it is well-formed, through and through. */
-  verify(from: Cursor, at: number): void;
+  /** A copy as plain objects. Throws unless all of it is well-formed. Without one, `take` does that. */
+  plain?(from: Cursor, at: number, mode: Mode): unknown;
   /** A getter that is faster than `take`. */
   getter?: ((at: number, label: string) => (this: Cursor) => unknown) | undefined;
   /** Where the value ends if this part's begin at `end`. Only of types with parts elsewhere. */
@@ -81,6 +79,9 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   readonly growing?: boolean;
 }
 
+/** What a copy is for: 0 to be kept, 1 to be said in JSON, 2 only to see whether it can be made. */
+export type Mode = 0 | 1 | 2;
+
 /** Bytes of a memory. */
 export interface Span {
   from: number;
@@ -95,8 +96,8 @@ export function up(at: number, align: number): number {
 /** Throws if the view is used after its end. */
 export function stale(): never {
   throw new StaleViewError(
-    "This view has ended: of an update when its callback returned, of a read when the database " +
-      "moved on. Get it again, or keep a copy made in time with .snapshot().",
+    "This view has ended, with its update or since the database moved on. Get it again, or keep a " +
+      "copy: .snapshot().",
   );
 }
 
@@ -110,15 +111,27 @@ export function malformed(text: string): MalformedValueError {
 }
 
 /** The error for a value that cannot be stored. */
-export function wrong(expected: string, ...given: [] | [unknown]): Error {
-  return Object.assign(badArgument(expected, ...given), { field: "" });
+export function wrong(expected: string, ...given: [] | [unknown]): BadArgumentError {
+  const message = given.length === 0 ? expected : `${expected} Given: ${shown(given[0])}.`;
+  return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const, field: "" });
+}
+
+/** A short description of a value, which calls nothing of the value's. */
+function shown(value: unknown): string {
+  const text = Object(value) === value ? typeof value : String(value).slice(0, 60);
+  return typeof value === "string" ? JSON.stringify(text) : text;
+}
+
+/** A copy of what lies there. */
+export function plainOf(type: Type, from: Cursor, at: number, mode: Mode): unknown {
+  return type.plain === undefined ? type.take(from, at) : type.plain(from, at, mode);
 }
 
 /** The same error, one step further out: `stock` becomes `Product.stock`. */
 export function within(error: unknown, step: string): unknown {
   const { field, message, stack } = error as { field?: unknown; message: string; stack?: string };
-  if (!(error instanceof Error) || typeof field !== "string") return error;
-  const path = field === "" || field.startsWith("[") ? step + field : `${step}.${field}`;
+  if (!(error instanceof Error) || typeof field !== "string" || step === "") return error;
+  const path = field === "" || field[0] === "[" ? step + field : `${step}.${field}`;
   const text = field === "" ? `${path}: ${message}` : path + message.slice(field.length);
   Object.assign(error, { field: path, message: text });
   // V8 has the message in there as it was when the error was made.
@@ -130,15 +143,24 @@ export function within(error: unknown, step: string): unknown {
 export function reserve(to: Writer, bytes: number, align: number): number {
   const at = up(to.end, align);
   const end = at + bytes;
-  room(to, end);
+  if (end > to.$n) throw changed();
   zero(to.$m.u8, to.$b + to.end, at - to.end);
   to.end = end;
   return at;
 }
 
-/** Throws if the value would get longer than it said. */
-export function room(to: Writer, end: number): void {
-  if (end > to.$n) throw wrong("A value must not change while it is stored: it got longer.");
+/** The error for a value that is longer or shorter when it is written than when it was measured. */
+export function changed(): Error {
+  return wrong("must not change while it is stored.");
+}
+
+/** Does something, and names where if it fails. */
+export function inside<T>(step: string, act: () => T): T {
+  try {
+    return act();
+  } catch (error) {
+    throw within(error, step);
+  }
 }
 
 /** Short runs are quicker by hand. */
@@ -159,11 +181,11 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   const length = data.getUint32(at + 4, true);
   if (offset + length * stride > from.$n) {
     throw malformed(
-      `range: ${length} times ${stride} bytes at ${offset} do not lie within the value's ${from.$n}.`,
+      `range: ${length} times ${stride} bytes at ${offset} are not within ${from.$n}`,
     );
   }
   if ((offset & (align - 1)) !== 0) {
-    throw malformed(`alignment: what lies at ${offset} has to lie at a multiple of ${align}.`);
+    throw malformed(`alignment: ${offset} is no multiple of ${align}`);
   }
   return { from: from.$b + offset, length };
 }
@@ -179,14 +201,14 @@ const LARGEST = 16_777_216;
 /** Throws unless a type is given a length that it can have. */
 export function whole(length: number): number {
   if (Number.isInteger(length) && length > 0 && length <= LARGEST) return length;
-  throw wrong(`A length has to be an integer from 1 to ${LARGEST}.`, length);
+  throw wrong(`A length is from 1 to ${LARGEST}.`, length);
 }
 
 /** Throws unless this type can be a part of another. */
 export function inner(type: Type): Type {
   if (type?.put === undefined) {
-    throw wrong("A field's type has to be one of varve/struct, such as u16 or str.", type);
+    throw wrong("A type is one of varve/struct.", type);
   }
   if (!type.growing) return type;
-  throw wrong("A versioned struct grows at its end: it can only be a value by itself, no part.");
+  throw wrong("A versioned struct can be no part of another.");
 }

@@ -1,6 +1,6 @@
 /** UTF-8, read and written in place. */
 
-import { malformed, room, type Writer, wrong } from "./type.js";
+import { changed, malformed, type Writer, wrong } from "./type.js";
 
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */
 const SHORT = 40;
@@ -19,34 +19,35 @@ export function utf8Length(text: unknown): number {
     if (unit < 0xd800 || unit > 0xdfff) continue;
     const next = text.charCodeAt(++i);
     if (unit > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) {
-      throw wrong("must not hold half of a surrogate pair: it has no UTF-8.", text);
+      throw wrong("must not hold half of a surrogate pair.", text);
     }
   }
   return bytes;
 }
 
-/** Writes a text behind what was written and gives how many bytes it took. */
-export function writeText(to: Writer, text: string): number {
+/** Writes a text behind what was written. */
+export function writeText(to: Writer, text: string): void {
   const { u8 } = to.$m;
   const { length } = text;
   const at = to.$b + to.end;
-  room(to, to.end + length);
+  if (to.end + length > to.$n) throw changed();
   for (let i = 0; i < length; i++) {
     const unit = text.charCodeAt(i);
-    if (unit > 0x7f || length > SHORT) return writeAny(to, text);
+    if (unit > 0x7f || length > SHORT) {
+      writeAny(to, text);
+      return;
+    }
     u8[at + i] = unit;
   }
   to.end += length;
-  return length;
 }
 
-function writeAny(to: Writer, text: string): number {
+function writeAny(to: Writer, text: string): void {
   encoder ??= new TextEncoder();
   const rest = to.$m.u8.subarray(to.$b + to.end, to.$b + to.$n);
   const { read, written } = encoder.encodeInto(text, rest);
-  if (read !== text.length) throw wrong("A value must not change while it is stored.");
+  if (read !== text.length) throw changed();
   to.end += written;
-  return written;
 }
 
 /**
@@ -70,15 +71,6 @@ export function readText(u8: Uint8Array, at: number, length: number): string {
     if ((a | b | c | d | e | f | g | h) > 0x7f) return decode(u8, at, length);
     text += String.fromCharCode(a, b, c, d, e, f, g, h);
   }
-  if (i + 4 <= end) {
-    const a = u8[i] as number;
-    const b = u8[i + 1] as number;
-    const c = u8[i + 2] as number;
-    const d = u8[i + 3] as number;
-    if ((a | b | c | d) > 0x7f) return decode(u8, at, length);
-    text += String.fromCharCode(a, b, c, d);
-    i += 4;
-  }
   for (; i < end; i++) {
     const a = u8[i] as number;
     if (a > 0x7f) return decode(u8, at, length);
@@ -92,6 +84,6 @@ function decode(u8: Uint8Array, at: number, length: number): string {
   try {
     return decoder.decode(u8.subarray(at, at + length));
   } catch {
-    throw malformed(`UTF-8: its ${length} bytes are none.`);
+    throw malformed(`UTF-8: its ${length} bytes are none`);
   }
 }

@@ -6,7 +6,17 @@
 
 import type { Memory } from "./codec.js";
 import type { Layout, Leaf } from "./fields.js";
-import { alive, type Cursor, type Edit, lone, type Type, within, wrong } from "./type.js";
+import {
+  alive,
+  type Cursor,
+  type Edit,
+  inside,
+  lone,
+  type Mode,
+  type Type,
+  within,
+  wrong,
+} from "./type.js";
 
 /** Makes views of one schema. */
 export type ViewClass = new (
@@ -20,13 +30,14 @@ export type ViewClass = new (
 
 /** What a view asks of the schema that it is of. */
 export interface Shape extends Type, Pick<Layout, "leaves"> {
+  plain(from: Cursor, at: number, mode: Mode): unknown;
   readonly name: string;
   readonly growing: boolean;
 }
 
-/** The class of a schema's views. */
-export function viewClass(shape: Shape): ViewClass {
-  class View implements Cursor {
+/** A class of places in values, for views to be of. */
+export function placeClass(): ViewClass {
+  return class implements Cursor {
     declare $m: Memory;
     declare $o: number;
     declare $b: number;
@@ -42,30 +53,29 @@ export function viewClass(shape: Shape): ViewClass {
       this.$e = e;
       this.$w = w;
     }
-  }
-  const copy = (json: boolean) =>
+  };
+}
+
+/** The class of a schema's views. */
+export function viewClass(shape: Shape): ViewClass {
+  const View = placeClass();
+  const copy = (mode: Mode) =>
     function (this: Cursor): unknown {
       alive(this);
-      try {
-        return shape.plain(this, this.$o, json);
-      } catch (error) {
-        throw within(error, shape.name);
-      }
+      return inside(shape.name, () => shape.plain(this, this.$o, mode));
     };
   const methods: Record<PropertyKey, unknown> = {
     $s: shape,
-    snapshot: copy(false),
-    toJSON: copy(true),
+    snapshot: copy(0),
+    toJSON: copy(1),
     assign(this: Record<string, unknown>, fields: Record<string, unknown>): void {
       for (const [name, value] of Object.entries(fields)) {
-        if (!shape.leaves.some((leaf) => leaf.name === name)) {
-          throw wrong(`${shape.name} has no field ${JSON.stringify(name)}.`);
-        }
+        if (!(name in this)) throw wrong(`${shape.name}.${name} is no field.`);
         this[name] = value;
       }
     },
     // What a console shows.
-    [Symbol.for("nodejs.util.inspect.custom")]: copy(false),
+    [Symbol.for("nodejs.util.inspect.custom")]: copy(0),
   };
   for (const name of Reflect.ownKeys(methods)) {
     Object.defineProperty(View.prototype, name, { value: methods[name] });
@@ -105,7 +115,7 @@ export function isThere({ $m }: Cursor, struct: number, end: number): boolean {
 
 function setter(shape: Shape, { name, at, type }: Leaf): (this: Cursor, value: unknown) => void {
   return function (value) {
-    if (this.$w === undefined) throw readOnly(shape.name, name);
+    if (this.$w === undefined) throw readOnly(`${shape.name}.${name}`);
     alive(this);
     try {
       assign(this, this.$o + at, type, value);
@@ -129,9 +139,9 @@ export function assign(to: Cursor, at: number, type: Type, value: unknown): void
 }
 
 /** The error for an assignment to a view for reading. */
-export function readOnly(name: string, field: string): Error {
+export function readOnly(field: string): Error {
   return wrong(
-    `This view of ${name} is for reading, so that ${field} cannot be assigned. Change a value in ` +
-      "place with updateIf(), or set() a changed copy: { ...view.snapshot(), … }.",
+    `${field} cannot be assigned outside of an update. Use updateIf(), or set() a changed copy: ` +
+      "{ ...view.snapshot(), … }.",
   );
 }

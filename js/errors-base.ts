@@ -1,0 +1,100 @@
+/** The errors that typed views need, in a file of their own: pages may have nothing else of varve. */
+
+/** What every error takes beside its message. */
+export interface VarveErrorOptions {
+  /** What the platform threw, kept as it was. */
+  cause?: unknown;
+}
+
+/** The base of every error that varve throws, except for bad arguments, which are `TypeError`s. */
+export class VarveError extends Error {
+  /** Stable: the same in every version and on every platform. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options: VarveErrorOptions = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.code = code;
+  }
+
+  static {
+    // On the prototype, as the platform's own errors have it: no field that shows up in every log.
+    named(VarveError, "VarveError");
+  }
+}
+
+/** A view was used after the code that got it had yielded. Get it again, or `slice()` it in time. */
+export class StaleViewError extends VarveError {
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_STALE_VIEW", message, options);
+  }
+
+  static {
+    named(StaleViewError, "StaleViewError");
+  }
+}
+
+/**
+ * Bytes are not what their schema says: they are too short, a part lies outside, text is no UTF-8, a
+ * bool is 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of it at once.
+ */
+export class MalformedValueError extends VarveError {
+  /** Which field is wrong, as a path such as `Product.name` or `items[3].price`. */
+  readonly field: string;
+
+  constructor(message: string, options: VarveErrorOptions = {}) {
+    super("VARVE_MALFORMED_VALUE", message, options);
+    this.field = "";
+  }
+
+  static {
+    named(MalformedValueError, "MalformedValueError");
+  }
+}
+
+/** A `TypeError` that names what was wrong with an argument. Its `code` never changes. */
+export interface BadArgumentError extends TypeError {
+  readonly code: "VARVE_BAD_ARGUMENT";
+}
+
+/**
+ * Makes the error for a bad argument.
+ *
+ * @param expected what the argument has to be, as a sentence: "A key has to be a string or bytes."
+ * @param given what it was; described in the message, never kept.
+ */
+export function badArgument(expected: string, ...given: [] | [unknown]): BadArgumentError {
+  const message = given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`;
+  return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const });
+}
+
+/** A short, safe description of any value for an error message. It calls nothing of the value's. */
+export function describe(value: unknown): string {
+  if (value === null) return "null";
+  switch (typeof value) {
+    case "string":
+      return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
+    case "number":
+    case "boolean":
+    case "undefined":
+      return Object.is(value, -0) ? "-0" : String(value);
+    case "bigint":
+      return `${value}n`;
+    case "symbol":
+      return "a symbol";
+    case "function":
+      return "a function";
+    default: {
+      const tag = Object.prototype.toString.call(value).slice(8, -1);
+      return /^[AEIOU]/.test(tag) ? `an ${tag}` : `a ${tag}`;
+    }
+  }
+}
+
+/** Puts an error's name on its prototype. */
+export function named(type: { prototype: Error }, name: string): void {
+  Object.defineProperty(type.prototype, "name", {
+    value: name,
+    writable: true,
+    configurable: true,
+  });
+}
