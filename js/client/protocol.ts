@@ -1,0 +1,27 @@
+/**
+ * `varve/protocol`: both halves of what clients and owners say to each other, free of ports, timers and
+ * files, for those who carry it over ways of their own, and for the tests that try every order of events.
+ */
+
+export { type Journal, LEASE_MS, Ledger, type Reply } from "./ledger.js";
+export type {
+  Answer,
+  Ask,
+  Gone,
+  Here,
+  Outcome,
+  Request,
+  ToClient,
+  Told,
+  ToOwner,
+  Who,
+  WireError,
+} from "./messages.js";
+export {
+  type Ending,
+  GRACE_MS,
+  type Order,
+  Sender,
+  type SenderPort,
+  SILENCE_MS,
+} from "./sender.js";

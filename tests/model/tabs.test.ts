@@ -1,0 +1,109 @@
+import { context, ok, random, suite, test } from "../harness.js";
+import { type Budget, type Program, World } from "./tabs.js";
+
+const NOTHING: Budget = {
+  deaths: 0,
+  handOvers: 0,
+  drops: 0,
+  doubles: 0,
+  whiles: 0,
+  ages: 0,
+  giveUps: 0,
+};
+
+/** No more worlds than these are looked at. Whoever sets a case knows how many it has. */
+const MOST_WORLDS = 200_000;
+
+/** Goes to every world that can come to be, and brings each to its end. Gives how many there are. */
+function tryAll(programs: readonly Program[], budget: Partial<Budget>): number {
+  const seen = new Set<string>();
+  const paths: number[][] = [[]];
+  for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+    const names: string[] = [];
+    const world = new World(programs, { ...NOTHING, ...budget });
+    try {
+      for (const step of path) {
+        const event = world.events()[step];
+        names.push(event?.name ?? "nothing");
+        event?.happen();
+      }
+      const key = world.key();
+      if (seen.has(key)) continue;
+      seen.add(key);
+      ok(seen.size <= MOST_WORLDS, `more than ${MOST_WORLDS} worlds`);
+      world.check();
+      const { length } = world.events();
+      for (let next = 0; next < length; next += 1) paths.push([...path, next]);
+      world.finish();
+    } catch (error) {
+      throw new Error(`${(error as Error).message}, after: ${names.join("; ")}`, { cause: error });
+    }
+  }
+  return seen.size;
+}
+
+const CASES: Readonly<Record<string, [programs: Program[], budget: Partial<Budget>]>> = {
+  "a write whose owners die twice, at any step": [[["w"]], { deaths: 2, whiles: 1 }],
+  "two writes of two turns whose owner dies at any step": [[["w", "w"]], { deaths: 1 }],
+  "two writes of two turns and a message that is lost": [[["w", "w"]], { drops: 1, whiles: 1 }],
+  "two writes of two turns and a message that comes twice": [[["w", "w"]], { doubles: 1 }],
+  "a write that comes twice while owners die": [[["w"]], { deaths: 1, doubles: 2 }],
+  "writes and a read of one turn whose owner dies": [[["wrw"]], { deaths: 1, whiles: 1 }],
+  "a read behind a write, and anything lost": [[["w", "r"]], { drops: 2, whiles: 1 }],
+  "a write given up, one behind it, and a death": [[["w", "w"]], { giveUps: 1, deaths: 1 }],
+  "a write that waits beyond its deadline": [[["w"]], { ages: 1, deaths: 1, doubles: 1 }],
+  "a hand-over while writes are under way": [[["w", "w"]], { handOvers: 1 }],
+  "a hand-over and a death": [[["w"]], { handOvers: 1, deaths: 1 }],
+  "a write that its client has given up, and the record that is forgotten": [
+    [["w", "w"]],
+    { giveUps: 1, ages: 1, doubles: 1 },
+  ],
+  "two clients whose owner dies": [[["w"], ["w"]], { deaths: 1 }],
+  "two clients and a lost message": [[["w"], ["r"]], { drops: 1, whiles: 1 }],
+};
+
+suite("every order of events", () => {
+  for (const [name, [programs, budget]] of Object.entries(CASES)) {
+    test(`ends well with ${name}`, () => {
+      const worlds = tryAll(programs, budget);
+      console.error(`    ${worlds} worlds: ${name}`);
+      ok(worlds > 20);
+    });
+  }
+});
+
+suite("long random runs", () => {
+  test("of many clients, writes and mishaps apply each write once, in order, or tell that they did not", () => {
+    const runs = context().thorough ? 1_000 : 100;
+    for (let seed = 1; seed <= runs; seed += 1) {
+      const next = random(seed);
+      const programs = Array.from({ length: 1 + next(3) }, () =>
+        Array.from(
+          { length: 1 + next(6) },
+          () => ["w", "r", "ww", "wr", "wwrw"][next(5)] as string,
+        ),
+      );
+      const mishaps = () => next(4);
+      const world = new World(programs, {
+        deaths: mishaps(),
+        handOvers: mishaps(),
+        drops: mishaps() * 2,
+        doubles: mishaps() * 2,
+        whiles: mishaps() * 3,
+        ages: next(2),
+        giveUps: mishaps(),
+      });
+      try {
+        for (let steps = 0; steps < 400; steps += 1) {
+          const events = world.events();
+          if (events.length === 0) break;
+          events[next(events.length)]?.happen();
+          world.check();
+        }
+        world.finish();
+      } catch (error) {
+        throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+      }
+    }
+  });
+});

@@ -1,0 +1,395 @@
+/**
+ * Clients, owners that die, and a network that loses, doubles and reorders what is sent over it: all in
+ * one thread and without a clock, so that every order of events can be tried.
+ */
+
+import {
+  type Ask,
+  type Ending,
+  type Journal,
+  Ledger,
+  type Reply,
+  type Request,
+  Sender,
+  type ToClient,
+  type ToOwner,
+} from "varve/protocol";
+
+/** Longer than an owner may be silent, and shorter than any deadline. */
+const A_WHILE_MS = 500;
+
+/** Behind every deadline, and so far behind that records of clients are forgotten. */
+const TOO_LONG_MS = 100_000;
+
+const TIMEOUT_MS = 30_000;
+
+/** What may go wrong in one run, each so many times. */
+export interface Budget {
+  readonly deaths: number;
+  readonly handOvers: number;
+  readonly drops: number;
+  readonly doubles: number;
+  readonly whiles: number;
+  readonly ages: number;
+  readonly giveUps: number;
+}
+
+/** What a client asks for: writes (`w`) and reads (`r`), those of one turn in one string. */
+export type Program = readonly string[];
+
+/** What was written, in order, and every client's record. */
+interface Disk {
+  log: string[];
+  records: Map<number, Uint8Array>;
+}
+
+class Owner implements Journal {
+  readonly id: string;
+  readonly ledger: Ledger;
+  /** Handed over: it is there, and has nothing any more. */
+  retired: boolean;
+  disk: Disk;
+  /** What time it is. */
+  now: number;
+  private readonly clients_: readonly ModelClient[];
+
+  constructor(id: string, disk: Disk, clients: readonly ModelClient[]) {
+    this.id = id;
+    this.disk = { log: [...disk.log], records: new Map(disk.records) };
+    this.clients_ = clients;
+    this.ledger = new Ledger(this);
+    this.retired = false;
+    this.now = 0;
+  }
+
+  atomically<T>(body: () => T): T {
+    return body();
+  }
+
+  perform({ call, args, deadline }: Request): unknown {
+    const [tag] = args as [string];
+    if (this.now >= deadline) this.disk.log.push(`${tag} is late`);
+    if (call === "write") this.disk.log.push(tag);
+    return call === "write" ? this.disk.log.length : [...this.disk.log];
+  }
+
+  load(client: number): Uint8Array | undefined {
+    return this.disk.records.get(client);
+  }
+
+  save(client: number, record: Uint8Array): void {
+    this.disk.records.set(client, record);
+  }
+
+  clients(): number[] {
+    return this.clients_.map(({ number }) => number).filter((one) => this.disk.records.has(one));
+  }
+
+  forget(client: number): void {
+    this.disk.records.delete(client);
+  }
+
+  wire(error: unknown) {
+    return { name: "Error", message: String(error) };
+  }
+}
+
+interface Asked {
+  readonly tag: string;
+  readonly writes: boolean;
+  readonly id: number;
+  /** Its writes that were asked for before it. */
+  readonly before: readonly string[];
+  ending: Ending | "given up" | undefined;
+}
+
+class ModelClient {
+  readonly number: number;
+  readonly sender: Sender;
+  readonly asked: Asked[];
+  turn: number;
+  private readonly program: Program;
+
+  constructor(number: number, program: Program, world: World) {
+    this.number = number;
+    this.program = program;
+    this.sender = new Sender(number, {
+      ask: (owner, message) => world.send({ to: owner, message }),
+      who: (message) => world.broadcast({ to: "", message }),
+    });
+    this.asked = [];
+    this.turn = 0;
+  }
+
+  get isDone(): boolean {
+    return this.turn === this.program.length;
+  }
+
+  /** Asks for what comes next in its program. */
+  ask(now: number): void {
+    for (const kind of this.program[this.turn] as string) {
+      const tag = `${this.number}:${this.asked.length}`;
+      const writes = kind === "w";
+      const before = this.asked.filter((one) => one.writes).map((one) => one.tag);
+      const one: { -readonly [K in keyof Asked]: Asked[K] } = {
+        tag,
+        writes,
+        id: 0,
+        before,
+        ending: undefined,
+      };
+      const settle = (ending: Ending) => {
+        if (one.ending !== undefined) throw new Error(`${tag} has ended twice`);
+        one.ending = ending;
+      };
+      const call = writes ? "write" : "read";
+      const deadline = now + TIMEOUT_MS;
+      one.id = this.sender.request({ call, args: [tag], writes, deadline, settle }, now);
+      this.asked.push(one);
+    }
+    this.turn += 1;
+    this.sender.flush();
+  }
+}
+
+interface Packet {
+  readonly to: string | number;
+  readonly message: ToOwner | ToClient;
+}
+
+/** One thing that may happen next. */
+interface Event {
+  readonly name: string;
+  happen(): void;
+}
+
+/** Everything there is. */
+export class World {
+  private now: number;
+  private readonly clients: ModelClient[];
+  private readonly owners: Owner[];
+  private network: Packet[];
+  private disk: Disk;
+  private budget: { -readonly [K in keyof Budget]: Budget[K] };
+
+  constructor(programs: readonly Program[], budget: Budget) {
+    this.now = 1_000_000;
+    this.clients = [];
+    this.owners = [];
+    this.network = [];
+    this.disk = { log: [], records: new Map() };
+    this.budget = { ...budget };
+    programs.forEach((program, i) => {
+      this.clients.push(new ModelClient(i + 1, program, this));
+    });
+    this.appear();
+  }
+
+  send(packet: Packet): void {
+    this.network.push(packet);
+  }
+
+  broadcast({ message }: Packet): void {
+    for (const { id } of this.owners) this.send({ to: id, message });
+  }
+
+  /** All that may happen next. What is the same twice is there once. */
+  events(): Event[] {
+    const { budget } = this;
+    const events: Event[] = [];
+    const may = (name: string, left: keyof Budget | undefined, happen: () => void) => {
+      if (left !== undefined && budget[left] === 0) return;
+      const all = () => {
+        if (left !== undefined) budget[left] -= 1;
+        happen();
+      };
+      events.push({ name, happen: all });
+    };
+    const seen = new Set<string>();
+    this.network.forEach((packet, i) => {
+      const text = key(packet);
+      if (seen.has(text)) return;
+      seen.add(text);
+      const name = `${packet.message.type} to ${packet.to}`;
+      may(name, undefined, () => this.deliver(this.take(i)));
+      may(`${name} is lost`, "drops", () => this.take(i));
+      may(`${name}, and again`, "doubles", () => this.deliver(packet));
+      if (packet.message.type !== "ask" || packet.to !== this.owner?.id) return;
+      may(`${name}, who dies before it commits`, "deaths", () =>
+        this.deliver(this.take(i), "before"),
+      );
+      may(`${name}, who dies when it has committed`, "deaths", () =>
+        this.deliver(this.take(i), "after"),
+      );
+    });
+    if (this.owner === undefined) may("another owner", undefined, () => this.appear());
+    else {
+      may("the owner dies", "deaths", () => this.die());
+      may("the owner hands over", "handOvers", () => this.retire());
+    }
+    for (const client of this.clients) {
+      if (!client.isDone) may(`${client.number} asks`, undefined, () => client.ask(this.now));
+      const open = client.asked.find(({ ending }) => ending === undefined);
+      if (open !== undefined) {
+        may(`${client.number} gives up ${open.tag}`, "giveUps", () => {
+          client.sender.giveUp(open.id);
+          open.ending = "given up";
+        });
+      }
+    }
+    if (this.clients.some(({ sender }) => sender.waiting > 0)) {
+      may("a while", "whiles", () => this.wait(A_WHILE_MS));
+      may("too long", "ages", () => this.wait(TOO_LONG_MS));
+    }
+    return events;
+  }
+
+  /** Brings it to an end without any more mishaps. Throws if something never ends. */
+  finish(): void {
+    for (let steps = 0; !this.isOver(); steps += 1) {
+      if (steps > 1_000) throw new Error("requests hang");
+      if (this.owner === undefined) this.appear();
+      for (const client of this.clients) if (!client.isDone) client.ask(this.now);
+      while (this.network.length > 0) this.deliver(this.take(0));
+      if (!this.isOver()) this.wait(A_WHILE_MS);
+    }
+    this.check(true);
+  }
+
+  /** Throws unless everything is as it has to be. */
+  check(isEnd = false): void {
+    const { log } = this.disk;
+    const late = log.find((tag) => tag.endsWith("late"));
+    if (late !== undefined) throw new Error(`${late}, and was done`);
+    if (new Set(log).size !== log.length) throw new Error(`applied twice: ${log.join(" ")}`);
+    for (const { asked } of this.clients) {
+      const own = asked.filter(({ tag }) => log.includes(tag)).map(({ tag }) => tag);
+      const inLog = log.filter((tag) => own.includes(tag));
+      if (own.join() !== inLog.join()) throw new Error(`out of order: ${log.join(" ")}`);
+      for (const one of asked) checkOne(one, log, isEnd);
+    }
+  }
+
+  /** A text that is the same for worlds in which the same may happen. */
+  key(): string {
+    const { now, clients, owners, network, disk, budget } = this;
+    const packets = network.map(key).sort();
+    return key({ now, clients, owners, packets, disk, budget });
+  }
+
+  private get owner(): Owner | undefined {
+    return this.owners.find(({ retired }) => !retired);
+  }
+
+  private isOver(): boolean {
+    return this.clients.every(({ isDone, sender }) => isDone && sender.waiting === 0);
+  }
+
+  private take(index: number): Packet {
+    const [packet] = this.network.splice(index, 1);
+    return packet as Packet;
+  }
+
+  private appear(): void {
+    const owner = new Owner(`o${this.owners.length}`, this.disk, this.clients);
+    this.owners.push(owner);
+    owner.ledger.sweep(this.now);
+    this.disk = { log: [...owner.disk.log], records: new Map(owner.disk.records) };
+    this.announce({ type: "here", owner: owner.id, client: 0, round: 0 });
+  }
+
+  private announce(message: ToClient): void {
+    for (const { number } of this.clients) this.send({ to: number, message });
+  }
+
+  /** Nothing of it is left, and what is sent to it is never read. */
+  private die(): void {
+    this.owners.splice(this.owners.indexOf(this.owner as Owner), 1, gone(this.owners.length));
+  }
+
+  private retire(): void {
+    const { owner } = this;
+    if (owner === undefined) return;
+    owner.retired = true;
+    this.announce({ type: "gone", owner: owner.id });
+  }
+
+  private wait(ms: number): void {
+    this.now += ms;
+    for (const { sender } of this.clients) sender.tick(this.now);
+  }
+
+  private deliver({ to, message }: Packet, dies?: "before" | "after"): void {
+    if (typeof to === "number") {
+      this.clients[to - 1]?.sender.hear(message as ToClient, this.now);
+      return;
+    }
+    const owner = this.owners.find(({ id }) => id === to);
+    if (owner === undefined) return;
+    if (owner.retired) {
+      if (message.type === "ask")
+        this.send({ to: message.client, message: { type: "gone", owner: to } });
+    } else if (message.type === "who") {
+      const { client, round } = message;
+      this.send({ to: client, message: { type: "here", owner: to, client, round } });
+    } else {
+      this.handle(owner, message as Ask, dies);
+    }
+  }
+
+  private handle(owner: Owner, ask: Ask, dies: "before" | "after" | undefined): void {
+    owner.now = this.now;
+    const { answers, again }: Reply = owner.ledger.handle(ask, this.now);
+    if (dies !== "before") {
+      this.disk = { log: [...owner.disk.log], records: new Map(owner.disk.records) };
+    }
+    if (dies !== undefined) {
+      this.die();
+      return;
+    }
+    const { id } = owner;
+    if (answers.length > 0)
+      this.send({ to: ask.client, message: { type: "told", owner: id, answers } });
+    if (again) this.send({ to: ask.client, message: { type: "again", owner: id } });
+  }
+}
+
+/** In the place of an owner that is dead, so that the others keep their numbers. */
+function gone(number: number): Owner {
+  return Object.assign(Object.create(Owner.prototype) as Owner, {
+    id: `dead${number}`,
+    retired: true,
+  });
+}
+
+function checkOne({ tag, writes, before, ending }: Asked, log: readonly string[], isEnd: boolean) {
+  if (ending === undefined) {
+    if (isEnd) throw new Error(`${tag} has no end`);
+    return;
+  }
+  if (ending === "given up") return;
+  const there = log.indexOf(tag) + 1;
+  if ("value" in ending) {
+    const { value } = ending;
+    if (writes && value !== there) throw new Error(`${tag} was answered ${value}, and is ${there}`);
+    if (writes) return;
+    const missing = before.filter((one) => log.includes(one) && !(value as string[]).includes(one));
+    if (missing.length > 0) throw new Error(`${tag} did not see ${missing.join()}`);
+  } else if (there > 0 && ("error" in ending || "thrown" in ending)) {
+    throw new Error(`${tag} was refused, and applied`);
+  } else if (there > 0 && "lapsed" in ending && ending.lapsed === "never-sent") {
+    throw new Error(`${tag} was never sent, and applied`);
+  } else if ("forgotten" in ending) {
+    throw new Error(`the answer to ${tag} was not kept`);
+  }
+}
+
+function key(value: unknown): string {
+  return JSON.stringify(value, (name, one) => {
+    // Who belongs to which world and what is called at the end is the same in all of them.
+    if (name === "port" || name === "settle" || name === "clients_" || name === "journal") return 0;
+    if (one instanceof Map) return [...one];
+    if (one instanceof Uint8Array) return [...one].join();
+    return one === Number.POSITIVE_INFINITY ? "∞" : one;
+  });
+}
