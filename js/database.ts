@@ -1,8 +1,8 @@
 /** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
-import { Collection, type CollectionOptions } from "./collection/collection.js";
-import { keyKindOf } from "./collection/keys.js";
+import { type Collection, type CollectionOptions, collectionOf } from "./collection/collection.js";
+import type { IndexSpecs } from "./collection/indexes.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery, Verification } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
@@ -25,7 +25,7 @@ import {
   type UpdateOptions,
 } from "./session.js";
 import type { Codec } from "./struct/codec.js";
-import { type CustomCodec, codecOf } from "./struct/custom.js";
+import type { CustomCodec } from "./struct/custom.js";
 import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 
 /** One step of a batch. */
@@ -386,26 +386,42 @@ export class Database {
    * db.collection("jobs", json<Job>(), { key: auto() }).push({ kind: "mail" });
    * ```
    *
+   * The option `indexes` has the records of structs be kept in the order of their fields as well, by
+   * every write and in the same commit:
+   *
+   * ```ts
+   * const products = db.collection("products", Product, {
+   *   indexes: { byStock: "stock", bySku: { fields: "sku", unique: true } },
+   * });
+   * for (const [key, product] of products.index.byStock.entries({ lt: 10 })) reorder(key, product);
+   * ```
+   *
    * @throws TypeError for a name, a codec or an option that is none
-   * @throws SchemaMismatchError when the collection of this name holds something else
+   * @throws SchemaMismatchError when the collection of this name holds something else, or has records
+   * and not these indexes
    */
-  collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
+  collection<
+    View,
+    Writable,
+    Input,
+    const S extends KeySpec | undefined = undefined,
+    const Specs extends IndexSpecs<View> = Record<never, never>,
+  >(
     name: string,
     codec: Codec<View, Writable, Input>,
-    options?: CollectionOptions<S>,
-  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
+    options?: CollectionOptions<S, Specs>,
+  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T, const S extends KeySpec | undefined = undefined>(
     name: string,
     codec: CustomCodec<T>,
-    options?: CollectionOptions<S>,
+    options?: CollectionOptions<S, undefined>,
   ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
   collection<T>(
     name: string,
     codec: Codec<T, T, T> | CustomCodec<T>,
     options: CollectionOptions<KeySpec | undefined> = {},
   ): Collection<unknown, T, T, T> {
-    refuseUnknown("collection()", options, ["key"]);
-    return new Collection(this.handle, name, codecOf(codec), keyKindOf(options.key));
+    return collectionOf(this.handle, name, codec, options);
   }
 
   /**
@@ -555,6 +571,8 @@ export class Database {
     for (const pin of this.pins) pin.dispose();
     this.session = closedSession(session);
     this.handle.session = this.session;
+    // Refs of this handle look at the gate no earlier than at this.
+    session.engine.changes += 1;
     try {
       if (this.leave()) session.end();
       else session.leave();

@@ -239,6 +239,11 @@ export class EngineMemory {
     return length;
   }
 
+  /** A copy of the key that was encoded last. */
+  encoded(length: number): Uint8Array<ArrayBuffer> {
+    return this.scratch.slice(0, length);
+  }
+
   /** As `encodeKey`, for a key that something else knows how to write. Gives its length. */
   encodeBy<K>(writer: KeyWriter<K>, key: K): number {
     this.forgetKey();

@@ -222,6 +222,27 @@ export class SchemaMismatchError extends VarveError {
   }
 }
 
+/**
+ * Another record has the same values in the fields of a unique index. Nothing was written, nor of the
+ * transaction or the batch that it was to be part of, unless that goes on.
+ */
+export class UniqueViolationError extends VarveError {
+  /** The collection's name. */
+  readonly collection: string;
+  /** The index's name. */
+  readonly index: string;
+
+  constructor(message: string, options: VarveErrorOptions & { collection: string; index: string }) {
+    super("VARVE_UNIQUE_VIOLATION", message, options);
+    this.collection = options.collection;
+    this.index = options.index;
+  }
+
+  static {
+    named(UniqueViolationError, "UniqueViolationError");
+  }
+}
+
 /** No owner answered in time. `applied` says whether the write may have been done all the same. */
 export class OwnerUnavailableError extends VarveError {
   /**

@@ -21,8 +21,12 @@ export type {
   CollectionEntry,
   CollectionOperation,
   CollectionOptions,
+  IndexesOf,
 } from "./collection/collection.js";
+export type { IndexSpec, IndexSpecs, IndexValue } from "./collection/indexes.js";
 export type { KeyRange } from "./collection/keys.js";
+export type { Index, IndexRange } from "./collection/lookup.js";
+export type { Ref } from "./collection/ref.js";
 export type { TypedUpdateOptions } from "./collection/write.js";
 export type { BatchOperation, Database, Synchronous } from "./database.js";
 export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine-reports.js";
@@ -47,6 +51,7 @@ export {
   StaleViewError,
   StorageError,
   StorageUnavailableError,
+  UniqueViolationError,
   UnsupportedFormatError,
   VarveError,
   type VarveErrorOptions,

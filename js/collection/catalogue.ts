@@ -4,13 +4,22 @@
  * that asking for a collection writes nothing.
  */
 
+import type { Key } from "../bytes.js";
 import type { Engine } from "../engine.js";
-import { badArgument, CorruptionError, SchemaMismatchError } from "../errors.js";
+import { badArgument, CorruptionError, describe, SchemaMismatchError } from "../errors.js";
 import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
+import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
 
 /** The engine's own keyspace. */
 export const OWN = 1;
+
+/** Flags of descriptors. */
+const INDEX = 1;
+const DROPPED = 2;
+
+/** What to do where data or indexes would have to change. */
+const MIGRATE = "Change it by await db.migrate(name, codec, { indexes }).";
 
 const HEAD = 24;
 const FIRST_KEYSPACE = 2;
@@ -36,7 +45,14 @@ export interface Stored {
   readonly keyspace: number;
   readonly flags: number;
   readonly parent: number;
-  readonly json: { readonly value?: unknown; readonly key?: unknown };
+  readonly json: {
+    readonly value?: unknown;
+    readonly key?: unknown;
+    /** The names of a collection's indexes: each has a descriptor of its own. */
+    readonly indexes?: readonly string[];
+    readonly fields?: unknown;
+    readonly unique?: unknown;
+  };
 }
 
 /** A collection as all handles of a database share it. */
@@ -46,6 +62,8 @@ export class CollectionSpace implements Space {
   keyspace: number;
   /** The engine's `undone` when its descriptor was last known to be written; never that before. */
   sure: number;
+  /** All that it has, whoever declared them: every write keeps them. */
+  readonly indexes: IndexSpace[];
   /** The key that was pushed last, and the engine's `changes` as it then was. */
   pushed: { key: number; changes: number };
   private readonly catalogue: Catalogue;
@@ -56,6 +74,7 @@ export class CollectionSpace implements Space {
     this.declaration = declaration;
     this.keyspace = keyspace;
     this.sure = -1;
+    this.indexes = [];
     this.pushed = { key: 0, changes: -1 };
   }
 
@@ -90,37 +109,80 @@ export class Catalogue {
   }
 
   /** @throws SchemaMismatchError when it is another collection than the one of this name */
-  collection(name: string, declaration: Declaration): CollectionSpace {
-    const known = this.spaces.get(name);
-    if (known !== undefined) {
-      refuseOther(name, known.declaration, declaration);
-      return known;
-    }
-    const stored = this.read(keyOf(name));
-    if (stored !== undefined) {
-      refuseOther(name, declarationOf(stored), declaration);
-    }
-    const space = new CollectionSpace(this, name, declaration, stored?.keyspace ?? this.number());
-    if (stored !== undefined) space.sure = this.engine.undone;
+  collection(
+    name: string,
+    declaration: Declaration,
+    indexes: readonly DeclaredIndex[],
+  ): CollectionSpace {
+    const space = this.spaces.get(name) ?? this.load(name, declaration);
+    refuseOther(name, space.declaration, declaration);
+    for (const index of indexes) this.join(space, index);
     this.spaces.set(name, space);
     return space;
   }
 
+  private load(name: string, declaration: Declaration): CollectionSpace {
+    const stored = this.read(keyOf(name));
+    if (stored === undefined) return new CollectionSpace(this, name, declaration, this.number());
+    refuseOther(name, declarationOf(stored), declaration);
+    const space = new CollectionSpace(this, name, declaration, stored.keyspace);
+    for (const index of stored.json.indexes ?? []) {
+      const found = this.read(indexKeyOf(space.keyspace, index));
+      if (found === undefined || (found.flags & DROPPED) !== 0) continue;
+      const shape = found.json as unknown as IndexShape;
+      const { value } = declaration;
+      space.indexes.push(new IndexSpace(name, index, shape, value, found.keyspace));
+    }
+    space.sure = this.engine.undone;
+    return space;
+  }
+
+  /** Has a collection have an index, if it has it already or has no records that would be missing. */
+  private join(space: CollectionSpace, { name, shape }: DeclaredIndex): void {
+    const found = space.indexes.find((index) => index.name === name);
+    if (found !== undefined) {
+      if (JSON.stringify(found.shape) === JSON.stringify(shape)) return;
+      throw new SchemaMismatchError(
+        `The index "${name}" of "${space.name}" is ${JSON.stringify(found.shape)} there and ` +
+          `${JSON.stringify(shape)} here. ${MIGRATE}`,
+      );
+    }
+    if (this.engine.count(space.keyspace) !== 0) {
+      throw new SchemaMismatchError(
+        `The collection "${space.name}" has records, and no index "${name}" of them. ${MIGRATE}`,
+      );
+    }
+    const { value } = space.declaration;
+    space.indexes.push(new IndexSpace(space.name, name, shape, value, this.number()));
+    space.sure = -1;
+  }
+
+  /** Has the descriptors of a collection and its indexes be written, unless they are. */
   ensure(space: CollectionSpace): void {
     const { engine } = this;
-    const key = keyOf(space.name);
-    if (this.read(key) === undefined) this.write(key, space);
+    const { name, keyspace, indexes, declaration } = space;
+    const names = indexes.map((index) => index.name);
+    const stored = this.read(keyOf(name));
+    if (stored === undefined || String(stored.json.indexes ?? []) !== String(names)) {
+      const { fingerprint, value, key } = declaration;
+      const json = names.length === 0 ? { value, key } : { value, key, indexes: names };
+      this.write(keyOf(name), { fingerprint, keyspace, flags: 0, parent: 0, json });
+      for (const index of indexes) {
+        const { shape } = index;
+        const of = { fingerprint, flags: INDEX, parent: keyspace, json: shape };
+        this.write(indexKeyOf(keyspace, index.name), { ...of, keyspace: index.keyspace });
+      }
+      // What was given out by now, whoever got it.
+      if (this.next !== 0) engine.set(NEXT, numberAsBytes(this.next), OWN);
+    }
     space.sure = engine.undone;
   }
 
-  private write(key: string, { declaration, keyspace }: CollectionSpace): void {
-    const { fingerprint, value } = declaration;
-    const json = { value, key: declaration.key };
-    this.engine.set(NEXT, numberAsBytes(this.next), OWN);
-    this.engine.set(key, encoded({ fingerprint, keyspace, flags: 0, parent: 0, json }), OWN);
+  private write(key: Key, stored: Stored): void {
+    this.engine.set(key, encoded(stored), OWN);
   }
 
-  private read(key: string): Stored | undefined {
+  private read(key: Key): Stored | undefined {
     const bytes = this.engine.get(key, OWN);
     return bytes === undefined ? undefined : decoded(key, bytes);
   }
@@ -147,6 +209,12 @@ function keyOf(name: unknown): string {
     throw badArgument(`The name of a collection is a string of 1 to ${MAX_NAME} characters.`, name);
   }
   return `collection/${name}`;
+}
+
+function indexKeyOf(keyspace: number, name: string): Uint8Array<ArrayBuffer> {
+  const text = encoder.encode(`index/1234${name}`);
+  dataOf(text).setUint32(6, keyspace);
+  return text;
 }
 
 function declarationOf({ fingerprint, json }: Stored): Declaration {
@@ -180,7 +248,7 @@ function encoded({ fingerprint, keyspace, flags, parent, json }: Stored): Uint8A
   return bytes;
 }
 
-function decoded(key: string, bytes: Uint8Array<ArrayBuffer>): Stored {
+function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
   try {
     const data = dataOf(bytes);
     const text = decoder.decode(bytes.subarray(HEAD, HEAD + data.getUint32(20, true)));
@@ -193,7 +261,7 @@ function decoded(key: string, bytes: Uint8Array<ArrayBuffer>): Stored {
     };
   } catch (cause) {
     throw new CorruptionError(
-      `The descriptor ${JSON.stringify(key)} in this database is none. It was written by something ` +
+      `The descriptor ${describe(key)} in this database is none. It was written by something ` +
         "else than this package, or by a newer one.",
       { cause },
     );

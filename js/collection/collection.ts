@@ -1,23 +1,38 @@
 /** `db.collection(…)`: records of one kind in a keyspace of their own. */
 
 import { badArgument, OutOfMemoryError } from "../errors.js";
+import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
 import type { Session, SetOptions } from "../session.js";
 import type { Codec } from "../struct/codec.js";
+import { type CustomCodec, codecOf } from "../struct/custom.js";
 import type { KeySpec } from "../struct/key.js";
 import { Catalogue } from "./catalogue.js";
 import type { Form } from "./form.js";
-import type { KeyRange, Keys } from "./keys.js";
+import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
+import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
+import { Index } from "./lookup.js";
+import { Ref } from "./ref.js";
 import { entriesIn, keysIn, valuesIn } from "./scan.js";
-import { insert, push, type TypedUpdateOptions, update } from "./write.js";
+import { clear, push, remove, store, type TypedUpdateOptions, update } from "./write.js";
 
 /** Whose collection it is: the session of the handle, as long as that is open. */
 export interface Handle {
   readonly session: Session;
 }
 
+/** The indexes of a collection that were declared so. */
+export type IndexesOf<Specs, K, View> = {
+  readonly [N in keyof Specs]: Index<IndexValue<View, Specs[N]>, K, View>;
+};
+
 /** The options of `db.collection`. */
-export interface CollectionOptions<S extends KeySpec | undefined = undefined> {
+export interface CollectionOptions<S extends KeySpec | undefined = undefined, Specs = unknown> {
+  /**
+   * What to keep records in the order of, by names: fields of a struct, alone or several. Only a
+   * collection without records gets new ones just so; `db.migrate` builds those of one that has some.
+   */
+  indexes?: Specs;
   /** What its keys are: a type of varve/struct, an array of them, or `auto()`. Strings when left out. */
   key?: S;
 }
@@ -51,9 +66,11 @@ type Nothing = ReturnType<() => void>;
  *
  * Every call may throw what every call of a database may; see `Database`.
  */
-export class Collection<K, View, Writable, Input, Given = K> {
+export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   /** Its name. */
   readonly name: string;
+  /** Its indexes, as they were declared, by their names. */
+  readonly index: IndexesOf<Specs, K, View>;
   private readonly handle: Handle;
   private readonly form: Form<K, View, Writable, Input, Given>;
 
@@ -63,15 +80,18 @@ export class Collection<K, View, Writable, Input, Given = K> {
     name: string,
     codec: Codec<View, Writable, Input>,
     keys: Keys<K, Given>,
+    indexes: readonly DeclaredIndex[],
   ) {
     this.name = name;
     this.handle = handle;
     const { session } = handle;
-    session.admitRead();
+    if (indexes.length === 0) session.admitRead();
+    else session.admitRange("collection() with indexes");
     const { fingerprint, kind } = codec;
     const declaration = { fingerprint, value: kind, key: keys.kind };
-    const space = Catalogue.of(session.engine).collection(name, declaration);
+    const space = Catalogue.of(session.engine).collection(name, declaration, indexes);
     this.form = { source: () => handle.session, space, keys, codec };
+    this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View>;
   }
 
   /**
@@ -86,6 +106,22 @@ export class Collection<K, View, Writable, Input, Given = K> {
     const { keys, space, codec } = this.form;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
     return at === 0 ? undefined : codec.view(engine.memory, at, engine.foundLength());
+  }
+
+  /**
+   * A handle of this key's record that stays valid across yields and writes: its `value` is always
+   * the record as it is.
+   *
+   * @throws TypeError for a key that is none
+   */
+  ref(key: Given): Ref<View> {
+    const { session } = this.handle;
+    session.admitRead();
+    const { engine } = session;
+    const { keys } = this.form;
+    // What the program passed may change, and is not to be read again.
+    const own = keys.decode(engine.encoded(keys.encode(engine, key))) as unknown as Given;
+    return new Ref(engine, () => this.get(own));
   }
 
   /**
@@ -211,7 +247,7 @@ export class Collection<K, View, Writable, Input, Given = K> {
       const keyLength = this.form.keys.encode(session.engine, key);
       session.admitVersion(options, keyLength, this.form.space.keyspace);
     }
-    insert(session, this.form, key, value);
+    store(session, this.form, key, value);
   }
 
   /**
@@ -221,7 +257,7 @@ export class Collection<K, View, Writable, Input, Given = K> {
    * @throws TypeError when they are not, or when the database was opened with `ordered: false`
    * @throws as `set`
    */
-  push(this: Collection<number, View, Writable, Input>, value: Input): number {
+  push(this: Collection<number, View, Writable, Input, number, Specs>, value: Input): number {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("push()");
     return push(session, this.form, value);
@@ -236,13 +272,7 @@ export class Collection<K, View, Writable, Input, Given = K> {
   delete(key: Given): boolean {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("delete()");
-    const { engine } = session;
-    const removed = engine.removeEncoded(
-      this.form.keys.encode(engine, key),
-      this.form.space.keyspace,
-    );
-    if (removed && !session.queued) session.queue();
-    return removed;
+    return remove(session, this.form, key);
   }
 
   /**
@@ -282,8 +312,7 @@ export class Collection<K, View, Writable, Input, Given = K> {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("clear()");
     session.admitRange("clear()");
-    const bounds = this.form.keys.bounds("clear()", range);
-    return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit, this.form.space.keyspace);
+    return clear(session, this.form, this.form.keys.bounds("clear()", range));
   }
 
   /**
@@ -317,4 +346,28 @@ export class Collection<K, View, Writable, Input, Given = K> {
       );
     }
   }
+}
+
+function indexesOf<K, View, Writable, Input, Given>(
+  form: Form<K, View, Writable, Input, Given>,
+  declared: readonly DeclaredIndex[],
+): Record<string, Index<unknown, K, View>> {
+  const indexes: Record<string, Index<unknown, K, View>> = Object.create(null);
+  for (const { name, lone } of declared) {
+    const space = form.space.indexes.find((index) => index.name === name);
+    if (space !== undefined) indexes[name] = new Index(form, space, lone);
+  }
+  return indexes;
+}
+
+/** The collection of a database that a program asks for. */
+export function collectionOf<T>(
+  handle: Handle,
+  name: string,
+  codec: Codec<T, T, T> | CustomCodec<T>,
+  options: CollectionOptions<KeySpec | undefined>,
+): Collection<unknown, T, T, T> {
+  refuseUnknown("collection()", options, ["key", "indexes"]);
+  const { key, indexes } = options;
+  return new Collection(handle, name, codecOf(codec), keyKindOf(key), declaredIndexes(indexes));
 }

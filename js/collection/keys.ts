@@ -217,37 +217,51 @@ export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffe
   return area.slice(0, length);
 }
 
+/** What orders some keys by more than their parts. */
+interface Order {
+  /** The bytes that `after` stands for, where they are not those of a value. */
+  readonly whole?: (after: unknown) => Uint8Array<ArrayBuffer>;
+  /** Whether a value is one text, so that a prefix is one of that. */
+  readonly isText?: boolean;
+  /** Whether there is the option `eq`. */
+  readonly withEq?: boolean;
+}
+
 /**
  * The bounds of keys whose parts tell where they end: whatever begins with the bytes of a bound is
- * on its side. `after` is one whole key, in the form that `whole` writes.
+ * on its side.
  */
 export function orderedBounds(
   call: string,
-  range: AnyRange | undefined,
+  range: (AnyRange & { readonly eq?: unknown }) | undefined,
   ordered: Ordered,
-  whole: (after: unknown) => Uint8Array<ArrayBuffer> = (after) => bytesOf(ordered, after),
+  order: Order = {},
 ): Bounds {
   if (range === undefined) return bounded(call, {}, [], [], true);
-  refuseUnknown(call, range, OPTIONS);
-  const { gt, gte, lt, lte, prefix, after, reverse } = range;
+  refuseUnknown(call, range, order.withEq === true ? [...OPTIONS, "eq"] : OPTIONS);
+  const { gt, gte, lt, lte, prefix, eq, after, reverse } = range;
   if (gt !== undefined && gte !== undefined)
     throw badArgument(`${call} takes gt or gte, not both.`);
   if (lt !== undefined && lte !== undefined)
     throw badArgument(`${call} takes lt or lte, not both.`);
   const lower: (Bound | undefined)[] = [];
   const upper: (Bound | undefined)[] = [];
-  const from = (value: unknown) => ({ key: bytesOf(ordered, value), included: true });
-  if (gte !== undefined) lower.push(from(gte));
-  if (gt !== undefined) lower.push(beyond(from(gt).key));
-  if (lt !== undefined) upper.push({ ...from(lt), included: false });
-  if (lte !== undefined) upper.push(behind(from(lte).key));
-  if (prefix !== undefined) {
-    const first = from(prefix);
-    lower.push(first);
-    upper.push(behind(first.key));
-  }
+  const bytes = (value: unknown) => bytesOf(ordered, value);
+  const within = (first: Uint8Array<ArrayBuffer>) => {
+    lower.push({ key: first, included: true });
+    upper.push(behind(first));
+  };
+  if (gte !== undefined) lower.push({ key: bytes(gte), included: true });
+  if (gt !== undefined) lower.push(beyond(bytes(gt)));
+  if (lt !== undefined) upper.push({ key: bytes(lt), included: false });
+  if (lte !== undefined) upper.push(behind(bytes(lte)));
+  if (eq !== undefined) within(bytes(eq));
+  // A text that begins so does not end there.
+  if (prefix !== undefined)
+    within(bytes(prefix).subarray(0, order.isText === true ? -2 : undefined));
   if (after !== undefined) {
-    (reverse === true ? upper : lower).push({ key: whole(after), included: false });
+    const key = order.whole === undefined ? bytes(after) : order.whole(after);
+    (reverse === true ? upper : lower).push({ key, included: false });
   }
   return bounded(call, range, lower, upper, true);
 }

@@ -1,11 +1,14 @@
 /** How collections write: `set` and `updateIf` with values in the collection's form. */
 
+import type { Engine } from "../engine.js";
 import { badArgument, QuotaExceededError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
+import type { Bounds } from "../range.js";
 import type { Session } from "../session.js";
 import { IN_CALLBACK } from "../session-gate.js";
 import { diedInCallback } from "../strict.js";
 import type { Form } from "./form.js";
+import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
 /** The options of a collection's `updateIf`. */
 export interface TypedUpdateOptions<K, View, Input> {
@@ -19,24 +22,47 @@ export interface TypedUpdateOptions<K, View, Input> {
 
 const OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
+/** So many keys are deleted between two looks at which come next. */
+const CLEAR_PAGE = 1_024;
+
 /** In place of a length: the predicate refused. */
 const REFUSED = -1;
 
 /** The last options that were found to be right: programs pass the same ones again and again. */
 let lastOptions: object | undefined;
 
-/** Stores a value. What its encoding runs meanwhile must not write. */
-export function insert<K, View, Writable, Input>(
+/** Stores a value, and has the indexes lead to it. */
+export function store<K, View, Writable, Input>(
   session: Session,
   form: Form<unknown, View, Writable, Input, K>,
   key: K,
   value: Input,
 ): void {
   const { engine } = session;
-  const { space, codec } = form;
+  const { space, codec, keys } = form;
   const size = codec.size(value);
   if (space.sure !== engine.undone) space.ensure();
-  const at = engine.setBegin(form.keys.encode(engine, key), size, space.keyspace);
+  const length = keys.encode(engine, key);
+  if (space.indexes.length === 0) place(session, form, length, value, size);
+  else {
+    const bytes = engine.encoded(length);
+    reindexed(session, form, bytes, () => {
+      place(session, form, engine.encodeBy(copier, bytes), value, size);
+    });
+  }
+  if (!session.queued) session.queue();
+}
+
+/** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */
+function place<View, Writable, Input>(
+  session: Session,
+  { space, codec }: Form<unknown, View, Writable, Input, never>,
+  keyLength: number,
+  value: Input,
+  size: number,
+): void {
+  const { engine } = session;
+  const at = engine.setBegin(keyLength, size, space.keyspace);
   session.gate |= IN_CALLBACK;
   try {
     codec.write(engine.memory, at, value, size);
@@ -47,7 +73,89 @@ export function insert<K, View, Writable, Input>(
   }
   session.gate &= ~IN_CALLBACK;
   engine.setCommit(size);
-  if (!session.queued) session.queue();
+}
+
+/** Removes a key, and what leads to it. Says whether it was there. */
+export function remove<K>(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, K>,
+  key: K,
+): boolean {
+  const { engine } = session;
+  const { space, keys } = form;
+  const length = keys.encode(engine, key);
+  let removed: boolean;
+  if (space.indexes.length === 0) removed = engine.removeEncoded(length, space.keyspace);
+  else removed = removeIndexed(session, form, engine.encoded(length));
+  if (removed && !session.queued) session.queue();
+  return removed;
+}
+
+function removeIndexed(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, never>,
+  key: Uint8Array<ArrayBuffer>,
+): boolean {
+  const { engine } = session;
+  const { keyspace } = form.space;
+  let removed = false;
+  reindexed(session, form, key, () => {
+    removed = engine.removeEncoded(engine.encodeBy(copier, key), keyspace);
+  });
+  return removed;
+}
+
+/** Deletes the records of a range with what leads to them, all or none, and says how many. */
+export function clear(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, never>,
+  bounds: Bounds,
+): number {
+  const { space } = form;
+  const { limit } = bounds;
+  if (limit === 0) return 0;
+  if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
+  return session.undoUnless(kept, () => {
+    let cleared = 0;
+    for (;;) {
+      const wanted = Math.min(CLEAR_PAGE, limit - cleared);
+      const { bytes, lengths } = session.engine.scan(bounds, wanted, false, space.keyspace);
+      let at = 0;
+      for (const length of lengths) {
+        removeIndexed(session, form, bytes.slice(at, at + length));
+        at += length;
+      }
+      cleared += lengths.length;
+      if (lengths.length === 0 || cleared === limit) return cleared;
+    }
+  });
+}
+
+const kept = () => true;
+
+/** Runs a change of one record, and has the indexes follow. Both are done or neither. */
+function reindexed(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, never>,
+  key: Uint8Array<ArrayBuffer>,
+  change: () => void,
+): void {
+  const { engine } = session;
+  session.undoUnless(kept, () => {
+    const before = entriesAt(engine, form, key);
+    change();
+    reindex(engine, form.space.indexes, before, entriesAt(engine, form, key));
+  });
+}
+
+function entriesAt(
+  engine: Engine,
+  { space, codec }: Form<unknown, unknown, unknown, never, never>,
+  key: Uint8Array<ArrayBuffer>,
+): readonly Entry[] | undefined {
+  const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
+  if (at === 0) return undefined;
+  return entriesOf(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
 }
 
 /** Everything, from the last key on. */
@@ -76,7 +184,7 @@ export function push<View, Writable, Input>(
     space.pushed.key = lengths.length === 0 ? 0 : keys.decode(bytes);
   }
   const key = space.pushed.key + 1;
-  insert(session, form, key, value);
+  store(session, form, key, value);
   // As long as nothing else is written, the next one needs no look.
   space.pushed = { key, changes: engine.changes };
   return key;
@@ -142,9 +250,12 @@ function apply<K, View, Writable, Input>(
   valueIfMissing: Input | undefined,
 ): boolean {
   const { engine } = session;
+  const { indexes, keyspace } = form.space;
+  const keyLength = form.keys.encode(engine, key);
+  const bytes = indexes.length === 0 ? undefined : engine.encoded(keyLength);
   let at: number;
   try {
-    at = engine.updateBeginEncoded(form.keys.encode(engine, key), form.space.keyspace);
+    at = engine.updateBeginEncoded(keyLength, keyspace);
   } catch (error) {
     // Where there is no room, a refused predicate is still an answer and not a failure.
     const full = error instanceof QuotaExceededError && predicate !== undefined;
@@ -156,31 +267,80 @@ function apply<K, View, Writable, Input>(
     return session.undoUnless(
       (applied) => applied,
       () => {
-        insert(session, form, key, valueIfMissing);
+        store(session, form, key, valueIfMissing);
         return apply(session, form, key, change, predicate, undefined);
       },
     );
   }
-  session.gate |= IN_CALLBACK;
   let length: number;
+  let moved: Uint8Array<ArrayBuffer> | undefined;
+  session.gate |= IN_CALLBACK;
   try {
-    length = changeStaged(session, form, at, change, predicate);
+    if (bytes === undefined) length = changeStaged(session, form, at, change, predicate);
+    else {
+      const before = entriesOf(
+        indexes,
+        form.codec.view(engine.memory, at, engine.foundLength()),
+        bytes,
+      );
+      length = changeStaged(session, form, at, change, predicate);
+      if (length !== REFUSED) moved = unlessSame(engine, form, length, before, bytes);
+    }
   } catch (error) {
     session.gate &= ~IN_CALLBACK;
     if (session.isAlive()) engine.updateAbort();
     throw error;
   }
   session.gate &= ~IN_CALLBACK;
-  if (length === REFUSED) {
+  if (length === REFUSED || moved !== undefined) {
     engine.updateAbort();
-    return false;
+    if (moved === undefined || bytes === undefined) return false;
+    writeAnew(session, form, bytes, moved);
+  } else {
+    engine.updateCommit(length);
   }
-  engine.updateCommit(length);
   if (!session.queued) session.queue();
   return true;
 }
 
-/** Changes the record that is staged at this address. Gives its new length, or `REFUSED`. */
+/** A copy of the bytes that are staged, if they have other entries in the indexes than before. */
+function unlessSame<View>(
+  { memory }: Engine,
+  { space, codec }: Form<unknown, View, unknown, never, never>,
+  length: number,
+  before: readonly Entry[],
+  key: Uint8Array<ArrayBuffer>,
+): Uint8Array<ArrayBuffer> | undefined {
+  const after = entriesOf(space.indexes, codec.view(memory, stagedAt, length), key);
+  if (areSame(before, after)) return undefined;
+  return new Uint8Array(memory.u8.subarray(stagedAt, stagedAt + length));
+}
+
+/**
+ * Writes the bytes that an update made, and has the indexes follow. A staged record cannot be taken
+ * back once it is committed, so that one that changes entries was staged in vain.
+ */
+function writeAnew(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, never>,
+  key: Uint8Array<ArrayBuffer>,
+  bytes: Uint8Array<ArrayBuffer>,
+): void {
+  const { engine } = session;
+  reindexed(session, form, key, () => {
+    const at = engine.setBegin(engine.encodeBy(copier, key), bytes.length, form.space.keyspace);
+    engine.memory.u8.set(bytes, at);
+    engine.setCommit(bytes.length);
+  });
+}
+
+/** Where the record that was changed last is staged. */
+let stagedAt = 0;
+
+/**
+ * Changes the record that is staged at this address. Gives its new length, or `REFUSED`; it is then
+ * at `stagedAt`.
+ */
 function changeStaged<K, View, Writable, Input>(
   session: Session,
   { codec }: Form<unknown, View, Writable, Input, K>,
@@ -192,6 +352,7 @@ function changeStaged<K, View, Writable, Input>(
   const { memory } = engine;
   const { epoch } = memory;
   const length = engine.foundLength();
+  stagedAt = at;
   const writable = codec.writable(memory, at, length);
   try {
     if (predicate !== undefined && !session.judged(predicate(writable as unknown as View))) {
@@ -202,13 +363,14 @@ function changeStaged<K, View, Writable, Input>(
     if (result === undefined) {
       const bytes = codec.finish(writable);
       if (bytes === undefined) return length;
-      const place = engine.updateResize(bytes.length);
-      memory.u8.set(bytes, place);
+      stagedAt = engine.updateResize(bytes.length);
+      memory.u8.set(bytes, stagedAt);
       return bytes.length;
     }
     const input = returned<Input>(session, writable, result);
     const size = codec.size(input);
-    codec.write(memory, engine.updateResize(size), input, size);
+    stagedAt = engine.updateResize(size);
+    codec.write(memory, stagedAt, input, size);
     return size;
   } finally {
     codec.revoke(writable);

@@ -13,7 +13,7 @@ export interface Leaves {
 
 /** What `struct` is given: types by the names of their fields, and structs to be flattened. */
 export interface Fields {
-  readonly [name: string]: Type | Flatten<Leaves>;
+  readonly [name: string]: Type | { readonly flat: object };
 }
 
 /** A struct whose fields are to be fields of the one around it. Made by `flatten`. */
@@ -36,14 +36,16 @@ type Flattened<F> = {
 }[keyof F];
 
 /** All fields that a struct has, those of flattened ones among them. */
-export type LeavesOf<F> = Plainly<
-  { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
-    never,
-  ]
-    ? unknown
-    : All<Flattened<F>>)
-> &
-  Leaves;
+export type LeavesOf<F> = AsLeaves<
+  Plainly<
+    { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
+      never,
+    ]
+      ? unknown
+      : All<Flattened<F>>)
+  >
+>;
+type AsLeaves<T> = T extends Leaves ? T : never;
 
 type Optional<L> = {
   [K in keyof L]: undefined extends Part<L[K], "input"> ? K : never;

@@ -8,8 +8,8 @@ import { badArgument } from "../errors.js";
 import type { Descriptor } from "./codec.js";
 import type { Type } from "./type.js";
 
-/** A part of a key that is sorted the other way round. Made by `desc`. */
-export interface Desc<T extends Type = Type> {
+/** A part of a key, or a field to be indexed, that is sorted the other way round. Made by `desc`. */
+export interface Desc<T extends Type | string = Type> {
   readonly desc: T;
 }
 
@@ -60,8 +60,8 @@ export type Leading<K> = K extends readonly [infer A, ...infer Rest]
       | (Rest extends readonly [unknown, ...unknown[]] ? readonly [A, ...Leading<Rest>] : never)
   : K;
 
-/** Has a part of a key sort the other way round. */
-export function desc<T extends Type>(type: T): Desc<T> {
+/** Has a part of a key, or the named field of an index, sort the other way round. */
+export function desc<const T extends Type | string>(type: T): Desc<T> {
   return { desc: type };
 }
 
@@ -123,6 +123,7 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
     case "bytes":
       return binary(what);
     case "option":
+    case "optNonZero":
       return optional(partCodec(kind.of, what));
     default:
       throw badArgument(`${what} cannot be part of a key: it is of the kind ${kind.kind}.`);
@@ -403,6 +404,13 @@ export class TupleCodec {
     let at = 0;
     for (let i = 0; i < length; i++) at = (parts[i] as PartCodec).write(area, at, values[i]);
     return at;
+  }
+
+  /** Whether a part is text, whichever way it is sorted. */
+  isText(part: number): boolean {
+    let kind = this.parts[part]?.kind;
+    while (kind !== undefined && "desc" in kind) kind = kind.desc;
+    return kind?.kind === "str";
   }
 
   /** The values of a tuple that begins at `start`; `ended()` is then where it ends. */

@@ -175,6 +175,55 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(products.get("copy")?.snapshot(), YEEZY);
   });
 
+  test("gives refs that show their record across yields and writes", async () => {
+    const name = freshName();
+    const db = await opened(storage, { memory: 4 << 20 }, name);
+    const products = db.collection("products", Product);
+    const ref = products.ref("yeezy");
+    equal(products.ref("yeezy").value, undefined);
+    products.set("yeezy", YEEZY);
+    equal(ref.value, ref.value, "as long as nothing is written");
+    equal(ref.value?.stock, 20_001);
+    for (let i = 1; i <= 20; i++) {
+      await turn();
+      products.updateIf("yeezy", buyOne);
+      equal(ref.value?.stock, 20_001 - i);
+      for (let j = 0; j < 10; j++)
+        products.set(`${i} ${j}`, { stock: 0, name: "x".repeat(40_000) });
+      equal(ref.value?.stock, 20_001 - i);
+    }
+    await db.compact();
+    equal(ref.value?.stock, 19_981);
+    throws(
+      () =>
+        db.transaction(() => {
+          products.delete("yeezy");
+          ok(!ref.value, "it was deleted");
+          throw new Error("undone");
+        }),
+      { message: "undone" },
+    );
+    equal(ref.value?.stock, 19_981);
+    products.set("yeezy", YEEZY);
+    equal(ref.value?.name, YEEZY.name);
+    const other = await opened(storage, { memory: 4 << 20 }, name);
+    await db.close();
+    throws(() => ref.value, { code: "VARVE_DATABASE_CLOSED" });
+    await other.close();
+    throws(() => ref.value, { code: "VARVE_DATABASE_CLOSED" });
+  });
+
+  test("gives refs of keys that the program goes on to change", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product, { key: [u32, str] });
+    const key: [number, string] = [1, "a"];
+    const ref = products.ref(key);
+    key[0] = 2;
+    products.set([1, "a"], YEEZY);
+    equal(ref.value?.stock, 20_001);
+    throws(() => products.ref([1, 2] as never), BAD);
+  });
+
   test("gives many at once, and goes over more than fits in memory", async () => {
     const db = await opened(storage, { memory: 4 << 20 });
     const products = db.collection("products", Product, { key: u32 });

@@ -27,6 +27,8 @@ export function values(db: Database): void {
     p.stock -= 1;
     // @ts-expect-error a field has its type
     p.stock = "1";
+    // @ts-expect-error there is no such field
+    p.price = 1;
   });
   // @ts-expect-error an expression's value is no new record
   products.updateIf("yeezy", (p) => p.stock);
@@ -40,6 +42,8 @@ export function values(db: Database): void {
   });
   // @ts-expect-error a predicate is about the value
   products.updateIf("yeezy", () => {}, { predicate: (p: string) => p === "" });
+  // @ts-expect-error a field is missing
+  products.set("yeezy", { stock: 1 });
   // @ts-expect-error keys are strings
   products.get(1);
 
@@ -61,6 +65,44 @@ export function values(db: Database): void {
     { type: "set", key: "a", value: "A" },
     { type: "delete", key: "a" },
   ]);
+}
+
+const Row = struct("Row", { price: f64, brand: str, at: timestamp, inner: Product });
+
+export function indexes(db: Database): void {
+  const rows = db.collection("rows", Row, {
+    key: u32,
+    indexes: {
+      byPrice: "price",
+      byBrand: ["brand", desc("price")],
+      byTime: { fields: "at", unique: true },
+    },
+  });
+  const { byPrice, byBrand, byTime } = rows.index;
+  byPrice.keys({ gte: 10, lt: 20, after: [12, 7] });
+  same<ReturnType<typeof byPrice.keys>, Scan<number>>(true);
+  byBrand.values({ eq: ["Nike"], gt: ["Nike", 5], prefix: ["Nike"], after: [["Nike", 5], 7] });
+  byTime.get(0)?.brand;
+  for (const [key, row] of byPrice.entries())
+    same<[number, string], [typeof key, typeof row.brand]>(true);
+  // @ts-expect-error there is no such index
+  rows.index.byName;
+  // @ts-expect-error a price is a number
+  byPrice.keys({ gte: "10" });
+  // @ts-expect-error no number begins with another
+  byPrice.keys({ prefix: 1 });
+  // @ts-expect-error an index of several fields has tuples
+  byBrand.values({ eq: "Nike" });
+  // @ts-expect-error one goes on behind a whole entry
+  byBrand.values({ after: [["Nike"], 7] });
+  // @ts-expect-error there is no such field
+  db.collection("rows", Row, { indexes: { byName: "name" } });
+  // @ts-expect-error a struct has no order
+  db.collection("rows", Row, { indexes: { byInner: "inner" } });
+  // @ts-expect-error nor has a method
+  db.collection("rows", Row, { indexes: { byMethod: "snapshot" } });
+  // @ts-expect-error a collection that has none declared has none
+  db.collection("rows", Row).index.byPrice;
 }
 
 export function keys(db: Database): void {

@@ -1,0 +1,273 @@
+/**
+ * Secondary indexes: for each record an entry in a keyspace of its own, whose key is the tuple of the
+ * indexed fields and then the record's key. Everything that changes a record changes its entries
+ * between the same savepoints, so that both are there or neither.
+ */
+
+import { MAX_KEY } from "../bytes.js";
+import type { Engine } from "../engine.js";
+import type { KeyRange } from "../engine-memory.js";
+import { badArgument, UniqueViolationError } from "../errors.js";
+import { refuseUnknown } from "../options.js";
+import type { Space } from "../scan.js";
+import type { Descriptor } from "../struct/codec.js";
+import { type Desc, type PartKind, partCodec, TupleCodec } from "../struct/key.js";
+
+/** A field to be indexed, or `desc()` of one. */
+export type IndexField<View> = Fields<View> | Desc<Fields<View>>;
+
+/** What can be in an order. */
+type Sortable = string | number | bigint | boolean | Date | Uint8Array | undefined | null;
+
+/** The fields of a view that can be in an order. */
+type Fields<View> = keyof {
+  [F in keyof View as string extends F ? never : View[F] extends Sortable ? F : never]: F;
+} &
+  string;
+
+/** What an index is of: a field, several fields, or either with options. */
+export type IndexSpec<View> =
+  | IndexField<View>
+  | readonly [IndexField<View>, ...IndexField<View>[]]
+  | {
+      readonly fields: IndexField<View> | readonly [IndexField<View>, ...IndexField<View>[]];
+      /** Whether no two records may have the same values in these fields. */
+      readonly unique?: boolean;
+    };
+
+/** The option `indexes`: what to index, by the names of the indexes. */
+export interface IndexSpecs<View> {
+  readonly [name: string]: IndexSpec<View>;
+}
+
+type FieldValue<View, F> = F extends Desc<infer G> ? FieldValue<View, G> : View[F & keyof View];
+
+/** The values that an index is ordered by: those of its one field, or a tuple of several. */
+export type IndexValue<View, S> = S extends { readonly fields: infer F }
+  ? IndexValue<View, F>
+  : S extends readonly unknown[]
+    ? { readonly [I in keyof S]: FieldValue<View, S[I]> }
+    : FieldValue<View, S>;
+
+/** A field's name, or that of one that is sorted the other way round. As it is stored. */
+type StoredField = string | { readonly desc: string };
+
+/** What is stored of an index. */
+export interface IndexShape {
+  readonly fields: readonly StoredField[];
+  readonly unique?: true;
+}
+
+/** An index that a program declares: `lone` if it is of a field and not of an array of fields. */
+export interface DeclaredIndex {
+  readonly name: string;
+  readonly shape: IndexShape;
+  readonly lone: boolean;
+}
+
+/** An entry's value: how many bytes of its key are the tuple. */
+const ENTRY = 8;
+
+/** An index as all handles of a database share it. */
+export class IndexSpace implements Space {
+  readonly name: string;
+  readonly shape: IndexShape;
+  readonly tuple: TupleCodec;
+  keyspace: number;
+  private readonly collection: string;
+  private readonly paths: readonly (readonly string[])[];
+
+  constructor(
+    collection: string,
+    name: string,
+    shape: IndexShape,
+    value: Descriptor,
+    keyspace: number,
+  ) {
+    this.collection = collection;
+    this.name = name;
+    this.shape = shape;
+    this.keyspace = keyspace;
+    const fields = shape.fields.map((field) => fieldOf(value, field, `The index "${name}"`));
+    this.paths = fields.map(({ path }) => path);
+    this.tuple = new TupleCodec(
+      `The index "${name}"`,
+      fields.map(({ kind, path }) => partCodec(kind, `${path.join(".")}, which is indexed,`)),
+    );
+  }
+
+  /** The key of a record's entry. */
+  entryOf(view: unknown, key: Uint8Array): Entry {
+    const values = this.paths.map((path) => {
+      let value: unknown = view;
+      for (const name of path) value = (value as Record<string, unknown>)[name];
+      return value;
+    });
+    area ??= new Uint8Array(MAX_KEY + 2);
+    const head = this.tuple.write(area, values);
+    if (head + key.length > MAX_KEY) {
+      throw badArgument(
+        `What the index "${this.name}" of "${this.collection}" is to be ordered by is too long: with ` +
+          `the record's key it may take ${MAX_KEY} bytes.`,
+      );
+    }
+    const bytes = new Uint8Array(head + key.length);
+    bytes.set(area.subarray(0, head));
+    bytes.set(key, head);
+    return { bytes, head };
+  }
+
+  /** Puts an entry in. @throws UniqueViolationError */
+  add(engine: Engine, { bytes, head }: Entry): void {
+    if (this.shape.unique === true) this.refuseTaken(engine, bytes.subarray(0, head));
+    const at = engine.setBegin(engine.encodeBy(copier, bytes), ENTRY, this.keyspace);
+    engine.memory.data.setUint32(at, head, true);
+    engine.memory.data.setUint32(at + 4, 0, true);
+    engine.setCommit(ENTRY);
+  }
+
+  remove(engine: Engine, { bytes }: Entry): void {
+    engine.removeEncoded(engine.encodeBy(copier, bytes), this.keyspace);
+  }
+
+  /** Each part tells where it ends, so that what begins with the tuple has exactly it. */
+  private refuseTaken(engine: Engine, tuple: Uint8Array<ArrayBuffer>): void {
+    const { bytes } = engine.scan({ ...ALL, lower: tuple }, 1, false, this.keyspace);
+    if (bytes.length < tuple.length || tuple.some((byte, i) => byte !== bytes[i])) return;
+    const values = this.tuple.read(tuple, 0);
+    const names = this.paths.map((path) => path.join("."));
+    throw new UniqueViolationError(
+      `Another record of "${this.collection}" has this ${names.join(" and ")} already: ` +
+        `${values.map((value) => `${typeof value === "string" ? JSON.stringify(value) : value}`).join(", ")}. ` +
+        `The index "${this.name}" is unique, and nothing was written.`,
+      { collection: this.collection, index: this.name },
+    );
+  }
+}
+
+/** The key of an index's entry, and how much of it is the tuple. */
+export interface Entry {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly head: number;
+}
+
+const ALL: KeyRange = {
+  lower: undefined,
+  lowerExcluded: false,
+  upper: undefined,
+  upperIncluded: false,
+  reverse: false,
+};
+
+let area: Uint8Array<ArrayBuffer> | undefined;
+
+/** Writes bytes that are a key already. */
+export const copier = {
+  write(to: Uint8Array, bytes: Uint8Array): number {
+    to.set(bytes);
+    return bytes.length;
+  },
+};
+
+/** The entries of a record in all indexes. */
+export function entriesOf(
+  indexes: readonly IndexSpace[],
+  view: unknown,
+  key: Uint8Array,
+): readonly Entry[] {
+  return indexes.map((index) => index.entryOf(view, key));
+}
+
+/** Has the indexes lead to a record as it is now, and no longer as it was. */
+export function reindex(
+  engine: Engine,
+  indexes: readonly IndexSpace[],
+  before: readonly Entry[] | undefined,
+  after: readonly Entry[] | undefined,
+): void {
+  for (const [i, index] of indexes.entries()) {
+    const [old, now] = [before?.[i], after?.[i]];
+    if (old !== undefined && now !== undefined && isSame(old, now)) continue;
+    if (old !== undefined) index.remove(engine, old);
+    if (now !== undefined) index.add(engine, now);
+  }
+}
+
+/** Whether nothing of what is indexed has changed. */
+export function areSame(before: readonly Entry[], after: readonly Entry[]): boolean {
+  return before.every((entry, i) => isSame(entry, after[i] as Entry));
+}
+
+function isSame({ bytes }: Entry, { bytes: other }: Entry): boolean {
+  return bytes.length === other.length && bytes.every((byte, i) => byte === other[i]);
+}
+
+/** What a program declares by the option `indexes`. */
+export function declaredIndexes(specs: unknown): readonly DeclaredIndex[] {
+  if (specs === undefined) return [];
+  if (typeof specs !== "object" || specs === null) {
+    throw badArgument("The option indexes is an object of what to index, by names.", specs);
+  }
+  return Object.entries(specs).map(([name, spec]) => declared(name, spec as unknown));
+}
+
+function declared(name: string, spec: unknown): DeclaredIndex {
+  const isObject = typeof spec === "object" && spec !== null && "fields" in spec;
+  if (isObject) refuseUnknown(`the index "${name}"`, spec, ["fields", "unique"]);
+  const { fields, unique = false } = (isObject ? spec : { fields: spec }) as {
+    fields: unknown;
+    unique?: unknown;
+  };
+  if (typeof unique !== "boolean") {
+    throw badArgument(`The option unique of the index "${name}" is true or false.`, unique);
+  }
+  const list: readonly unknown[] = Array.isArray(fields) ? fields : [fields];
+  const isField = (field: unknown): field is StoredField =>
+    typeof field === "string" || typeof (field as Desc<string> | null)?.desc === "string";
+  if (list.length === 0 || !list.every(isField)) {
+    throw badArgument(
+      `The index "${name}" is of a field's name, of an array of them, or of { fields, unique }.`,
+      fields,
+    );
+  }
+  const plain = list.map((field) => (typeof field === "string" ? field : { desc: field.desc }));
+  const shape = unique ? { fields: plain, unique } : { fields: plain };
+  return { name, shape, lone: !Array.isArray(fields) };
+}
+
+/** Where a view has a field, and its kind as part of a key. */
+function fieldOf(
+  value: Descriptor,
+  field: StoredField,
+  what: string,
+): { readonly kind: PartKind; readonly path: readonly string[] } {
+  if (typeof field !== "string") {
+    const { kind, path } = fieldOf(value, field.desc, what);
+    return { kind: { desc: kind }, path };
+  }
+  const found = find(value, field);
+  if (found === undefined) {
+    const where = value.kind === "struct" ? `${value.name} has none` : "its values are no structs";
+    throw badArgument(`${what} is of the field ${JSON.stringify(field)}, and ${where}.`);
+  }
+  return found;
+}
+
+function find(
+  value: Descriptor,
+  name: string,
+): { readonly kind: Descriptor; readonly path: readonly string[] } | undefined {
+  if (value.kind !== "struct") return undefined;
+  for (const [own, kind] of value.fields) {
+    if (kind.kind === "flatten") {
+      const found = find(kind.of, name);
+      if (found !== undefined) return found;
+    } else if (own === name) {
+      return { kind, path: [name] };
+    } else if (name.startsWith(`${own}.`)) {
+      const found = find(kind, name.slice(own.length + 1));
+      if (found !== undefined) return { kind: found.kind, path: [own, ...found.path] };
+    }
+  }
+  return undefined;
+}

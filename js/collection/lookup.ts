@@ -1,0 +1,194 @@
+/** Looking records up by an index. */
+
+import { badArgument } from "../errors.js";
+import type { Bounds } from "../range.js";
+import { Scan, Steps } from "../scan.js";
+import type { Session } from "../session.js";
+import type { Form } from "./form.js";
+import { copier, type IndexSpace } from "./indexes.js";
+import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
+
+/** Which entries of an index are meant, and in which order. What is given holds all at once. */
+export interface IndexRange<Value, K> {
+  /** Only records with exactly this value; of several fields, with these values in the first of them. */
+  eq?: BoundOf<Value> | undefined;
+  /** Only records above this. Not together with `gte`. */
+  gt?: BoundOf<Value> | undefined;
+  /** Only records from this on. Not together with `gt`. */
+  gte?: BoundOf<Value> | undefined;
+  /** Only records below this. Not together with `lte`. */
+  lt?: BoundOf<Value> | undefined;
+  /** Only records up to this. Not together with `lt`. */
+  lte?: BoundOf<Value> | undefined;
+  /** Only records whose text begins so; of several fields, as `eq`. */
+  prefix?: PrefixOf<Value> | undefined;
+  /** Goes on behind this record, in the direction of the walk: its value in the index, and its key. */
+  after?: readonly [Value, K] | undefined;
+  /** From the last to the first. `false` when left out. */
+  reverse?: boolean | undefined;
+  /** At most so many. */
+  limit?: number | undefined;
+}
+
+/** What a step of a walk gives, of the three that it can. */
+type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number) => T;
+
+/**
+ * The records of a collection in the order of some of their fields; those with the same values are in
+ * the order of their keys. It is kept with the records, by every write, in the same commit.
+ *
+ * Going over it while records move in its order is legal; a record that moves may be seen twice.
+ */
+export class Index<Value, K, View> {
+  /** Its name. */
+  readonly name: string;
+  /** Whether no two records have the same values. */
+  readonly unique: boolean;
+  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly space: IndexSpace;
+  private readonly lone: boolean;
+
+  /** @internal */
+  constructor(form: Form<K, View, unknown, never, unknown>, space: IndexSpace, lone: boolean) {
+    this.name = space.name;
+    this.unique = space.shape.unique === true;
+    this.form = form;
+    this.space = space;
+    this.lone = lone;
+  }
+
+  /**
+   * The first record with this value, or `undefined` when there is none: of a unique index, the one.
+   *
+   * @throws TypeError for a value that is none
+   */
+  get(value: Value): View | undefined {
+    for (const view of this.values({ eq: value as BoundOf<Value>, limit: 1 })) return view;
+    return undefined;
+  }
+
+  /**
+   * How many records there are in a range. It takes as long as going over their entries.
+   *
+   * @throws TypeError for a range that is none
+   */
+  count(range?: IndexRange<Value, K>): number {
+    const session = this.form.source();
+    session.admitRead();
+    const bounds = this.bounds("count()", range);
+    if (bounds.limit === 0) return 0;
+    return Math.min(bounds.limit, session.engine.countRange(bounds, this.space.keyspace));
+  }
+
+  /**
+   * The keys of the records in a range, or of all, in the order of the index.
+   *
+   * @throws TypeError for a range that is none
+   */
+  keys(range?: IndexRange<Value, K>): Scan<K> {
+    return this.walk("keys()", range, (key) => this.form.keys.decode(key));
+  }
+
+  /**
+   * The records in a range, or all, in the order of the index. Each is good until the next step.
+   *
+   * ```ts
+   * for (const product of products.index.byPrice.values({ gte: 10, lt: 20 })) total += product.stock;
+   * ```
+   *
+   * @throws TypeError for a range that is none
+   */
+  values(range?: IndexRange<Value, K>): Scan<View> {
+    const { codec, source } = this.form;
+    return this.walk("values()", range, (_, at) => {
+      const { engine } = source();
+      return codec.view(engine.memory, at, engine.foundLength());
+    });
+  }
+
+  /**
+   * Pairs of key and value of the records in a range, or of all, in the order of the index.
+   *
+   * @throws TypeError for a range that is none
+   */
+  entries(range?: IndexRange<Value, K>): Scan<[K, View]> {
+    const { codec, keys, source } = this.form;
+    return this.walk("entries()", range, (key, at) => {
+      const { engine } = source();
+      return [keys.decode(key), codec.view(engine.memory, at, engine.foundLength())];
+    });
+  }
+
+  private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
+    const { form, space } = this;
+    form.source().admitRange(call);
+    const bounds = this.bounds(call, range);
+    return new Scan(() => new IndexSteps(form, space, bounds, pick));
+  }
+
+  private bounds(call: string, range: IndexRange<Value, K> | undefined): Bounds {
+    const { tuple } = this.space;
+    const values = (value: unknown) => (this.lone ? [value] : (value as readonly unknown[]));
+    const ordered = {
+      write: (area: Uint8Array, value: unknown) => {
+        const given = values(value);
+        if (!Array.isArray(given)) throw badArgument(`A bound of ${call} is an array here.`, value);
+        return tuple.write(area, given, true);
+      },
+    };
+    const { engine } = this.form.source();
+    const whole = (after: unknown) => {
+      if (!Array.isArray(after) || after.length !== 2) {
+        throw badArgument(`The option after of ${call} is the record's value and its key.`, after);
+      }
+      const head = bytesOf(ordered, after[0]);
+      const key = engine.encoded(this.form.keys.encode(engine, after[1]));
+      const bytes = new Uint8Array(head.length + key.length);
+      bytes.set(head);
+      bytes.set(key, head.length);
+      return bytes;
+    };
+    const isText = this.lone && tuple.isText(0);
+    return orderedBounds(call, range, ordered, { whole, isText, withEq: true });
+  }
+}
+
+class IndexSteps<K, View, T> extends Steps<T> {
+  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly pick: Pick3<T>;
+
+  constructor(
+    form: Form<K, View, unknown, never, unknown>,
+    index: IndexSpace,
+    bounds: Bounds,
+    pick: Pick3<T>,
+  ) {
+    super(form.source, bounds, true, index);
+    this.form = form;
+    this.pick = pick;
+  }
+
+  next(): IteratorResult<T, undefined> {
+    const { walk, form, pick } = this;
+    const session = this.session();
+    session.admitView();
+    while (walk.advance(session)) {
+      const key = this.recordKey(session);
+      if (key === undefined) continue;
+      const { engine } = session;
+      const at = engine.find(engine.encodeBy(copier, key), form.space.keyspace);
+      if (at === 0) continue;
+      walk.count();
+      return { done: false, value: pick(key, at) };
+    }
+    return { done: true, value: undefined };
+  }
+
+  /** The key of the record that the entry leads to, unless the entry is gone. */
+  private recordKey(session: Session): Uint8Array<ArrayBuffer> | undefined {
+    const at = this.walk.find(session);
+    if (at === 0) return undefined;
+    const head = session.engine.memory.data.getUint32(at, true);
+    return (this.walk.key() as Uint8Array<ArrayBuffer>).subarray(head);
+  }
+}

@@ -1,0 +1,275 @@
+import type { Database } from "varve";
+import { desc, enum8, f64, json, option, str, struct, u16, u32 } from "varve/struct";
+import { deepEqual, equal, test, throws } from "../harness.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const TAKEN = { code: "VARVE_UNIQUE_VIOLATION" } as const;
+const MISMATCH = { code: "VARVE_SCHEMA_MISMATCH" } as const;
+
+const Product = struct("Product", {
+  price: f64,
+  stock: u16,
+  brand: str,
+  sku: u32,
+  size: option(enum8("S", "M", "L")),
+});
+
+const INDEXES = {
+  byPrice: "price",
+  byBrandStock: ["brand", desc("stock")],
+  bySku: { fields: "sku", unique: true },
+  bySize: "size",
+} as const;
+
+const productsOf = (db: Database) => db.collection("products", Product, { indexes: INDEXES });
+
+function filledProducts(db: Database) {
+  const products = productsOf(db);
+  products.set("a", { price: 10, stock: 5, brand: "Nike", sku: 1, size: "S" });
+  products.set("b", { price: -2.5, stock: 7, brand: "Adidas", sku: 2, size: "L" });
+  products.set("c", { price: 10, stock: 9, brand: "Nike", sku: 3 });
+  products.set("d", { price: 1e9, stock: 0, brand: "Nik", sku: 4, size: "M" });
+  return products;
+}
+
+everywhere("an index", ({ storage }) => {
+  test("has the records in the order of its fields, and then of their keys", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    filledProducts(db);
+    for (const again of [false, true]) {
+      if (again) db = await reopened(db, storage, name);
+      const { byPrice, byBrandStock, bySku, bySize } = productsOf(db).index;
+      deepEqual([...byPrice.keys()], ["b", "a", "c", "d"]);
+      deepEqual([...byPrice.keys({ reverse: true })], ["d", "c", "a", "b"]);
+      deepEqual([...byPrice.keys({ gte: 10, lt: 1e9 })], ["a", "c"]);
+      deepEqual([...byPrice.keys({ eq: 10 })], ["a", "c"]);
+      deepEqual([...byPrice.keys({ gt: 10 })], ["d"]);
+      deepEqual([...byPrice.keys({ lte: 10, limit: 2 })], ["b", "a"]);
+      deepEqual([...byBrandStock.keys()], ["b", "d", "c", "a"]);
+      deepEqual([...byBrandStock.keys({ eq: ["Nike"] })], ["c", "a"]);
+      deepEqual([...byBrandStock.keys({ eq: ["Nike", 5] })], ["a"]);
+      deepEqual([...byBrandStock.keys({ gte: ["Nik"], lt: ["Nike"] })], ["d"]);
+      deepEqual([...byBrandStock.keys({ gt: ["Nike", 9] })], ["a"]);
+      equal(bySku.get(3)?.brand, "Nike");
+      equal(bySku.get(5), undefined);
+      deepEqual([...bySize.keys()], ["c", "a", "d", "b"]);
+      deepEqual([...bySize.keys({ gte: "M" })], ["d", "b"]);
+      equal(byPrice.count(), 4);
+      equal(byPrice.count({ eq: 10 }), 2);
+      deepEqual(
+        [...byPrice.entries({ gt: 0 })].map(([key, { stock }]) => [key, stock]),
+        [
+          ["a", 5],
+          ["c", 9],
+          ["d", 0],
+        ],
+      );
+      deepEqual(
+        [...byPrice.values()].map(({ sku }) => sku),
+        [2, 1, 3, 4],
+      );
+      equal(db.count(), 0);
+    }
+  });
+
+  test("follows every way of writing", async () => {
+    const db = await opened(storage);
+    const products = filledProducts(db);
+    const { byPrice, byBrandStock } = products.index;
+    products.updateIf("a", (p) => {
+      p.price = 2e9;
+    });
+    deepEqual([...byPrice.keys()], ["b", "c", "d", "a"]);
+    products.updateIf("b", (p) => {
+      p.brand = "Puma and a longer name";
+    });
+    deepEqual([...byBrandStock.keys()], ["d", "c", "a", "b"]);
+    products.updateIf("c", (p) => ({ ...p.snapshot(), price: 3e9, brand: "A" }));
+    deepEqual([...byPrice.keys()], ["b", "d", "a", "c"]);
+    deepEqual([...byBrandStock.keys()], ["c", "d", "a", "b"]);
+    products.updateIf("e", () => {}, {
+      valueIfMissing: { price: -10, stock: 1, brand: "", sku: 5 },
+    });
+    deepEqual([...byPrice.keys({ limit: 1 })], ["e"]);
+    products.set("e", { price: 0, stock: 1, brand: "Z", sku: 5 });
+    deepEqual([...byPrice.keys()], ["b", "e", "d", "a", "c"]);
+    products.delete("d");
+    equal(products.delete("d"), false);
+    products.batch([
+      { type: "delete", key: "e" },
+      { type: "set", key: "f", value: { price: 5, stock: 2, brand: "Z", sku: 6 } },
+    ]);
+    deepEqual([...byPrice.keys()], ["b", "f", "a", "c"]);
+    equal(products.clear({ gte: "b", lt: "f" }), 2);
+    deepEqual([...byPrice.keys()], ["f", "a"]);
+    equal(products.clear(), 2);
+    deepEqual([...byPrice.keys()], []);
+    equal(byBrandStock.count(), 0);
+  });
+
+  test("is as it was when what was written is undone", async () => {
+    const db = await opened(storage);
+    const products = filledProducts(db);
+    const { byPrice, bySku } = products.index;
+    throws(
+      () =>
+        db.transaction(() => {
+          products.delete("a");
+          products.updateIf("b", (p) => {
+            p.price = 100;
+          });
+          products.clear();
+          filledProducts(db);
+          throw new Error("undone");
+        }),
+      { message: "undone" },
+    );
+    throws(
+      () =>
+        products.updateIf("a", (p) => {
+          p.price = 0;
+          throw new Error("no");
+        }),
+      { message: "no" },
+    );
+    equal(
+      products.updateIf("a", () => {}, { predicate: () => false }),
+      false,
+    );
+    throws(() => products.updateIf("a", (p) => ({ ...p.snapshot(), price: Number.NaN })), BAD);
+    throws(() => products.set("x", { price: Number.NaN, stock: 1, brand: "", sku: 9 }), BAD);
+    equal(products.has("x"), false);
+    deepEqual([...byPrice.keys()], ["b", "a", "c", "d"]);
+    deepEqual([...bySku.keys()], ["a", "b", "c", "d"]);
+    equal(products.get("a")?.price, 10);
+  });
+
+  test("that is unique refuses a second record, and then nothing is written", async () => {
+    const db = await opened(storage);
+    const products = filledProducts(db);
+    const taken = { price: 0, stock: 0, brand: "", sku: 2 };
+    throws(() => products.set("x", taken), {
+      ...TAKEN,
+      message: /"products".*sku.*2.*"bySku"/s,
+    });
+    throws(() => products.set("a", taken), TAKEN);
+    throws(
+      () =>
+        products.updateIf("a", (p) => {
+          p.sku = 2;
+        }),
+      TAKEN,
+    );
+    throws(
+      () =>
+        products.batch([
+          { type: "delete", key: "a" },
+          { type: "set", key: "x", value: taken },
+        ]),
+      TAKEN,
+    );
+    deepEqual([...products.keys()], ["a", "b", "c", "d"]);
+    deepEqual([...products.index.byPrice.keys()], ["b", "a", "c", "d"]);
+    equal(products.get("a")?.sku, 1);
+    products.set("b", { ...taken, price: 3 });
+    db.transaction(() => {
+      products.delete("b");
+      products.set("x", taken);
+    });
+    deepEqual([...products.index.bySku.keys()], ["a", "x", "c", "d"]);
+  });
+
+  test("is paged through ties", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product, { key: u32, indexes: INDEXES });
+    for (let i = 0; i < 30; i++) {
+      products.set(i, { price: Math.floor(i / 10), stock: 0, brand: `b${i % 3}`, sku: i });
+    }
+    const pages = (reverse: boolean) => {
+      const seen: number[] = [];
+      for (let after: readonly [number, number] | undefined; ; ) {
+        const page = [...products.index.byPrice.entries({ after, reverse, limit: 4 })];
+        if (page.length === 0) return seen;
+        seen.push(...page.map(([key]) => key));
+        const [key, product] = page.at(-1) as (typeof page)[number];
+        after = [product.price, key];
+      }
+    };
+    const all = Array.from({ length: 30 }, (_, i) => i);
+    deepEqual(pages(false), all);
+    deepEqual(pages(true), all.reverse());
+    deepEqual(
+      [...products.index.byBrandStock.keys({ after: [["b1", 0], 25] })].slice(0, 2),
+      [28, 2],
+    );
+  });
+
+  test("of texts has prefixes of them", async () => {
+    const db = await opened(storage);
+    const Word = struct("Word", { text: str });
+    const words = db.collection("words", Word, {
+      indexes: { up: "text", down: desc("text") },
+    });
+    for (const text of ["a", "ab", "ab\u0000", "abc", "b", "ž", "žluť"]) words.set(text, { text });
+    deepEqual([...words.index.up.keys({ prefix: "ab" })], ["ab", "ab\u0000", "abc"]);
+    deepEqual([...words.index.up.keys({ eq: "ab" })], ["ab"]);
+    deepEqual([...words.index.up.keys({ prefix: "ž", gt: "ž" })], ["žluť"]);
+    deepEqual([...words.index.down.keys({ prefix: "ab" })], ["abc", "ab\u0000", "ab"]);
+    deepEqual([...words.index.down.keys({ lt: "b" })], ["žluť", "ž"]);
+  });
+
+  test("is kept by those who do not ask for it", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    filledProducts(db);
+    db = await reopened(db, storage, name);
+    const plain = db.collection("products", Product);
+    plain.delete("a");
+    plain.updateIf("b", (p) => {
+      p.price = 100;
+    });
+    throws(() => plain.set("x", { price: 0, stock: 0, brand: "", sku: 2 }), TAKEN);
+    deepEqual([...productsOf(db).index.byPrice.keys()], ["c", "b", "d"]);
+  });
+
+  test("is refused where there are records without it, and where it is another", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const plain = db.collection("products", Product);
+    plain.set("a", { price: 1, stock: 1, brand: "", sku: 1 });
+    throws(() => productsOf(db), { ...MISMATCH, message: /byPrice.*db\.migrate/ });
+    plain.clear();
+    filledProducts(db);
+    db = await reopened(db, storage, name);
+    const other = { ...INDEXES, byPrice: "stock" } as const;
+    throws(() => db.collection("products", Product, { indexes: other }), MISMATCH);
+    throws(() => db.collection("products", Product, { indexes: { more: "sku" } }), MISMATCH);
+    deepEqual([...productsOf(db).index.byPrice.keys()], ["b", "a", "c", "d"]);
+  });
+
+  test("is of fields that there are and that have an order", async () => {
+    const db = await opened(storage);
+    const Inner = struct("Inner", { a: u16 });
+    const Outer = struct("Outer", { inner: Inner });
+    for (const indexes of [
+      { x: "none" },
+      { x: [] },
+      { x: 1 },
+      { x: { fields: "price", uniq: 1 } },
+      1,
+    ]) {
+      throws(() => db.collection("products", Product, { indexes } as never), BAD);
+    }
+    throws(() => db.collection("outer", Outer, { indexes: { x: "inner" } } as never), BAD);
+    throws(() => db.collection("json", json(), { indexes: { x: "a" } } as never), BAD);
+    const products = productsOf(db);
+    throws(() => products.index.byPrice.keys({ gt: "1" } as never), BAD);
+    throws(() => products.index.byPrice.keys({ above: 1 } as never), BAD);
+    throws(() => products.index.byBrandStock.keys({ eq: "Nike" } as never), BAD);
+    throws(() => products.index.byPrice.keys({ after: 1 } as never), BAD);
+    const points = await opened(storage, { ordered: false });
+    throws(() => productsOf(points), BAD);
+  });
+});
