@@ -1,8 +1,12 @@
 /** `varve get` */
 
+import { Database } from "../database.js";
+import type { Entry } from "../index.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode, Failure } from "./failure.js";
+import { collectionOf, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
+import { showing } from "./records.js";
 import { field, fromBase64 } from "./text.js";
 import { type Call, misused } from "./usage.js";
 
@@ -11,7 +15,10 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   const [path = "", word = ""] = words;
   const key = keyOf(call, "KEY", word);
   return look(path, { ordered: false }, async (db) => {
-    const entry = db.getEntry(key);
+    const { collection } = call.texts;
+    const told = collection === undefined ? undefined : collectionOf(db, collection);
+    const shown = told && showing(told);
+    const entry = told === undefined ? db.getEntry(key) : entryIn(db, told, key);
     // A copy: writing it takes longer than a view lives.
     const value = entry?.value.slice();
     if (flags.has("json")) {
@@ -19,15 +26,29 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
       const about = value && {
         bytes: value.length,
         version: entry?.version,
-        ...field("value", value),
+        ...(shown?.fields(value) ?? field("value", value)),
       };
       await output.print(`${JSON.stringify({ ...found, ...about })}\n`);
       return value === undefined ? EXIT.no : EXIT.well;
     }
-    if (value === undefined) throw new Failure(EXIT.no, `There is no key ${word} in ${path}.`);
-    await output.write(value);
+    if (value === undefined) {
+      const where = collection === undefined ? path : `the collection ${collection} of ${path}`;
+      throw new Failure(EXIT.no, `There is no key ${word} in ${where}.`);
+    }
+    if (shown === undefined) await output.write(value);
+    else await output.print(`${shown.line(value)}\n`);
     return EXIT.well;
   });
+}
+
+function entryIn(
+  db: Database,
+  { keyspace }: Told,
+  key: Uint8Array,
+): Pick<Entry, "value" | "version"> | undefined {
+  const { engine } = Database.sessionOf(db);
+  const value = engine.get(key, keyspace);
+  return value && { value, version: engine.version(engine.encodeKey(key), keyspace) };
 }
 
 /** A key as it was given on the command line. */

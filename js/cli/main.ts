@@ -7,6 +7,7 @@ import { get } from "./get.js";
 import { list } from "./list.js";
 import { Output } from "./output.js";
 import { salvage } from "./salvage.js";
+import { schema } from "./schema.js";
 import { stat } from "./stat.js";
 import { harmless } from "./text.js";
 import { type Call, type CommandName, understand } from "./usage.js";
@@ -16,6 +17,7 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   stat,
   get,
   list,
+  schema,
   verify,
   salvage,
 };

@@ -2,13 +2,19 @@
 
 import { closeSync, lstatSync, openSync, rmSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
-import { type Database, type Loss, open } from "../index.js";
+import { OWN } from "../collection/catalogue.js";
+import { Database } from "../database.js";
+import { type Loss, open } from "../index.js";
 import { fileAt } from "../storage/node.js";
 import { look, refuseOther } from "./database.js";
 import { codeOf, EXIT, type ExitCode, Failure } from "./failure.js";
+import { collectionsOf, entriesOf, type Told } from "./keyspaces.js";
 import { type Output, Progress } from "./output.js";
 import { counted, field, harmless, size } from "./text.js";
 import { type Call, misused } from "./usage.js";
+
+const RAW = 0;
+const LAST_KEYSPACE = 65_535;
 
 /** After so many bytes what was copied is handed on, and signals are heard. */
 const STEP = 4_194_304;
@@ -16,6 +22,8 @@ const STEP = 4_194_304;
 /** What was copied. */
 interface Copied {
   keys: number;
+  collections: number;
+  records: number;
   bytes: number;
   uncertain: number;
 }
@@ -33,15 +41,17 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
     const { lost } = source.recovery;
     let first = true;
     const copied = await into(target, (copy) =>
-      copyAll(source, copy, async (key) => {
+      copyAll(source, copy, async (key, collection) => {
         if (!inJson) return;
-        await output.print(`${first ? "" : ","}${JSON.stringify(field("key", key))}`);
+        const named = { ...(collection === undefined ? {} : { collection }), ...field("key", key) };
+        await output.print(`${first ? "" : ","}${JSON.stringify(named)}`);
         first = false;
       }),
     );
     if (inJson) {
-      const { keys, bytes } = copied;
-      await output.print(`],${JSON.stringify({ keys, bytes, lost: lost ?? null }).slice(1)}\n`);
+      const { keys, collections, records, bytes } = copied;
+      const sums = { keys, collections, records, bytes, lost: lost ?? null };
+      await output.print(`],${JSON.stringify(sums).slice(1)}\n`);
     } else {
       await output.print(told(target, copied, lost));
     }
@@ -83,39 +93,80 @@ async function into(target: string, fill: (copy: Database) => Promise<Copied>): 
   }
 }
 
+/** Copies keyspace after keyspace: the raw keys, and the collections with what tells of them. */
 async function copyAll(
   source: Database,
   copy: Database,
-  tellUncertain: (key: Uint8Array) => Promise<void>,
+  tellUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
 ): Promise<Copied> {
-  const copied = { keys: 0, bytes: 0, uncertain: 0 };
-  const total = source.count();
+  const { engine } = Database.sessionOf(source);
+  const collections = collectionsOf(source);
+  const copied = { keys: 0, collections: collections.length, records: 0, bytes: 0, uncertain: 0 };
+  const total = source.stats().count;
   const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
   const interruption = heedSignals();
   const progress = new Progress(process.stderr);
+  const target = Database.sessionOf(copy);
   let since = 0;
   try {
-    for (const [key, value] of source.entries({ keyAs: "bytes" })) {
-      copy.set(key, value);
-      copied.keys += 1;
-      copied.bytes += value.length;
-      since += key.length + value.length;
-      if (anyUncertain && source.getEntry(key)?.uncertain === true) {
-        copied.uncertain += 1;
-        await tellUncertain(key);
+    for (const { keyspace, name, counts } of keyspacesOf(source, collections)) {
+      for (const [key, value] of entriesOf(source, keyspace)) {
+        if (keyspace === OWN && !isKept(key)) continue;
+        target.engine.set(key, value, keyspace);
+        if (!target.queued) target.queue();
+        if (counts !== undefined) {
+          copied[counts] += 1;
+          copied.bytes += value.length;
+        }
+        since += key.length + value.length;
+        if (counts !== undefined && anyUncertain) {
+          engine.version(engine.encodeKey(key), keyspace);
+          if (engine.isUncertain()) {
+            copied.uncertain += 1;
+            await tellUncertain(key, name);
+          }
+        }
+        if (since < STEP) continue;
+        since = 0;
+        copy.commit();
+        progress.tell("copying", copied.keys + copied.records, total);
+        await setImmediate();
+        if (interruption.came) throw new Failure(EXIT.unreadable, "Interrupted; nothing was made.");
       }
-      if (since < STEP) continue;
-      since = 0;
-      copy.commit();
-      progress.tell("copying", copied.keys, total);
-      await setImmediate();
-      if (interruption.came) throw new Failure(EXIT.unreadable, "Interrupted; nothing was made.");
     }
   } finally {
     progress.end();
     interruption.end();
   }
   return copied;
+}
+
+/** What is copied, and where it is counted. */
+interface Part {
+  readonly keyspace: number;
+  readonly counts?: "keys" | "records";
+  /** The collection's. */
+  readonly name?: string;
+}
+
+function* keyspacesOf(source: Database, collections: readonly Told[]): Generator<Part> {
+  yield { keyspace: RAW, counts: "keys" };
+  yield { keyspace: OWN };
+  const { engine } = Database.sessionOf(source);
+  const names = new Map(collections.map(({ keyspace, name }) => [keyspace, name]));
+  for (let keyspace = OWN + 1; keyspace <= LAST_KEYSPACE; keyspace += 1) {
+    if (engine.count(keyspace) === 0) continue;
+    const name = names.get(keyspace);
+    // An index, or what nothing tells of any more: bytes that somebody may make something of.
+    yield name === undefined ? { keyspace } : { keyspace, name, counts: "records" };
+  }
+}
+
+const GAP = new TextEncoder().encode("gap/");
+
+/** What the engine notes about frames is true of the old file only. */
+function isKept(key: Uint8Array): boolean {
+  return !GAP.every((byte, at) => key[at] === byte);
 }
 
 /** Half a copy is not to be left behind. */
@@ -132,9 +183,14 @@ function heedSignals(): { came: boolean; end(): void } {
   return heard;
 }
 
-function told(target: string, { keys, bytes, uncertain }: Copied, lost: Loss | undefined): string {
+function told(target: string, copied: Copied, lost: Loss | undefined): string {
+  const { keys, collections, records, bytes, uncertain } = copied;
+  const beside =
+    collections === 0
+      ? ""
+      : ` and ${counted(collections, "collection")} with ${counted(records, "record")}`;
   const lines = [
-    `copied ${counted(keys, "key")} (${size(bytes)} of values) to ${harmless(target)}`,
+    `copied ${counted(keys, "key")}${beside} (${size(bytes)} of values) to ${harmless(target)}`,
     lost === undefined ? "nothing was lost" : lossOf(lost),
   ];
   if (uncertain > 0) {

@@ -1,17 +1,23 @@
 /** `varve stat` */
 
+import { Database } from "../database.js";
 import type { Recovery } from "../index.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode } from "./failure.js";
+import { collectionOf, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
-import { counted, duration, number, size, table } from "./text.js";
+import { schemaOf } from "./schema-of.js";
+import { counted, duration, harmless, number, size, table } from "./text.js";
 import type { Call } from "./usage.js";
 
-export async function stat({ words, flags }: Call, output: Output): Promise<ExitCode> {
+export async function stat(call: Call, output: Output): Promise<ExitCode> {
+  const { words, flags } = call;
   const [path = ""] = words;
   const start = performance.now();
   return look(path, { ordered: false }, async (db) => {
     const openedMs = performance.now() - start;
+    const { collection } = call.texts;
+    if (collection !== undefined) return statOf(db, collectionOf(db, collection), call, output);
     const { count, liveBytes, fileBytes, segments } = db.stats();
     const { recovery } = db;
     if (flags.has("json")) {
@@ -39,6 +45,30 @@ export async function stat({ words, flags }: Call, output: Output): Promise<Exit
     await output.print(table(rows));
     return EXIT.well;
   });
+}
+
+/** What there is to say of one collection. */
+async function statOf(
+  db: Database,
+  { name, keyspace, key, value }: Told,
+  { words, flags }: Call,
+  output: Output,
+): Promise<ExitCode> {
+  const { engine } = Database.sessionOf(db);
+  const records = engine.count(keyspace);
+  if (flags.has("json")) {
+    const [file] = words;
+    const document = { file, collection: name, records, key, value: value ?? null };
+    await output.print(`${JSON.stringify(document)}\n`);
+    return EXIT.well;
+  }
+  const rows = [
+    ["records", number(records)],
+    ["keys", typeof key === "string" ? key : JSON.stringify(key)],
+    ["values", value?.kind === "struct" ? schemaOf(value).layout : (value?.kind ?? "unknown here")],
+  ] as const;
+  await output.print(harmless(table(rows)));
+  return EXIT.well;
 }
 
 function closed({ wasClean, tornBytes, droppedFrames }: Recovery): string {

@@ -20,18 +20,23 @@ interface CommandOf {
 const JSON_DOCUMENT = { about: "print one JSON document" };
 const BASE64 = { about: "keys are given in base64 here, for those that are no text" };
 
+const COLLECTION = { takes: "NAME", about: "of this collection, and not of the raw keys" };
+
 export const COMMANDS = {
   stat: {
     about: "sizes, counts, and how the file was left",
     words: ["FILE"],
     more: "",
-    options: { json: JSON_DOCUMENT },
+    options: { collection: COLLECTION, json: JSON_DOCUMENT },
   },
   get: {
     about: "the value of a key, as it is",
     words: ["FILE", "KEY"],
-    more: "The value's bytes go to standard output, and nothing else.\n",
+    more:
+      "The value's bytes go to standard output, and nothing else.\n" +
+      "Structs and JSON of a collection are printed as JSON.\n",
     options: {
+      collection: COLLECTION,
       base64: BASE64,
       json: { about: "print one JSON document with key, value, size and version" },
     },
@@ -50,8 +55,19 @@ export const COMMANDS = {
       limit: { takes: "N", about: "at most N keys" },
       reverse: { about: "from the last to the first" },
       values: { about: "values too" },
+      collection: COLLECTION,
       base64: BASE64,
       json: { about: "print one JSON document in each line" },
+    },
+  },
+  schema: {
+    about: "what the collections hold, as the source that declares it",
+    words: ["FILE"],
+    more: "TypeScript, unless something else is asked for.\n",
+    options: {
+      ts: { about: "as TypeScript, for varve/struct" },
+      rust: { about: "as Rust, for the crates varve and musli-zerocopy" },
+      json: { about: "print one JSON document: descriptors as they are stored" },
     },
   },
   verify: {

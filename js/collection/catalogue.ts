@@ -248,7 +248,8 @@ function encoded({ fingerprint, keyspace, flags, parent, json }: Stored): Uint8A
   return bytes;
 }
 
-function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
+/** What the bytes of a descriptor say. */
+export function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
   try {
     const data = dataOf(bytes);
     const text = decoder.decode(bytes.subarray(HEAD, HEAD + data.getUint32(20, true)));

@@ -1,13 +1,14 @@
 /** Going over a collection: the walks of `scan.ts`, with keys and values in the collection's forms. */
 
 import type { Bounds } from "../range.js";
-import { Scan, Steps } from "../scan.js";
+import { Scan, type Source, type Space, Steps } from "../scan.js";
 import type { Codec } from "../struct/codec.js";
-import type { Form } from "./form.js";
 import type { Keys } from "./keys.js";
 
 /** What is walked over. */
-interface Walked<K, View> extends Omit<Form<K, View, unknown, unknown>, "codec" | "keys"> {
+interface Walked<K, View> {
+  readonly source: Source;
+  readonly space: Space;
   readonly keys: Pick<Keys<K>, "given">;
   readonly codec: Pick<Codec<View, unknown, unknown>, "view">;
 }

@@ -17,7 +17,7 @@ import { file, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
-const COMMANDS = ["stat", "get", "list", "verify", "salvage"];
+const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage"];
 /** The arguments of each command. */
 function argumentsOf(command: string, path: string): string[] {
   const more = { get: ["key"], salvage: [`${path}.new`] }[command] ?? [];

@@ -47,13 +47,16 @@ pub struct OfType {
     rename: Option<String>,
     case: Case,
     pub versioned: bool,
+    /// An enum is a union though no variant carries anything.
+    pub union: bool,
     pub krate: Path,
 }
 
 impl OfType {
     pub fn parse(attributes: &[Attribute]) -> Result<Self, Error> {
         let krate = parse_quote!(::varve);
-        let mut this = OfType { rename: None, case: Case::default(), versioned: false, krate };
+        let case = Case::default();
+        let mut this = OfType { rename: None, case, versioned: false, union: false, krate };
         each(attributes, |meta| {
             if meta.path.is_ident("rename") {
                 this.rename = Some(text(meta)?);
@@ -65,10 +68,12 @@ impl OfType {
                 this.case = Case::Camel;
             } else if meta.path.is_ident("versioned") {
                 this.versioned = true;
+            } else if meta.path.is_ident("union") {
+                this.union = true;
             } else if meta.path.is_ident("crate") {
                 this.krate = meta.value()?.parse()?;
             } else {
-                return Err(meta.error("known are rename, rename_all, versioned and crate"));
+                return Err(meta.error("known are rename, rename_all, versioned, union and crate"));
             }
             Ok(())
         })?;

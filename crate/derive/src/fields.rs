@@ -98,7 +98,7 @@ pub fn enumeration(
             }
         });
     }
-    let carries = payloads.iter().any(Option::is_some);
+    let carries = of_type.union || payloads.iter().any(Option::is_some);
     match (bits, carries) {
         _ if names.is_empty() => {
             Err(Error::new(ident.span(), "an enum without variants has no value"))

@@ -181,7 +181,7 @@ impl<'s, T: Record> Collection<'s, T> {
     /// # Errors
     /// A bound that is none of this collection's keys.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
-        let bounds = range.encode(Some(self.form.key()?), true)?;
+        let bounds = range.encode(Some(self.form.key()?))?;
         let Entries { store, walk } = self.store.walk(self.form.keyspace, bounds, &range);
         let form = Arc::clone(&self.form);
         Ok(Records { store, walk, form, is_index: false, key: Vec::new(), record: PhantomData })
@@ -201,7 +201,7 @@ impl<'s, T: Record> Collection<'s, T> {
             let reason = format!("{:?} has no index {index:?}", self.form.name);
             Error::BadArgument(Malformed::new("", reason))
         })?;
-        let bounds = range.encode(Some(&found.key()), false)?;
+        let bounds = range.encode(Some(&found.key()))?;
         let Entries { store, walk } = self.store.walk(found.keyspace, bounds, &range);
         let form = Arc::clone(&self.form);
         Ok(Records { store, walk, form, is_index: true, key: Vec::new(), record: PhantomData })

@@ -47,7 +47,8 @@ impl<'a> KeyRange<'a> {
         KeyRange::default()
     }
 
-    /// Only keys after this one.
+    /// Only keys after this one. Of a tuple the first parts do, here and below: whatever begins so is
+    /// on their side.
     #[must_use]
     pub fn gt(self, key: impl Key + 'a) -> Self {
         self.and(Side::Above, key)
@@ -96,10 +97,11 @@ impl<'a> KeyRange<'a> {
         self
     }
 
-    /// The bounds in bytes. With `kind` none the keys are raw: text or bytes. An entry of an index
-    /// goes on behind its fields, so there `whole` is false and a bound is one on what entries begin
-    /// with.
-    pub(super) fn encode(&self, kind: Option<&KeyKind>, whole: bool) -> Result<Bounds, Error> {
+    /// The bounds in bytes. With `kind` none the keys are raw: text or bytes. Of tuples the first parts
+    /// are a bound too, and whatever begins so is on their side; so are the fields of an index, whose
+    /// entries go on behind them.
+    pub(super) fn encode(&self, kind: Option<&KeyKind>) -> Result<Bounds, Error> {
+        let whole = !matches!(kind, Some(KeyKind::Tuple(_)));
         let mut bounds = Bounds::default();
         for (side, key) in &self.bounds {
             let is_prefix = !whole || matches!(side, Side::Prefix);

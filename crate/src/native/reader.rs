@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         &'s self,
         range: KeyRange<'_>,
     ) -> Result<impl Iterator<Item = Pair<'a>> + use<'s, 'a>, Error> {
-        let bounds = range.encode(None, true)?;
+        let bounds = range.encode(None)?;
         Ok(self.between(KEYSPACE_RAW, &bounds, &range))
     }
 
@@ -210,7 +210,7 @@ impl<'r, 'a: 'r, T: Record> ReadCollection<'r, 'a, T> {
         range: KeyRange<'_>,
     ) -> Result<impl Iterator<Item = Result<Entry<'r, T>, Error>> + use<'r, 'a, T>, Error> {
         let kind = self.form.key()?;
-        let bounds = range.encode(Some(kind), true)?;
+        let bounds = range.encode(Some(kind))?;
         let found = self.reader.between(self.form.keyspace, &bounds, &range);
         Ok(found.map(move |(key, value)| Entry::new(key, kind, value)))
     }

@@ -159,7 +159,7 @@ impl Store {
     /// # Errors
     /// A bound that is no key.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
-        let bounds = range.encode(None, true)?;
+        let bounds = range.encode(None)?;
         Ok(self.walk(KEYSPACE_RAW, bounds, &range))
     }
 

@@ -47,7 +47,8 @@ pub use view::{Parts, View};
 /// Derive it, beside musli's `ZeroCopy`, for structs with `#[repr(C)]` and for enums with
 /// `#[repr(u8)]` or (without data) `#[repr(u16)]`. Attributes: `#[varve(rename = "…")]` on the type, a
 /// field or a variant; `#[varve(rename_all = "camelCase")]` on the type; `#[varve(flatten)]`,
-/// `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(versioned)]` on a struct whose first
+/// `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(union)]` on an enum that is a union
+/// though no variant carries data; `#[varve(versioned)]` on a struct whose first
 /// field is `root_size: u16`.
 ///
 /// What has no meaning in a file that other machines read does not compile:

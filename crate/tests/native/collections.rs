@@ -95,6 +95,20 @@ fn a_leaderboard_is_walked_in_the_order_of_its_keys() {
     let next = entries.next().unwrap().expect("there is one more");
     assert_eq!(next.key::<Key>().unwrap().2, "d");
     assert!(entries.next().unwrap().is_none());
+    for (range, count) in [
+        (KeyRange::all().lte(1_u32), 3),
+        (KeyRange::all().lt(1_u32), 0),
+        (KeyRange::all().gt(1_u32), 1),
+        (KeyRange::all().gte((1_u32, Reverse(7.5))), 3),
+        (KeyRange::all().gt((1_u32, Reverse(7.5))), 2),
+    ] {
+        let mut entries = scores.entries(range).unwrap();
+        let mut seen = 0;
+        while entries.next().unwrap().is_some() {
+            seen += 1;
+        }
+        assert_eq!(seen, count);
+    }
 }
 
 #[test]

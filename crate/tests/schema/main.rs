@@ -3,3 +3,8 @@
 mod keys;
 mod layouts;
 mod parts;
+mod print;
+// As toRust printed it.
+#[rustfmt::skip]
+#[allow(dead_code)]
+mod printed;

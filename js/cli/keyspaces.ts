@@ -1,0 +1,77 @@
+/** What lies in a file beside the raw keys: collections, their indexes, and what tells of them. */
+
+import { decoded, OWN, type Stored } from "../collection/catalogue.js";
+import { entriesIn } from "../collection/scan.js";
+import { Database } from "../database.js";
+import { type ByteRange, boundsOf } from "../range.js";
+import type { Session } from "../session.js";
+import type { Descriptor } from "../struct/codec.js";
+import { EXIT, Failure } from "./failure.js";
+import { descriptorOf } from "./schema-of.js";
+
+/** Bits of a descriptor's flags. */
+const DROPPED = 2;
+
+/** A collection as a file tells of it. */
+export interface Told {
+  readonly name: string;
+  readonly keyspace: number;
+  /** What its values are; `undefined` when this version does not know. */
+  readonly value: Descriptor | undefined;
+  /** What its keys are, as it is stored. */
+  readonly key: unknown;
+}
+
+const ALL: ByteRange = { keyAs: "bytes" };
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Keys and values of a keyspace, in order. A value is good until the next one. */
+export function entriesOf(
+  db: Database,
+  keyspace: number,
+  range: ByteRange = ALL,
+): Iterable<[Bytes, Bytes]> {
+  const session = Database.sessionOf(db);
+  const walked = {
+    source: () => session,
+    space: { keyspace },
+    keys: { given: (key: string | Bytes) => key as Bytes },
+    codec: { view: viewOf(session) },
+  };
+  return entriesIn(walked, boundsOf("entries()", range, true));
+}
+
+/** Values as bytes, wherever the engine has them. */
+function viewOf({ engine }: Session): (memory: unknown, at: number, length: number) => Bytes {
+  return (_, at, length) => engine.view(at, length);
+}
+
+/** All collections, by name. Takes the order of keys. */
+export function collectionsOf(db: Database): Told[] {
+  const found = [...entriesOf(db, OWN, { ...ALL, prefix: "collection/" })].map(([key, value]) => {
+    const name = new TextDecoder().decode(key);
+    return toldBy(name.slice("collection/".length), decoded(name, value));
+  });
+  return found.filter((one) => one !== undefined);
+}
+
+/**
+ * The collection of this name.
+ *
+ * @throws Failure when there is none
+ */
+export function collectionOf(db: Database, name: string): Told {
+  const key = `collection/${name}`;
+  const stored = Database.sessionOf(db).engine.get(key, OWN);
+  const told = stored === undefined ? undefined : toldBy(name, decoded(key, stored));
+  if (told === undefined) {
+    throw new Failure(EXIT.no, `There is no collection ${JSON.stringify(name)} in this file.`);
+  }
+  return told;
+}
+
+function toldBy(name: string, { keyspace, flags, json }: Stored): Told | undefined {
+  if ((flags & DROPPED) !== 0) return undefined;
+  return { name, keyspace, value: descriptorOf(json.value), key: json.key };
+}

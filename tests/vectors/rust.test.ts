@@ -1,0 +1,74 @@
+/** Schemas as Rust: what is printed is committed, so that `cargo test` compiles it and compares. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { toRust } from "varve/rust";
+import { f32, json, optNonZero, str, struct, u8, u16 } from "varve/struct";
+import { context, equal, ok, suite, test, throws } from "../harness.js";
+import { vectors } from "../struct/vectors.js";
+
+/** A name as a module of Rust has it. */
+function moduleOf(name: string): string {
+  return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toLowerCase();
+}
+
+suite("toRust", () => {
+  test("prints the committed file for the schemas of all vectors, which cargo test compiles", () => {
+    const modules = vectors.map(({ name, schema }) => {
+      const indented = toRust({ kind: schema }).replace(/^(?=.)/gm, "    ");
+      return `pub mod ${moduleOf(name)} {\n${indented}}\n`;
+    });
+    const all = vectors.map(({ name }) => {
+      const path = `${moduleOf(name)}::${name}`;
+      return `    ("${name}", <${path} as Record>::LAYOUT, <${path} as Record>::FINGERPRINT),\n`;
+    });
+    const head = "// Made by toRust: UPDATE_PRINTED=1 writes it anew.\n\n";
+    const list =
+      "use varve::schema::{Layout, Record};\n\n" +
+      `pub const ALL: &[(&str, &Layout, u64)] = &[\n${all.join("")}];\n`;
+    const made = `${head}${list}\n${modules.join("\n")}`;
+    const path = join(context().root, "crate/tests/schema/printed.rs");
+    if (process.env.UPDATE_PRINTED !== undefined) writeFileSync(path, made);
+    equal(readFileSync(path, "utf8"), made);
+  });
+
+  test("prints a schema with what it imports", () => {
+    const Product = struct("Product", { stock: u16, name: str });
+    equal(
+      toRust(Product),
+      `use musli_zerocopy::{Ref, ZeroCopy};
+use varve::schema::Record;
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+pub struct Product {
+    pub stock: u16,
+    pub name: Ref<str>,
+}
+`,
+    );
+  });
+
+  test("gives names that Rust can have, and keeps those of the schema beside them", () => {
+    const Inner = struct("self", { self: u8, _: u8, "": u8 });
+    const Odd = struct('or"der\n\u202e', { createdAt: u8, created_at: u8, type: u8, inner: Inner });
+    const printed = toRust(Odd);
+    for (const line of [
+      '#[varve(rename = "or\\"der\\u{a}\\u{202e}")]\npub struct OrDer {',
+      '    #[varve(rename = "createdAt")]\n    pub created_at: u8,',
+      '    #[varve(rename = "created_at")]\n    pub created_at_: u8,',
+      "    pub r#type: u8,",
+      '#[varve(rename = "self")]\npub struct OrDerSelf {',
+      '    #[varve(rename = "self")]\n    pub self_: u8,',
+    ]) {
+      ok(printed.includes(line), `${line}\n\n${printed}`);
+    }
+  });
+
+  test("refuses what is no schema, and what Rust does not have", () => {
+    const notSchema = throws(() => toRust(json()), { code: "VARVE_BAD_ARGUMENT" });
+    ok(notSchema.message.includes("Only a schema"));
+    const noFloat = throws(() => toRust(struct("A", { a: optNonZero(f32) })));
+    ok(noFloat.message.includes("no float"));
+  });
+});
