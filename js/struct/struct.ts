@@ -151,7 +151,15 @@ class StructSchema implements Type {
     }
     if (gaps) zero(to.$m.u8, at, bytes);
     if (growing) to.$m.data.setUint16(at, bytes, true);
-    each(leaves, (leaf) => leaf.type.put(to, at + leaf.at, inputOf(value, leaf)));
+    let name = "";
+    try {
+      for (const leaf of leaves) {
+        name = leaf.name;
+        leaf.type.put(to, at + leaf.at, inputOf(value, leaf));
+      }
+    } catch (error) {
+      throw within(error, name);
+    }
   }
 
   take({ $m, $b, $n, $e, $w }: Cursor, at: number): Cursor {
