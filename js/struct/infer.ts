@@ -6,18 +6,13 @@ import type { Type } from "./type.js";
 type Types<T> = T extends { readonly types?: infer S } ? NonNullable<S> : never;
 type Part<T, K extends string> = Types<T> extends { [k in K]: infer P } ? P : never;
 
-/** Types by the names of their fields. */
-export interface Leaves {
-  readonly [name: string]: Type;
-}
-
 /** What `struct` is given: types by the names of their fields, and structs to be flattened. */
 export interface Fields {
-  readonly [name: string]: Type | { readonly flat: object };
+  readonly [name: string]: Type | Flatten<unknown>;
 }
 
 /** A struct whose fields are to be fields of the one around it. Made by `flatten`. */
-export interface Flatten<L extends Leaves> {
+export interface Flatten<L> {
   readonly flat: Schema<L>;
 }
 
@@ -36,23 +31,20 @@ type Flattened<F> = {
 }[keyof F];
 
 /** All fields that a struct has, those of flattened ones among them. */
-export type LeavesOf<F> = AsLeaves<
-  Plainly<
-    { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
-      never,
-    ]
-      ? unknown
-      : All<Flattened<F>>)
-  >
+export type LeavesOf<F> = Plainly<
+  { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
+    never,
+  ]
+    ? unknown
+    : All<Flattened<F>>)
 >;
-type AsLeaves<T> = T extends Leaves ? T : never;
 
 type Optional<L> = {
   [K in keyof L]: undefined extends Part<L[K], "input"> ? K : never;
 }[keyof L];
 
 /** A copy of a value as plain objects: what `snapshot()` gives. It can be stored. */
-export type PlainOf<L> = { [K in keyof L]: Part<L[K], "plain"> };
+export type PlainOf<L> = { -readonly [K in keyof L]: Part<L[K], "plain"> };
 
 /** What may be stored: fields that may be absent may be left out. */
 export type InputOf<L> = Plainly<
@@ -79,7 +71,7 @@ export type WritableOf<L> = { -readonly [K in keyof L]: Part<L[K], "write"> } & 
   };
 
 /** A schema: how values of one shape are laid out, written, read and checked. Made by `struct`. */
-export interface Schema<L extends Leaves>
+export interface Schema<L>
   extends Type<ViewOf<L>, WritableOf<L>, InputOf<L>, PlainOf<L>>,
     Codec<ViewOf<L>, WritableOf<L>, InputOf<L>> {
   readonly kind: StructDescriptor;

@@ -3,7 +3,7 @@
 import type { Memory, StructDescriptor } from "./codec.js";
 import { type Layout, type Leaf, layOut } from "./fields.js";
 import { fingerprint } from "./fingerprint.js";
-import type { Fields, Flatten, Leaves, LeavesOf, Schema } from "./infer.js";
+import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
 import {
   alive,
   type Cursor,
@@ -50,7 +50,7 @@ export function schema(name: string, fields: object, versioned: boolean): Struct
  * it is: `{ head: u8, params: flatten(Page), tail: u8 }` has the fields `head`, those of `Page`, and
  * `tail`. The name `params` is only that of Rust's field.
  */
-export function flatten<L extends Leaves>(struct: Schema<L>): Flatten<L> {
+export function flatten<L>(struct: Schema<L>): Flatten<L> {
   if (!(struct instanceof StructSchema)) {
     throw wrong("Only structs are flattened.", struct);
   }

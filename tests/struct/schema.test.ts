@@ -1,0 +1,499 @@
+import {
+  added,
+  array,
+  blob,
+  bool,
+  bytes,
+  enum8,
+  eq,
+  f32,
+  fixedStr,
+  flatten,
+  i16,
+  i64,
+  type Memory,
+  option,
+  optNonZero,
+  str,
+  struct,
+  timestamp,
+  u8,
+  u16,
+  u32,
+  u53,
+  u64,
+  union,
+  vec,
+  versioned,
+} from "varve/struct";
+import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+
+const Size = struct("Size", { width: u16, height: u16 });
+const Line = struct("Line", { title: str, count: u8 });
+const Order = struct("Order", {
+  id: u32,
+  note: str,
+  paid: bool,
+  state: enum8("open", "sent"),
+  size: Size,
+  tags: vec(str),
+  marks: vec(u16),
+  grid: array(u8, 3),
+  key: bytes(4),
+  data: blob,
+  code: fixedStr(6),
+  gift: option(str),
+  rank: optNonZero(u32),
+  by: union({ Cash: u32, Card: str, Box: Size, Free: null }),
+  lines: vec(Line),
+});
+
+const order = {
+  id: 7,
+  note: "first",
+  paid: true,
+  state: "sent",
+  size: { width: 3, height: 4 },
+  tags: ["a", "grün"],
+  marks: [1, 2, 3],
+  grid: [9, 8, 7],
+  key: Uint8Array.of(1, 2, 3, 4),
+  data: Uint8Array.of(5, 6),
+  code: "abc",
+  gift: "yes",
+  rank: undefined,
+  by: { type: "Card", value: "1234" },
+  lines: [{ title: "one", count: 1 }],
+} as const;
+
+/** A memory as a database has one, with the value's bytes in the middle of others. */
+function memoryOf(value: Uint8Array): Memory {
+  const u8 = new Uint8Array(value.length + 128).fill(0xee);
+  u8.set(value, 64);
+  return { u8, data: new DataView(u8.buffer), epoch: 5 };
+}
+
+function written(memory: Memory, length: number): Uint8Array {
+  return memory.u8.slice(64, 64 + length);
+}
+
+/** Has an update of the order do something, and gives the value that comes of it. */
+function updated(change: (view: ReturnType<typeof Order.writable>) => void) {
+  const bytes = Order.encode(order);
+  const memory = memoryOf(bytes);
+  const view = Order.writable(memory, 64, bytes.length);
+  change(view);
+  const anew = Order.finish(view);
+  Order.revoke(view);
+  const end = memory.u8.subarray(64 + bytes.length);
+  ok(
+    memory.u8.subarray(0, 64).every((byte) => byte === 0xee) && end.every((byte) => byte === 0xee),
+    "nothing beside the value was written to",
+  );
+  const result = anew ?? written(memory, bytes.length);
+  Order.check(result);
+  const value = Order.view(result).snapshot();
+  deepEqual(result, Order.encode(value), "an update leaves what storing the value would");
+  return { value, inPlace: anew === undefined };
+}
+
+suite("a view for reading", () => {
+  const view = Order.view(Order.encode(order));
+
+  test("gives every field as it was stored", () => {
+    deepEqual(view.snapshot() as unknown, order);
+    equal(view.id, 7);
+    equal(view.size.height, 4);
+    equal(view.tags.length, 2);
+    deepEqual([...view.tags], ["a", "grün"]);
+    deepEqual([view.marks.at(0), view.marks.at(-1), view.marks.at(3)], [1, 3, undefined]);
+    equal(view.lines.at(0)?.title, "one");
+    deepEqual(view.key.slice(), order.key);
+    deepEqual(view.by as unknown, { type: "Card", value: "1234" });
+    equal(view.rank, undefined);
+  });
+
+  test("is JSON where JSON is asked for", () => {
+    const Odd = struct("Odd", { big: u64, not: f32, none: option(u8), raw: blob });
+    const value = {
+      big: 2n ** 64n - 1n,
+      not: Number.NaN,
+      none: undefined,
+      raw: Uint8Array.of(255),
+    };
+    equal(
+      JSON.stringify(Odd.view(Odd.encode(value))),
+      '{"big":"18446744073709551615","not":"NaN","none":null,"raw":"/w=="}',
+    );
+    equal(JSON.stringify(view.by), '{"type":"Card","value":"1234"}');
+    equal(JSON.parse(JSON.stringify(view)).by.Card, "1234");
+  });
+
+  test("refuses every assignment, and says what to do", () => {
+    const open = view as unknown as Record<string, unknown>;
+    for (const name of Object.keys(order)) {
+      throws(() => (open[name] = 1), {
+        name: "TypeError",
+        code: "VARVE_BAD_ARGUMENT",
+        message: new RegExp(`^Order.${name} cannot be assigned.*updateIf`),
+      });
+    }
+    throws(() => ((view.size as { width: number }).width = 1), { message: /Size.width.*updateIf/ });
+    throws(() => (view.marks as unknown as { set(i: number, v: number): void }).set(0, 1), {
+      message: /updateIf/,
+    });
+    deepEqual(view.snapshot() as unknown, order);
+  });
+
+  test("ends with its memory's epoch, and every part of it", () => {
+    const bytes = Order.encode(order);
+    const memory = memoryOf(bytes);
+    const whole = Order.view(memory, 64, bytes.length);
+    const { size, tags } = whole;
+    memory.epoch += 1;
+    for (const use of [
+      () => whole.id,
+      () => whole.note,
+      () => whole.size,
+      () => whole.snapshot(),
+      () => size.width,
+      () => tags.at(0),
+      () => [...tags],
+      () => eq(whole, "note", "first"),
+    ]) {
+      throws(use, { code: "VARVE_STALE_VIEW" });
+    }
+    equal(Order.view(memory, 64, bytes.length).id, 7);
+  });
+
+  test("compares text and bytes without decoding them", () => {
+    ok(eq(view, "note", "first") && eq(view, "code", "abc"));
+    ok(eq(view, "key", Uint8Array.of(1, 2, 3, 4)) && eq(view, "data", order.data));
+    ok(!eq(view, "note", "firs") && !eq(view, "note", "first!") && !eq(view, "note", "fürst"));
+    ok(!eq(view, "key", Uint8Array.of(1, 2, 3, 5)) && !eq(view, "code", "abcdef"));
+    const Name = struct("Name", { name: str });
+    const name = Name.view(Name.encode({ name: "日本 🙂" }));
+    ok(eq(name, "name", "日本 🙂") && eq(name, "name", new TextEncoder().encode("日本 🙂")));
+    ok(!eq(name, "name", "日本 🙃"));
+  });
+
+  test("is what may be stored again", () => {
+    deepEqual(Order.encode(view), Order.encode(order));
+    const Box = struct("Box", { size: Size, lines: vec(Line) });
+    const box = Box.encode({ size: view.size, lines: view.lines });
+    deepEqual(Box.view(box).snapshot(), {
+      size: { width: 3, height: 4 },
+      lines: [{ title: "one", count: 1 }],
+    });
+  });
+});
+
+suite("a view in an update", () => {
+  test("takes numbers, bools, enums and fixed parts in place", () => {
+    const { value, inPlace } = updated((view) => {
+      view.id -= 1;
+      view.paid = false;
+      view.state = "open";
+      view.size.width = 30;
+      view.grid.set(1, 80);
+      view.key = Uint8Array.of(4, 3, 2, 1);
+      view.code = "é";
+      view.rank = 5;
+      view.marks.set(2, 33);
+      view.assign({
+        size: { width: view.size.width, height: 40 },
+        grid: [1, view.grid.at(1) ?? 0, 3],
+      });
+    });
+    ok(inPlace);
+    deepEqual(value as unknown, {
+      ...order,
+      id: 6,
+      paid: false,
+      state: "open",
+      size: { width: 30, height: 40 },
+      grid: [1, 80, 3],
+      key: Uint8Array.of(4, 3, 2, 1),
+      code: "é",
+      rank: 5,
+      marks: [1, 2, 33],
+    });
+  });
+
+  test("takes parts of the same length in place", () => {
+    const { value, inPlace } = updated((view) => {
+      view.note = "other";
+      view.data = Uint8Array.of(6, 5);
+      view.gift = "hey";
+      view.tags.set(0, "b");
+      view.assign({ marks: Uint16Array.of(4, 5, 6) });
+    });
+    ok(inPlace);
+    deepEqual(value as unknown, {
+      ...order,
+      note: "other",
+      data: Uint8Array.of(6, 5),
+      gift: "hey",
+      tags: ["b", "grün"],
+      marks: [4, 5, 6],
+    });
+  });
+
+  test("takes parts of another length, and all views of it go on", () => {
+    const { value, inPlace } = updated((view) => {
+      const { size, tags, lines } = view;
+      const line = lines.at(0);
+      view.note = "a note that is longer";
+      equal(view.note, "a note that is longer");
+      size.width = 31;
+      tags.set(1, "a longer tag");
+      if (line !== undefined) line.title = "the first line";
+      view.assign({ marks: [], by: { type: "Box", value: { width: 1, height: 2 } } });
+      if (view.by.type === "Box") view.by.value.height = 22;
+      view.gift = undefined;
+      view.data = new Uint8Array();
+      view.id += 1;
+      equal(line?.title, "the first line");
+    });
+    ok(!inPlace);
+    deepEqual(value as unknown, {
+      ...order,
+      id: 8,
+      note: "a note that is longer",
+      size: { width: 31, height: 4 },
+      tags: ["a", "a longer tag"],
+      lines: [{ title: "the first line", count: 1 }],
+      marks: [],
+      by: { type: "Box", value: { width: 1, height: 22 } },
+      gift: undefined,
+      data: new Uint8Array(),
+    });
+  });
+
+  test("leaves what was there when it refuses what is assigned", () => {
+    const { value } = updated((view) => {
+      const refused: [() => void, string][] = [
+        [() => (view.id = -1), "Order.id"],
+        [() => (view.id = 0.5), "Order.id"],
+        [() => (view.note = "\ud800"), "Order.note"],
+        [() => (view.code = "too long"), "Order.code"],
+        [() => (view.code = "a\0"), "Order.code"],
+        [() => (view.key = new Uint8Array(5)), "Order.key"],
+        [() => view.assign({ size: { width: 1, height: 70_000 } }), "Order.size.height"],
+        [() => view.assign({ grid: [1, 2] }), "Order.grid"],
+        [() => view.assign({ grid: [1, 2, 256] }), "Order.grid[2]"],
+        [() => view.assign({ marks: [1, 2, 3, -4] }), "Order.marks[3]"],
+        [() => view.assign({ lines: [{ title: "x", count: 999 }] }), "Order.lines[0].count"],
+        [
+          () => view.assign({ by: { type: "Box", value: { width: 1, height: -1 } } }),
+          "Order.by.Box.height",
+        ],
+        [() => (view.rank = 0), "Order.rank"],
+        [() => view.grid.set(1, 300), "[1]"],
+        [() => view.grid.set(3, 3), "[3]"],
+      ];
+      for (const [act, field] of refused) {
+        const error = throws(act, { name: "TypeError", code: "VARVE_BAD_ARGUMENT" });
+        equal((error as Error & { field: string }).field, field);
+        ok(error.message.startsWith(`${field}: `), error.message);
+      }
+      throws(() => view.assign({ nothing: 1 } as object), { message: /Order.nothing is no field/ });
+    });
+    deepEqual(value as unknown, order);
+  });
+
+  test("ends when it is revoked, and every view that was got from it", () => {
+    const bytes = Order.encode(order);
+    const memory = memoryOf(bytes);
+    const view = Order.writable(memory, 64, bytes.length);
+    const { size, tags } = view;
+    const other = Order.writable(memory, 64, bytes.length);
+    Order.revoke(view);
+    for (const use of [
+      () => view.id,
+      () => (view.id = 1),
+      () => view.snapshot(),
+      () => (size.width = 1),
+      () => tags.set(0, "c"),
+    ]) {
+      throws(use, { code: "VARVE_STALE_VIEW" });
+    }
+    other.id = 9;
+    equal(Order.view(memory, 64, bytes.length).id, 9);
+  });
+});
+
+suite("numbers", () => {
+  test("are refused outside of their range, with field and value", () => {
+    const Numbers = struct("Numbers", {
+      a: u8,
+      b: i16,
+      c: u53,
+      d: u64,
+      e: i64,
+      f: f32,
+      g: timestamp,
+    });
+    const good = { a: 0, b: 0, c: 0, d: 0n, e: 0n, f: 0, g: 0 };
+    const wrong: [object, string][] = [
+      [{ a: 256 }, "a"],
+      [{ a: "1" }, "a"],
+      [{ a: 1n }, "a"],
+      [{ a: Number.NaN }, "a"],
+      [{ a: { valueOf: () => 1 } }, "a"],
+      [{ a: undefined }, "a"],
+      [{ b: -32_769 }, "b"],
+      [{ c: 2 ** 53 }, "c"],
+      [{ c: -1 }, "c"],
+      [{ d: 2n ** 64n }, "d"],
+      [{ d: 1 }, "d"],
+      [{ e: -(2n ** 63n) - 1n }, "e"],
+      [{ f: 1e39 }, "f"],
+      [{ f: Symbol("f") }, "f"],
+      [{ g: 8.64e15 + 1 }, "g"],
+      [{ g: new Date(Number.NaN) }, "g"],
+    ];
+    for (const [part, field] of wrong) {
+      throws(() => Numbers.encode({ ...good, ...part } as typeof good), {
+        name: "TypeError",
+        code: "VARVE_BAD_ARGUMENT",
+        message: new RegExp(`^Numbers.${field}: `),
+      });
+    }
+    const ends = {
+      a: 255,
+      b: -32_768,
+      c: 2 ** 53 - 1,
+      d: 2n ** 64n - 1n,
+      e: -(2n ** 63n),
+      f: -1 / 0,
+    };
+    const back = Numbers.view(Numbers.encode({ ...ends, g: new Date(-1) })).snapshot();
+    deepEqual(back, { ...ends, g: -1 });
+  });
+
+  test("keep a negative zero and what is not a number where floats do", () => {
+    const Floats = struct("Floats", { a: f32, b: f32 });
+    const view = Floats.view(Floats.encode({ a: -0, b: Number.NaN }));
+    ok(Object.is(view.a, -0) && Number.isNaN(view.b));
+  });
+});
+
+suite("a definition", () => {
+  test("refuses names that would hide one another", () => {
+    const twice = /there twice/;
+    throws(() => struct("A", { id: u8, size: flatten(struct("B", { id: u8 })) }), {
+      message: twice,
+    });
+    for (const name of ["snapshot", "toJSON", "assign"]) {
+      throws(() => struct("A", { [name]: u8 }), { message: /method of views/ });
+    }
+    throws(() => struct("A", { $m: u8 }), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => struct("A", { b: u8, 0: u8 }), { message: /begin with no digit/ });
+    throws(() => struct("A", { __proto__: u8 } as object as { a: typeof u8 }), {
+      message: /__proto__/,
+    });
+    throws(() => enum8("a", "a"), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => struct("A", { a: {} as typeof u8 }), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => fixedStr(0), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => array(u8, 1.5), { code: "VARVE_BAD_ARGUMENT" });
+  });
+
+  test("keeps a versioned struct whole, and its added fields last", () => {
+    const New = versioned("New", { a: u8, b: added(u8, 1 - 1) });
+    throws(() => vec(New), { message: /no part of another/ });
+    throws(() => struct("A", { a: added(u8, 0) }), { message: /only versioned/ });
+    throws(() => versioned("A", { a: added(u8, 0), b: u8 }), { message: /has to be added/ });
+    // In an earlier version this byte was padding: it was written as zero, and not left out.
+    throws(() => versioned("A", { a: u8, b: added(u8, 1) }), { message: /padding/ });
+  });
+});
+
+suite("a versioned struct", () => {
+  const First = versioned("Product", { stock: u16, name: str });
+  const Second = versioned("Product", {
+    stock: u16,
+    name: str,
+    price: added(u32, 5),
+    size: added(Size, { width: 1, height: 2 }),
+    tags: added(vec(str), ["new"]),
+  });
+  const first = First.encode({ stock: 3, name: "shoe" });
+  const defaults = { price: 5, size: { width: 1, height: 2 }, tags: ["new"] };
+
+  test("reads what an earlier version wrote, with defaults", () => {
+    const view = Second.view(first);
+    deepEqual(view.snapshot(), { stock: 3, name: "shoe", ...defaults });
+    deepEqual([view.price, view.size.width, view.tags.at(0)], [5, 1, "new"]);
+    Second.check(first);
+    const all = Second.encode({ stock: 3, name: "shoe" });
+    deepEqual(Second.view(all).snapshot(), view.snapshot());
+    deepEqual(First.view(all).snapshot(), { stock: 3, name: "shoe" });
+  });
+
+  test("is brought to this version by an update", () => {
+    const memory = memoryOf(first);
+    const view = Second.writable(memory, 64, first.length);
+    view.price += 1;
+    view.size.width = 7;
+    const anew = Second.finish(view) ?? new Uint8Array();
+    const size = { width: 7, height: 2 };
+    deepEqual(anew, Second.encode({ stock: 3, name: "shoe", ...defaults, price: 6, size }));
+    deepEqual(written(memory, first.length), first);
+  });
+
+  test("changes what a later version wrote only in place", () => {
+    const second = Second.encode({ stock: 3, name: "shoe", price: 9 });
+    const memory = memoryOf(second);
+    const view = First.writable(memory, 64, second.length);
+    view.stock = 4;
+    view.name = "boot";
+    throws(() => (view.name = "boots"), { message: /Product.name: .*later version/ });
+    equal(First.finish(view), undefined);
+    const all = { stock: 4, name: "boot", ...defaults, price: 9 };
+    deepEqual(Second.view(written(memory, second.length)).snapshot(), all);
+  });
+
+  test("refuses a length of its fields that cannot be", () => {
+    for (const told of [0, 1, 11, 1000]) {
+      const bytes = first.slice();
+      new DataView(bytes.buffer).setUint16(0, told, true);
+      throws(() => Second.view(bytes), {
+        code: "VARVE_MALFORMED_VALUE",
+        message: /^Product: size: /,
+      });
+    }
+  });
+});
+
+suite("storing", () => {
+  test("refuses a value that changes while it is stored", () => {
+    let asked = 0;
+    const grows = {
+      stock: 1,
+      get name() {
+        asked += 1;
+        return "x".repeat(asked * 10);
+      },
+    };
+    const shrinks = {
+      stock: 1,
+      get name() {
+        asked -= 1;
+        return "x".repeat(Math.max(asked, 0) * 10);
+      },
+    };
+    const Product = struct("Product", { stock: u16, name: str });
+    for (const value of [grows, shrinks]) {
+      throws(() => Product.encode(value), { message: /must not change while it is stored/ });
+    }
+  });
+
+  test("writes every byte of the value and none beside it, whatever was there", () => {
+    const size = Order.size(order);
+    const memory = memoryOf(new Uint8Array(size).fill(0xcc));
+    Order.write(memory, 64, order, size);
+    deepEqual(written(memory, size), Order.encode(order));
+    ok(memory.u8.subarray(64 + size).every((byte) => byte === 0xee));
+  });
+});
