@@ -30,13 +30,18 @@ export interface KeyRange {
   readonly reverse: boolean;
 }
 
-/** Some keys in order, copied out of the engine's memory. No keys: there are no more. */
+/** Some keys in order, copied out of the engine's memory. None: there are no more. */
 export interface Page {
-  readonly lengths: Uint32Array<ArrayBuffer>;
+  /** How many keys. */
+  readonly count: number;
+  /**
+   * Where in `bytes` each key begins, and where the last one ends. If values were asked for, from
+   * `values` on the address and the length of each; an address of 0 says that it is not at hand.
+   */
+  readonly numbers: Uint32Array<ArrayBuffer>;
+  readonly values: number;
   /** The keys, one behind the other. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Address and length of each value, if asked for; an address of 0 says that it is not at hand. */
-  readonly values: Uint32Array<ArrayBuffer> | undefined;
   /** What `changes` was: as long as it is that, the values are where they were. */
   readonly changes: number;
 }
@@ -121,6 +126,11 @@ export class EngineMemory {
 
   // ---------------------------------------------------------------- views
 
+  /** A view of its own of memory of which the engine has said where it lies. */
+  viewAt(at: number, length: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.buffer, at, length);
+  }
+
   /**
    * A view of memory of which the engine has said where it lies. The last one serves again for the
    * same bytes: reading a record and then changing it makes one view and not two.
@@ -134,18 +144,15 @@ export class EngineMemory {
     return view;
   }
 
-  /** The page of keys that the engine has written at an address, with room for so many lengths. */
+  /** The page of keys that the engine has written at an address, with room for so many. */
   protected pageAt(at: number, room: number, withValues: boolean): Page {
     const count = this.u32[this.lengthAt] as number;
-    const first = at >>> 2;
-    const lengths = this.u32.slice(first, first + count);
-    let total = 0;
-    for (let i = 0; i < count; i++) total += lengths[i] as number;
-    const behind = first + room;
-    const values = withValues ? this.u32.slice(behind, behind + 2 * count) : undefined;
-    const bytesAt = at + room * (withValues ? 12 : 4);
-    const bytes = this.u8.slice(bytesAt, bytesAt + total);
-    return { lengths, bytes, values, changes: this.changes };
+    const values = room + 1;
+    const from = at >>> 2;
+    const keys = from + values + (withValues ? 2 * room : 0);
+    const numbers = this.u32.slice(from, from + (withValues ? values + 2 * count : count + 1));
+    const bytes = this.u8.slice(keys << 2, (keys << 2) + (numbers[count] as number));
+    return { count, numbers, values, bytes, changes: this.changes };
   }
 
   /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */

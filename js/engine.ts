@@ -189,16 +189,18 @@ export class Engine extends EngineMemory {
   }
 
   /**
-   * The address of the value of a key on a page, which lies there from `start` to `end`; 0 when there
-   * is none. Its length is `foundLength()`.
+   * The address of the value of the key with this number on a page; 0 when there is none. Its length is
+   * `foundLength()`.
    */
-  findOnPage(page: Page, index: number, start: number, end: number, keyspace: number): number {
-    const { values } = page;
-    if (values !== undefined && page.changes === this.changes) {
-      const at = values[2 * index] as number;
-      this.u32[this.lengthAt] = values[2 * index + 1] as number;
+  findOnPage(page: Page, index: number, keyspace: number): number {
+    const { numbers, values } = page;
+    if (page.changes === this.changes) {
+      const at = numbers[values + 2 * index] as number;
+      this.u32[this.lengthAt] = numbers[values + 2 * index + 1] as number;
       if (at !== 0) return at;
     }
+    const start = numbers[index] as number;
+    const end = numbers[index + 1] as number;
     this.encodeFromPage(page.bytes, start, end);
     return this.find(end - start, keyspace);
   }

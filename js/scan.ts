@@ -5,6 +5,7 @@
  */
 
 import { dispose } from "./dispose.js";
+import type { Engine } from "./engine.js";
 import { type Page, RAW } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
@@ -29,6 +30,15 @@ const LARGEST_PAGE = 1_024;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/** What a walk has when it has no page. */
+const NOTHING: Page = {
+  count: 0,
+  numbers: new Uint32Array(0),
+  values: 0,
+  bytes: new Uint8Array(0),
+  changes: 0,
+};
+
 /** A place in a range of keys, and the page that it lies in. */
 class Walk {
   private lower: Uint8Array<ArrayBuffer> | undefined;
@@ -43,12 +53,19 @@ class Walk {
   /** How many keys may still come. */
   private left: number;
   private pageSize: number;
-  private page: Page | undefined;
-  /** All keys of the page in one string, if that is ASCII and places in it are places in the bytes. */
-  private text: string | undefined;
+  private page: Page;
+  /** As the page has them. */
+  private numbers: Uint32Array;
+  private values: number;
+  private size: number;
+  private changes: number;
+  /**
+   * All keys of the page in one string, if that is ASCII and places in it are places in the bytes;
+   * `undefined` if not, `null` if nobody has asked.
+   */
+  private text: string | undefined | null;
+  /** How many of its keys were passed, the one that it is at included. */
   private index: number;
-  private start: number;
-  private end: number;
 
   constructor(bounds: Bounds, withValues: boolean, space: Space) {
     this.withValues = withValues;
@@ -61,20 +78,34 @@ class Walk {
     this.asBytes = bounds.asBytes;
     this.left = bounds.limit;
     this.pageSize = FIRST_PAGE;
-    this.page = undefined;
+    this.page = NOTHING;
+    this.numbers = NOTHING.numbers;
+    this.values = 0;
+    this.size = 0;
+    this.changes = 0;
     this.text = undefined;
     this.index = 0;
-    this.start = 0;
-    this.end = 0;
+  }
+
+  /**
+   * The shortest way to the next key and a view of its value: it is on the page, and the value where it
+   * was. It counts. `undefined`: nothing was done, and it takes `advance` and `find`.
+   */
+  step(engine: Engine): Uint8Array<ArrayBuffer> | undefined {
+    const { index, numbers } = this;
+    if (index >= this.size || this.changes !== engine.changes) return undefined;
+    const value = this.values + 2 * index;
+    const at = numbers[value] as number;
+    if (at === 0) return undefined;
+    this.index = index + 1;
+    this.left -= 1;
+    return engine.viewAt(at, numbers[value + 1] as number);
   }
 
   /** Goes to the next key. `false`: there is none. */
   advance(session: Session): boolean {
-    if (this.left === 0) return false;
-    const { page } = this;
-    if (page === undefined || this.index === page.lengths.length) return this.turnPage(session);
-    this.start = this.end;
-    this.end += page.lengths[this.index++] as number;
+    if (this.index >= this.size) return this.left !== 0 && this.turnPage(session);
+    this.index += 1;
     return true;
   }
 
@@ -84,8 +115,12 @@ class Walk {
   }
 
   key(): KeyForm {
-    if (this.text !== undefined) return this.text.substring(this.start, this.end);
-    const bytes = (this.page as Page).bytes.slice(this.start, this.end);
+    const { numbers, index } = this;
+    const start = numbers[index - 1] as number;
+    const end = numbers[index] as number;
+    if (this.text === null) this.text = asciiOf(this.page.bytes);
+    if (this.text !== undefined) return this.text.substring(start, end);
+    const bytes = this.page.bytes.slice(start, end);
     if (this.asBytes) return bytes;
     try {
       return utf8.decode(bytes);
@@ -107,12 +142,10 @@ class Walk {
    */
   find(session: Session): number {
     try {
-      const { space, page, index, start, end } = this;
-      return session.engine.findOnPage(page as Page, index - 1, start, end, space.keyspace);
+      return session.engine.findOnPage(this.page, this.index - 1, this.space.keyspace);
     } catch (error) {
       // It was not seen: the next step is to try it again.
       this.index -= 1;
-      this.end = this.start;
       throw error;
     }
   }
@@ -120,7 +153,8 @@ class Walk {
   /** Ends it, wherever it is. */
   stop(): void {
     this.left = 0;
-    this.page = undefined;
+    this.size = 0;
+    this.page = NOTHING;
     this.text = undefined;
   }
 
@@ -135,22 +169,25 @@ class Walk {
       this.withValues,
       this.space.keyspace,
     );
-    if (page.lengths.length === 0) {
+    if (page.count === 0) {
       this.stop();
       return false;
     }
     this.page = page;
-    this.text = this.asBytes ? undefined : asciiOf(page.bytes);
+    this.numbers = page.numbers;
+    this.values = page.values;
+    this.size = page.count;
+    this.changes = page.changes;
+    this.text = this.asBytes ? undefined : null;
     this.index = 1;
-    this.start = 0;
-    this.end = page.lengths[0] as number;
     return true;
   }
 
   /** What is left of the range lies behind the last key of the page. */
   private passPage(): void {
-    if (this.page === undefined) return;
-    const last = this.page.bytes.slice(this.start, this.end);
+    const { size, numbers } = this;
+    if (size === 0) return;
+    const last = this.page.bytes.slice(numbers[size - 1], numbers[size]);
     if (this.reverse) {
       this.upper = last;
       this.upperIncluded = false;
@@ -158,7 +195,7 @@ class Walk {
       this.lower = last;
       this.lowerExcluded = true;
     }
-    this.page = undefined;
+    this.size = 0;
   }
 }
 
@@ -234,6 +271,13 @@ abstract class LendingSteps<T> extends Steps<T> {
 
   /** The value of the next key that still has one. */
   protected nextValue(): Uint8Array<ArrayBuffer> | undefined {
+    const { gate, engine } = this.source();
+    // Where nothing stands in the way, nothing is watched either.
+    const value = gate === 0 ? this.walk.step(engine) : undefined;
+    return value ?? this.slowly();
+  }
+
+  private slowly(): Uint8Array<ArrayBuffer> | undefined {
     const { walk } = this;
     const session = this.session();
     this.takeBack(session);

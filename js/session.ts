@@ -183,14 +183,12 @@ export class Session extends Groups {
         while (cleared < limit) {
           // What was deleted is no longer there: the first keys are always the next ones.
           const wanted = Math.min(CLEAR_PAGE, limit - cleared);
-          const { bytes, lengths } = this.engine.scan(range, wanted, false, keyspace);
-          if (lengths.length === 0) break;
-          let at = 0;
-          for (const length of lengths) {
-            this.engine.remove(bytes.subarray(at, at + length), keyspace);
-            at += length;
+          const { bytes, numbers, count } = this.engine.scan(range, wanted, false, keyspace);
+          if (count === 0) break;
+          for (let i = 0; i < count; i++) {
+            this.engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
           }
-          cleared += lengths.length;
+          cleared += count;
         }
         return cleared;
       },

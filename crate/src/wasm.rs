@@ -12,6 +12,7 @@ use std::ops::Bound;
 use crate::error::Error;
 use crate::file::{File, IoError};
 use crate::format::MAX_KEY;
+use crate::memory::copy_short;
 use crate::store::{OnDamage, Options, Spot, Store};
 
 /// Imports of the module `host`.
@@ -585,10 +586,10 @@ fn bounds(
 }
 
 /// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
-/// many keys there are; at the address as many lengths of 4 bytes, in room for `max_keys` of them,
-/// and then the keys. With flag 8 address and length of each value come between, in room for as many
-/// pairs; an address of 0 says that the value is not at hand. They hold until a write, or until all
-/// views die.
+/// many keys there are; at the address the places where each begins and the last one ends, 4 bytes
+/// each, in room for `max_keys` and one, and then the keys, from place 0 on. With flag 8 address and
+/// length of each value come between, in room for as many pairs; an address of 0 says that the value is
+/// not at hand. They hold until a write, or until all views die.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -599,36 +600,62 @@ extern "C" fn scan(
 ) -> *const u8 {
     let instance = instance();
     let with_values = flags & 8 != 0;
-    let keys_at = if with_values { 12 } else { 4 } * max_keys;
+    let keys_at = 4 + if with_values { 12 } else { 4 } * max_keys;
+    // What the page before has left is written over.
     let mut page = std::mem::take(&mut instance.page);
-    page.clear();
-    page.resize(keys_at, 0);
     instance.run(|store, scratch, answer| {
         let range = bounds(scratch, lower_len, upper_len, flags);
         let mut keys = store.range_keys(keyspace, range)?;
-        let mut count = 0;
-        while count < max_keys && page.len() < keys_at + PAGE_BYTES {
+        let (mut count, mut end) = (0, 0);
+        page.resize(page.len().max(keys_at), 0);
+        while count < max_keys && end < PAGE_BYTES {
             let key = if flags & 4 == 0 { keys.next() } else { keys.next_back() };
             let Some(key) = key else { break };
-            put(&mut page, count, key.len());
-            page.extend_from_slice(key);
+            let from = keys_at + end;
+            end += key.len();
+            if page.len() < keys_at + end {
+                page.resize(2 * (keys_at + end), 0);
+            }
+            copy_short(&mut page[from..keys_at + end], key);
             count += 1;
+            put(&mut page, count, end);
         }
         answer.length = count as u32;
-        let mut start = keys_at;
-        for i in 0..if with_values { count } else { 0 } {
-            let key = start..start + get(&page, i);
-            start = key.end;
-            if let Some(value) = store.at_hand(keyspace, &page[key]) {
-                let (address, length) = (value.as_ptr().addr(), value.len());
-                put(&mut page, max_keys + 2 * i, address);
-                put(&mut page, max_keys + 2 * i + 1, length);
-            }
+        if with_values {
+            find_values(store, keyspace, page.split_at_mut(keys_at), count);
         }
         Ok(())
     });
     instance.page = page;
     if instance.answer.code == 0 { instance.page.as_ptr() } else { std::ptr::null() }
+}
+
+/// Keys whose values are looked for together: the processor waits for all of them at once.
+const TOGETHER: usize = 16;
+
+fn find_values(
+    store: &mut Store<HostFile>,
+    keyspace: u32,
+    (numbers, keys): (&mut [u8], &mut [u8]),
+    count: usize,
+) {
+    let values = numbers.len() / 12 + 1;
+    let mut hashes = [0; TOGETHER];
+    for i in 0..count {
+        if i % TOGETHER == 0 {
+            for (hash, i) in hashes.iter_mut().zip(i..count) {
+                *hash = store.foresee(keyspace, key_on(numbers, keys, i));
+            }
+        }
+        let value = store.at_hand(hashes[i % TOGETHER], keyspace, key_on(numbers, keys, i));
+        let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
+        put(numbers, values + 2 * i, address);
+        put(numbers, values + 2 * i + 1, length);
+    }
+}
+
+fn key_on<'a>(numbers: &[u8], keys: &'a [u8], i: usize) -> &'a [u8] {
+    &keys[get(numbers, i)..get(numbers, i + 1)]
 }
 
 fn put(page: &mut [u8], index: usize, number: usize) {

@@ -48,13 +48,11 @@ export class DatabaseJournal implements Journal {
     let lower: Uint8Array<ArrayBuffer> = RECORD_PREFIX;
     for (;;) {
       const range = { lower, upper, lowerExcluded: false, upperIncluded: false, reverse: false };
-      const { bytes, lengths } = engine.scan(range, PAGE, false, OWN);
-      let at = 0;
-      for (const length of lengths) {
-        found.push(clientOfKey(bytes.subarray(at, at + length)));
-        at += length;
+      const { bytes, numbers, count } = engine.scan(range, PAGE, false, OWN);
+      for (let i = 0; i < count; i++) {
+        found.push(clientOfKey(bytes.subarray(numbers[i], numbers[i + 1])));
       }
-      if (lengths.length < PAGE) return found;
+      if (count < PAGE) return found;
       lower = recordKey((found.at(-1) as number) + 1);
     }
   }

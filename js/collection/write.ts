@@ -119,14 +119,13 @@ export function clear(
     let cleared = 0;
     for (;;) {
       const wanted = Math.min(CLEAR_PAGE, limit - cleared);
-      const { bytes, lengths } = session.engine.scan(bounds, wanted, false, space.keyspace);
-      let at = 0;
-      for (const length of lengths) {
-        removeIndexed(session, form, bytes.slice(at, at + length));
-        at += length;
+      const page = session.engine.scan(bounds, wanted, false, space.keyspace);
+      const { bytes, numbers, count } = page;
+      for (let i = 0; i < count; i++) {
+        removeIndexed(session, form, bytes.slice(numbers[i], numbers[i + 1]));
       }
-      cleared += lengths.length;
-      if (lengths.length === 0 || cleared === limit) return cleared;
+      cleared += count;
+      if (count === 0 || cleared === limit) return cleared;
     }
   });
 }
@@ -180,8 +179,8 @@ export function push<View, Writable, Input>(
   }
   if (space.pushed.changes !== engine.changes) {
     session.admitRange("push()");
-    const { bytes, lengths } = engine.scan(BACKWARDS, 1, false, space.keyspace);
-    space.pushed.key = lengths.length === 0 ? 0 : keys.decode(bytes);
+    const { bytes, count } = engine.scan(BACKWARDS, 1, false, space.keyspace);
+    space.pushed.key = count === 0 ? 0 : keys.decode(bytes);
   }
   const key = space.pushed.key + 1;
   store(session, form, key, value);

@@ -315,8 +315,12 @@ impl<'a> Iterator for Range<'a> {
             return None;
         }
         let (in_groups, in_group, at) = self.from;
-        self.from = normal(self.groups, (in_groups, in_group, at + 1));
-        self.groups[in_groups].parts[in_group].get(at)
+        let block = &self.groups[in_groups].parts[in_group];
+        self.from.2 += 1;
+        if self.from.2 == block.len() {
+            self.from = normal(self.groups, self.from);
+        }
+        block.get(at)
     }
 }
 

@@ -158,21 +158,27 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// The value of a key if it is in memory, in its record. Until all views have died it stays where
-    /// it is.
-    pub fn at_hand(&mut self, keyspace: u32, key: &[u8]) -> Option<&[u8]> {
+    /// The hash of a key that is to be looked for soon. Its entry in the index is on its way to the
+    /// processor when this returns, and nobody waits for it.
+    #[must_use]
+    pub fn foresee(&self, keyspace: u32, key: &[u8]) -> u32 {
         let hash = self.hash(keyspace, key);
+        std::hint::black_box(self.index.first(hash));
+        hash
+    }
+
+    /// The value of a key that was [foreseen](Store::foresee), if it is in memory, in its record.
+    /// Until all views have died it stays where it is.
+    pub fn at_hand(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Option<*const [u8]> {
         let mut probe = self.index.probe(hash);
-        let mut found = None;
         while let Some(position) = self.index.next(&mut probe) {
             let record = self.log.at_hand(position)?;
             if same_bytes(record.key, key) && record.header.space() == keyspace {
-                found = Some(position);
-                break;
+                return (record.header.kind != KIND_EXTENT)
+                    .then_some(std::ptr::from_ref(record.value));
             }
         }
-        let record = self.log.record_at(found?);
-        (record.header.kind != KIND_EXTENT).then_some(record.value)
+        None
     }
 
     /// The version of a key's record: it grows with every change.
