@@ -28,6 +28,8 @@ const TARGET = "wasm32-unknown-unknown";
 const BROTLI_LIMIT = 60 * 1024;
 /** What a page loads that only connects: the engine is its worker's affair. */
 const CLIENT_LIMIT = 8 * 1024;
+const STRUCT_LIMIT = 6 * 1024;
+const EVERY_TYPE_LIMIT = 7.5 * 1024;
 /** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",
@@ -151,25 +153,48 @@ async function buildTypeScript() {
     const source = path.replace(/^dist\//, "js/").replace(/(\.d)?\.[jt]s$/, ".ts");
     if (!existsSync(join(root, source))) rmSync(join(root, path));
   }
-  await checkClientSize();
+  await checkBundleSizes();
 }
 
-async function checkClientSize() {
+/** What a page loads that asks for this and nothing more, and the most bytes of brotli that it may be. */
+const BUNDLES = [
+  {
+    name: "connect",
+    source: 'export { connect } from "./dist/index.js";',
+    limit: CLIENT_LIMIT,
+  },
+  {
+    name: "schemas of numbers and text",
+    source: `export { bool, f64, flatten, i32, str, struct, u8, u16, u32, u53 } from "./dist/struct.js";`,
+    limit: STRUCT_LIMIT,
+  },
+  {
+    name: "schemas with every type",
+    source: `export { added, array, blob, bool, bytes, enum8, enum16, f32, f64, fixedStr, flatten, i8, i16,
+      i32, i64, option, optNonZero, str, struct, timestamp, u8, u16, u32, u53, u64, union, vec,
+      versioned } from "./dist/struct.js";`,
+    limit: EVERY_TYPE_LIMIT,
+  },
+];
+
+async function checkBundleSizes() {
   const { build: bundle } = await import(pathToFileURL(tool("esbuild/lib/main.js")).href);
-  const { outputFiles } = await bundle({
-    absWorkingDir: root,
-    stdin: { contents: 'export { connect } from "./dist/index.js";', resolveDir: root },
-    bundle: true,
-    minify: true,
-    format: "esm",
-    target: "es2022",
-    write: false,
-  });
-  const bytes = outputFiles[0].contents;
-  const brotli = brotliSize(bytes);
-  say(`  connect, bundled: ${bytes.length} bytes, brotli ${brotli} (limit ${CLIENT_LIMIT})`);
-  if (brotli > CLIENT_LIMIT) {
-    throw new Problem(`connect is ${brotli} bytes in brotli, above the limit of ${CLIENT_LIMIT}.`);
+  for (const { name, source, limit } of BUNDLES) {
+    const { outputFiles } = await bundle({
+      absWorkingDir: root,
+      stdin: { contents: source, resolveDir: root },
+      bundle: true,
+      minify: true,
+      format: "esm",
+      target: "es2022",
+      write: false,
+    });
+    const bytes = outputFiles[0].contents;
+    const brotli = brotliSize(bytes);
+    say(`  ${name}, bundled: ${bytes.length} bytes, brotli ${brotli} (limit ${limit})`);
+    if (brotli > limit) {
+      throw new Problem(`${name} is ${brotli} bytes in brotli, above the limit of ${limit}.`);
+    }
   }
 }
 

@@ -23,6 +23,12 @@ const PROGRAMS = {
   },
   deno: { title: "Deno", variable: "DENO_BIN", npm: /^@deno\//, file: "deno" },
   bun: { title: "Bun", variable: "BUN_BIN", npm: /^@oven\/bun-/, file: "bin/bun" },
+  workerd: {
+    title: "workerd",
+    variable: "WORKERD_BIN",
+    npm: /^@cloudflare\/workerd-/,
+    file: "bin/workerd",
+  },
   chromium: {
     title: "Chromium",
     variable: "CHROME_BIN",

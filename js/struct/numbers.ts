@@ -144,16 +144,13 @@ export const i32: NumberType = /* @__PURE__ */ scalar(
     },
 );
 
-/** The largest number that single precision rounds to a finite one: its own largest is 2^128 - 2^104. */
-const MAX_FLOAT = 3.4028235677973362e38;
-
-/** A number of single precision, in four bytes. Finite numbers beyond its range are refused. */
+/** A number of single precision, in four bytes. Finite numbers that it would make infinite are refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(
   "f32",
   "Float32",
   4,
-  -MAX_FLOAT,
-  MAX_FLOAT,
+  -3.4028235677973362e38,
+  3.4028235677973362e38,
   (at) =>
     function () {
       const memory = this.$m;
@@ -242,7 +239,12 @@ function safe(
  * A u64 as a number: an integer from 0 to 2^53 - 1, in eight bytes. Reading a larger one, which another
  * program may have stored, throws `MalformedValueError`.
  */
-export const u53: NumberType = /* @__PURE__ */ safe("u53", "u64", 0, 2 ** 53 - 1) as NumberType;
+export const u53: NumberType = /* @__PURE__ */ safe(
+  "u53",
+  "u64",
+  0,
+  0x1f_ffff_ffff_ffff,
+) as NumberType;
 
 /**
  * A moment: milliseconds since 1970 as a number, stored as an i64. A `Date` may be stored as well.
