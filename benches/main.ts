@@ -10,6 +10,7 @@ import { nodeBench } from "./node/drop.js";
 import { type Results, render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
 import { nodeSizes } from "./sizes/node/section.js";
+import { structBench } from "./struct/section.js";
 
 export interface BenchOptions {
   /** The repository. */
@@ -25,6 +26,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   node: nodeBench,
   keys: keysBench,
   browser: browserBench,
+  struct: structBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

@@ -13,6 +13,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   node      the product drop in files, beside GrausDB
   keys      the ordered key set beside one of vectors, natively and in wasm
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
+  struct    typed views of structs in Node and in Chromium, beside raw bytes, JSON, msgpackr, FlatBuffers
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
@@ -29,13 +30,14 @@ const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--rea
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
   if (values["--readme"] !== undefined) return printReadme(values["--readme"]);
-  if (words.length === 0 || words.some((word) => word === "sizes" || word === "long"))
+  if (words.length === 0 || words.some((word) => ["sizes", "long", "struct"].includes(word)))
     await installRivals();
   const entries = [
     { in: "benches/main.ts", out: "main" },
     { in: "benches/node/first.ts", out: "first" },
     { in: "benches/sizes/node/child.ts", out: "sizes" },
     { in: "benches/large/child.ts", out: "large" },
+    { in: "benches/struct/child.ts", out: "struct" },
     { in: "benches/long/child.ts", out: "long" },
   ];
   await bundleForNode(entries, ".build/bench");

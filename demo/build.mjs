@@ -28,8 +28,9 @@ export async function buildPage(outdir) {
  *
  * @param {string[]} entryPoints
  * @param {string} outdir
+ * @param {string[]} [nodePaths] where else packages are
  */
-export async function bundleWorkers(entryPoints, outdir) {
+export async function bundleWorkers(entryPoints, outdir, nodePaths = []) {
   await build({
     entryPoints,
     outdir,
@@ -40,6 +41,7 @@ export async function bundleWorkers(entryPoints, outdir) {
     splitting: true,
     sourcemap: "linked",
     logLevel: "warning",
+    nodePaths,
   });
   const wasm = require.resolve("@sqlite.org/sqlite-wasm/sqlite3.wasm");
   await copyFile(wasm, join(outdir, "sqlite3.wasm"));

@@ -62,11 +62,14 @@ function serve(folder: string) {
 
 /** The page's own build, which runs as it is and not bundled into this. */
 async function bundle(root: string, workers: readonly string[], out: string): Promise<void> {
-  const { bundleWorkers }: { bundleWorkers(entries: string[], outdir: string): Promise<void> } =
-    await import(pathToFileURL(join(root, "demo/build.mjs")).href);
+  type Bundle = (entries: string[], outdir: string, nodePaths: string[]) => Promise<void>;
+  const { bundleWorkers }: { bundleWorkers: Bundle } = await import(
+    pathToFileURL(join(root, "demo/build.mjs")).href
+  );
   await bundleWorkers(
     workers.map((path) => join(root, path)),
     out,
+    [join(root, "benches/rivals/node_modules")],
   );
 }
 

@@ -1,0 +1,96 @@
+/** A struct with flattened ones in it beside one that has the same fields as its own. */
+
+import { fromJson, jsonReader, jsonWriter, toJson } from "varve/json";
+import { bool, f64, flatten, str, struct, u8, u16, u32 } from "varve/struct";
+import { type Measured, measure, type Way } from "./measure.js";
+
+const Page = struct("Page", { offset: u32, limit: u16, total: u32 });
+const Sort = struct("Sort", { by: u8, descending: bool, weight: f64 });
+
+const Flattened = struct("Search", {
+  id: u32,
+  page: flatten(Page),
+  query: str,
+  sort: flatten(Sort),
+  exact: bool,
+});
+const Plainly = struct("Search", {
+  id: u32,
+  offset: u32,
+  limit: u16,
+  total: u32,
+  query: str,
+  by: u8,
+  descending: bool,
+  weight: f64,
+  exact: bool,
+});
+
+const VALUES = 1_000;
+const inputs = Array.from({ length: VALUES }, (_, index) => ({
+  id: index,
+  offset: index * 20,
+  limit: 20,
+  total: 12_345,
+  query: `what was asked, number ${index}`,
+  by: index & 7,
+  descending: (index & 1) === 0,
+  weight: index / 8,
+  exact: (index & 2) === 0,
+}));
+
+export function measureFlat(samples: number): Promise<Measured[]> {
+  return measure(
+    [
+      ...ways("plain fields", Plainly as unknown as typeof Flattened),
+      ...ways("flattened", Flattened),
+    ],
+    samples,
+  );
+}
+
+function ways(store: string, Search: typeof Flattened): Way[] {
+  const about = "the same fields";
+  const sizes = inputs.map((input) => Search.size(input));
+  const starts = sizes.map((_, index) => index * 128);
+  const u8 = new Uint8Array(VALUES * 128);
+  const memory = { u8, data: new DataView(u8.buffer), epoch: 0 };
+  const put = (index: number) =>
+    Search.write(memory, starts[index]!, inputs[index]!, sizes[index]!);
+  for (let i = 0; i < VALUES; i++) put(i);
+  const values = inputs.map((input) => Search.encode(input));
+  const lines = values.map((bytes) => new TextEncoder().encode(toJson(Search, bytes)));
+  if (fromJson(Search, lines[7]!).join() !== values[7]!.join()) throw new Error("JSON is wrong");
+  const read = jsonReader(Search);
+  const write = jsonWriter(Search);
+  const each = (run: (index: number) => number) => () => {
+    let sum = 0;
+    for (let i = 0; i < VALUES; i++) sum += run(i);
+    return sum;
+  };
+  const times = (count: number, run: () => number) => () => {
+    let sum = 0;
+    for (let i = 0; i < count; i++) sum = run();
+    return sum;
+  };
+  const way = (work: string, count: number, run: (index: number) => number): Way => ({
+    work,
+    store,
+    about,
+    count: VALUES * count,
+    run: times(count, each(run)),
+  });
+  return [
+    way("read all nine fields but the string", 20, (index) => {
+      const view = Search.view(memory, starts[index]!, sizes[index]!);
+      const flags = (view.descending ? 1 : 0) + (view.exact ? 1 : 0);
+      return view.id + view.offset + view.limit + view.total + view.by + view.weight + flags;
+    }),
+    way("write a value", 4, (index) => {
+      put(index);
+      return index;
+    }),
+    way("JSON out", 4, (index) => write(memory, starts[index]!, sizes[index]!).length),
+    way("JSON in", 4, (index) => read(lines[index]!, 0, lines[index]!.length).length),
+  ];
+}

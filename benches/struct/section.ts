@@ -1,0 +1,123 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { summarize } from "../../demo/statistics.js";
+import { Chromium } from "../browser/chromium.js";
+import type { BenchOptions } from "../main.js";
+import { type Goal, goal, type Row, row, type Section } from "../report.js";
+import type { Measured } from "./measure.js";
+import type { Request } from "./work.js";
+
+const PARTS = {
+  views: "a record of a number and a string",
+  flat: "nine fields, five of them flattened or not",
+  rows: "a row of 291 bytes in an ordered table",
+} as const;
+type Part = keyof typeof PARTS;
+type Run = (request: Request) => Promise<Measured[]>;
+
+/** Both places in one run: the ratios are of one machine at one time. */
+export async function structBench({ root, quick }: BenchOptions): Promise<Section> {
+  const node = await place("Node", quick, async (request) => runChild(root, request));
+  const browser = await Chromium.start(root, "benches/struct/worker.ts");
+  try {
+    const chromium = await place("Chromium", quick, (request) => browser.run("worker", request));
+    return {
+      title: "Structs: typed views beside raw bytes and decoded objects",
+      layout: "side by side",
+      rows: [...node.rows, ...chromium.rows],
+      goals: [...node.goals, ...chromium.goals],
+      notes: [browser.version, ...NOTES],
+    };
+  } finally {
+    await browser.close();
+  }
+}
+
+/** In a process of its own: no code is compiled for another part's sake. */
+function runChild(root: string, request: Request): Measured[] {
+  const { status, signal, stdout, error } = spawnSync(
+    process.execPath,
+    [join(root, ".build/bench/struct.mjs"), JSON.stringify({ root, ...request })],
+    { stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 2 ** 28 },
+  );
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`${request.part} ended with ${signal ?? `code ${status}`}`);
+  return JSON.parse(stdout) as Measured[];
+}
+
+async function place(name: string, quick: boolean, run: Run) {
+  const rows: Row[] = [];
+  const goals: Goal[] = [];
+  for (const part of Object.keys(PARTS) as Part[]) {
+    process.stderr.write(`· ${name}: ${PARTS[part]}\n`);
+    const measured = await run({ part, quick });
+    const group = `${name}: ${PARTS[part]}`;
+    for (const { work, store, about, ns } of measured) {
+      rows.push({ group, ...row(work, store, about, "ns", ns) });
+    }
+    if (part === "rows") rows.push(...NATIVE.map((one) => ({ group, ...one })));
+    goals.push(
+      ...GOALS[part](medians(measured)).map((one) => ({ ...one, what: `${name}: ${one.what}` })),
+    );
+  }
+  return { rows, goals };
+}
+
+/** What was measured natively where VeryLightSQL was looked at: no part of this run. */
+const NATIVE: Row[] = (
+  [
+    ["insert 100 rows in order, each", 460],
+    ["insert 100 rows in random order, each", 559],
+    ["a cursor over 50 rows, each", 8],
+    ["find a row among 50", 38],
+  ] as const
+).map(([work, ns]) => row(work, "VeryLightSQL, native", "raw bytes, recorded", "ns", [ns]));
+
+type Median = (work: string, store: string) => number;
+
+function medians(measured: readonly Measured[]): Median {
+  return (work, store) => {
+    const found = measured.find((one) => one.work.startsWith(work) && one.store === store);
+    if (found === undefined) throw new Error(`nothing was measured of ${store}, ${work}`);
+    return summarize(found.ns).median;
+  };
+}
+
+const GOALS: Record<Part, (median: Median) => Goal[]> = {
+  views: (median) => {
+    const work = "read a number of a view that is kept";
+    const more = median(work, "varve") - median(work, "raw DataView");
+    return [goal("a checked read above a raw one", more, { atMost: 3 }, "ns")];
+  },
+  flat: (median) =>
+    ["read", "write", "JSON out", "JSON in"].map((work) =>
+      goal(
+        `${work}, flattened against plain`,
+        median(work, "flattened") / median(work, "plain fields"),
+        { atMost: 1.05 },
+        "times",
+      ),
+    ),
+  rows: (median) => {
+    const typed = (work: string, most: number) =>
+      goal(
+        `${work}, typed against raw`,
+        median(work, "typed view") / median(work, "raw bytes"),
+        { atMost: most },
+        "times",
+      );
+    return [
+      ...NATIVE.map(({ work }) => typed(work, 1.5)),
+      typed("updateIf with a predicate, keys are strings", 1.3),
+      typed("updateIf with a predicate, keys are numbers", 1.3),
+    ];
+  },
+};
+
+const NOTES = [
+  "Each part in a process or worker of its own; samples of all ways in turn, forwards and backwards.",
+  "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
+  "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. What has to decode has no view that could be kept.",
+  "Rows: memory storage, a fresh table and one commit for each hundred inserts. Raw inserts store bytes that were encoded before; the others start from an object.",
+  "The native figures of VeryLightSQL are recorded ones of the machine that the goals come from, one sample.",
+];

@@ -1,0 +1,341 @@
+/** One record of a number and a string, in every form that it may have in memory. */
+
+import type * as FlatBuffers from "flatbuffers";
+import type * as MessagePack from "msgpackr";
+import { str, struct, u16 } from "varve/struct";
+import { type Measured, measure, type Way } from "./measure.js";
+
+const Product = struct("Product", { stock: u16, name: str });
+const NAME = "Yeezy Boost 350 V2";
+/** As many records as no compiler keeps in registers. A power of two. */
+const RECORDS = 256;
+const MASK = RECORDS - 1;
+/** Operations of a sample: whole rounds over the records, there and back. */
+const MANY = 392 * 2 * RECORDS;
+const FEW = 10 * 2 * RECORDS;
+/** Of each, so that its string ends within it. */
+const STRIDE = 32;
+
+export interface Rivals {
+  msgpackr: typeof MessagePack;
+  flatbuffers: typeof FlatBuffers;
+}
+
+interface Plain {
+  stock: number;
+  name: string;
+}
+
+/** All records side by side, as in a database's memory. */
+function records() {
+  const u8 = new Uint8Array(RECORDS * STRIDE);
+  const data = new DataView(u8.buffer);
+  const memory = { data, u8, epoch: 0 };
+  const starts = Array.from({ length: RECORDS }, (_, index) => index * STRIDE);
+  const input = { stock: 1, name: NAME };
+  const size = Product.size(input);
+  for (const at of starts) Product.write(memory, at, input, size);
+  return { u8, data, memory, starts, size };
+}
+
+type Read<T> = (record: T) => number;
+
+/** Passes over the records again and again. */
+function over<T>(list: readonly T[], count: number, read: Read<T>): () => number {
+  return () => {
+    let sum = 0;
+    for (let i = 0; i < count; i++) sum += read(list[i & MASK] as T);
+    return sum;
+  };
+}
+
+/** What a generated class of FlatBuffers does, for a table of `stock` and `name`. */
+class FlatProduct {
+  bb: FlatBuffers.ByteBuffer;
+  at: number;
+
+  constructor(bb: FlatBuffers.ByteBuffer) {
+    this.bb = bb;
+    this.at = bb.readInt32(bb.position()) + bb.position();
+  }
+
+  stock(): number {
+    const offset = this.bb.__offset(this.at, 4);
+    return offset ? this.bb.readUint16(this.at + offset) : 0;
+  }
+
+  mutateStock(value: number): boolean {
+    const offset = this.bb.__offset(this.at, 4);
+    if (offset === 0) return false;
+    this.bb.writeUint16(this.at + offset, value);
+    return true;
+  }
+
+  name(): string {
+    const offset = this.bb.__offset(this.at, 6);
+    return offset ? this.bb.__string(this.at + offset) : "";
+  }
+}
+
+function flatBuffer({ Builder }: typeof FlatBuffers): Uint8Array {
+  const builder = new Builder(64);
+  const name = builder.createString(NAME);
+  builder.startObject(2);
+  builder.addFieldInt16(0, 1, 0);
+  builder.addFieldOffset(1, name, 0);
+  builder.finish(builder.endObject());
+  return builder.asUint8Array().slice();
+}
+
+/** The other forms of the same record. */
+function others({ msgpackr, flatbuffers }: Rivals) {
+  const packr = new msgpackr.Packr({ structures: [] });
+  const make = <T>(one: () => T): T[] => Array.from({ length: RECORDS }, one);
+  const input = { stock: 1, name: NAME };
+  return {
+    objects: make(() => ({ ...input })),
+    json: make(() => JSON.stringify(input)),
+    packr,
+    packed: make(() => packr.pack(input).slice()),
+    flat: make(() => flatBuffer(flatbuffers)),
+    ByteBuffer: flatbuffers.ByteBuffer,
+  };
+}
+
+export function measureViews(rivals: Rivals, samples: number, scale: number): Promise<Measured[]> {
+  const ways = [
+    ...reads(records(), others(rivals), scale),
+    ...writes(records(), others(rivals), scale),
+  ];
+  return measure(ways, samples);
+}
+
+type Mine = ReturnType<typeof records>;
+type Theirs = ReturnType<typeof others>;
+
+const RAW = { store: "raw DataView", about: "offset known" };
+const VARVE = { store: "varve", about: "typed view" };
+const OBJECT = { store: "object", about: "plain, in memory" };
+const FLAT = { store: "FlatBuffers", about: "accessor" };
+const PACK = { store: "msgpackr", about: "decode all" };
+const JSONS = { store: "JSON", about: "decode all" };
+const CLONE = { store: "structuredClone", about: "copy all" };
+
+function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: number): Way[] {
+  const views = starts.map((at) => Product.view(memory, at, size));
+  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+  const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
+  const many = MANY * scale;
+  const few = FEW * scale;
+  const field = { work: "read a number of a view that is kept", count: many, sum: many };
+  const got = { work: "make a view and read a number of it", count: many, sum: many };
+  const decoded = { work: got.work, count: few, sum: few };
+  const name = { work: "read a string of 18 letters", count: few * 5, sum: few * 5 * NAME.length };
+  const decoder = new TextDecoder();
+  // Each loop is written out: one that called a function given to it would measure the call.
+  return [
+    {
+      ...field,
+      ...RAW,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) sum += data.getUint16(starts[i & MASK]!, true);
+        return sum;
+      },
+    },
+    {
+      ...field,
+      ...VARVE,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) sum += views[i & MASK]!.stock;
+        return sum;
+      },
+    },
+    {
+      ...field,
+      ...OBJECT,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) sum += objects[i & MASK]!.stock;
+        return sum;
+      },
+    },
+    {
+      ...field,
+      ...FLAT,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) sum += flats[i & MASK]!.stock();
+        return sum;
+      },
+    },
+    {
+      ...got,
+      ...VARVE,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) sum += Product.view(memory, starts[i & MASK]!, size).stock;
+        return sum;
+      },
+    },
+    {
+      ...got,
+      ...FLAT,
+      run() {
+        let sum = 0;
+        for (let i = 0; i < many; i++) {
+          sum += new FlatProduct(new ByteBuffer(flat[i & MASK]!)).stock();
+        }
+        return sum;
+      },
+    },
+    { ...decoded, ...PACK, run: over(packed, few, (one) => (packr.unpack(one) as Plain).stock) },
+    { ...decoded, ...JSONS, run: over(json, few, (text) => (JSON.parse(text) as Plain).stock) },
+    { ...decoded, ...CLONE, run: over(objects, few, (one) => structuredClone(one).stock) },
+    {
+      ...name,
+      store: "raw DataView",
+      about: "TextDecoder",
+      run: over(starts, name.count, (at) => {
+        const start = at + data.getUint32(at + 4, true);
+        const end = start + data.getUint32(at + 8, true);
+        return decoder.decode(u8.subarray(start, end)).length;
+      }),
+    },
+    { ...name, ...VARVE, run: over(views, name.count, (view) => view.name.length) },
+    { ...name, ...OBJECT, run: over(objects, name.count, (object) => object.name.length) },
+    { ...name, ...FLAT, run: over(flats, name.count, (one) => one.name().length) },
+  ];
+}
+
+function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: number): Way[] {
+  const views = starts.map((at) => Product.writable(memory, at, size));
+  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+  const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
+  const many = MANY * scale;
+  const few = FEW * scale;
+  // Twice a record, there and back, so that each sample finds what the first one found.
+  const there = (i: number) => ((i & RECORDS) === 0 ? 1 : -1);
+  const passes =
+    <T>(list: readonly T[], count: number, add: (one: T, by: number) => void) =>
+    () => {
+      for (let i = 0; i < count; i++) add(list[i & MASK] as T, there(i));
+      return count;
+    };
+  const kept = { work: "add to a number of a view that is kept", count: many };
+  const made = { work: "make a view, add to a number, end the view", count: many / 2 };
+  const coded = { work: "decode, add to a number, encode", count: few };
+  const input = { stock: 1, name: NAME };
+  return [
+    {
+      ...kept,
+      ...RAW,
+      run() {
+        for (let i = 0; i < many; i++) {
+          const at = starts[i & MASK]!;
+          data.setUint16(at, data.getUint16(at, true) + there(i), true);
+        }
+        return many;
+      },
+    },
+    {
+      ...kept,
+      ...VARVE,
+      run() {
+        for (let i = 0; i < many; i++) views[i & MASK]!.stock += there(i);
+        return many;
+      },
+    },
+    {
+      ...kept,
+      ...OBJECT,
+      run() {
+        for (let i = 0; i < many; i++) objects[i & MASK]!.stock += there(i);
+        return many;
+      },
+    },
+    {
+      ...kept,
+      ...FLAT,
+      run() {
+        for (let i = 0; i < many; i++) {
+          const one = flats[i & MASK]!;
+          one.mutateStock(one.stock() + there(i));
+        }
+        return many;
+      },
+    },
+    {
+      ...made,
+      ...VARVE,
+      run() {
+        for (let i = 0; i < made.count; i++) {
+          const view = Product.writable(memory, starts[i & MASK]!, size);
+          view.stock += there(i);
+          Product.finish(view);
+          Product.revoke(view);
+        }
+        return many;
+      },
+    },
+    {
+      ...made,
+      ...FLAT,
+      run() {
+        for (let i = 0; i < made.count; i++) {
+          const one = new FlatProduct(new ByteBuffer(flat[i & MASK]!));
+          one.mutateStock(one.stock() + there(i));
+        }
+        return many;
+      },
+    },
+    {
+      ...coded,
+      ...PACK,
+      run: passes(packed, few, (bytes, by) => {
+        const one = packr.unpack(bytes) as Plain;
+        one.stock += by;
+        packr.pack(one);
+      }),
+    },
+    {
+      ...coded,
+      ...JSONS,
+      run: passes(json, few, (text, by) => {
+        const one = JSON.parse(text) as Plain;
+        one.stock += by;
+        JSON.stringify(one);
+      }),
+    },
+    {
+      ...coded,
+      ...CLONE,
+      run: passes(objects, few, (object, by) => {
+        const one = structuredClone(object);
+        one.stock += by;
+      }),
+    },
+    {
+      work: "encode a record",
+      ...VARVE,
+      about: "encode to bytes",
+      count: few,
+      run: passes(objects, few, () => Product.encode(input)),
+    },
+    {
+      work: "encode a record",
+      ...PACK,
+      about: "encode to bytes",
+      count: few,
+      run: passes(objects, few, () => packr.pack(input)),
+    },
+    {
+      work: "encode a record",
+      ...JSONS,
+      about: "encode to a string",
+      count: few,
+      run: passes(objects, few, () => JSON.stringify(input)),
+    },
+  ];
+}
