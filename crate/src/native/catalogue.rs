@@ -138,26 +138,23 @@ fn key_of(name: &str) -> Result<Vec<u8>, Error> {
 pub(super) fn find<F: File>(engine: &mut Engine<F>, name: &str) -> Result<Option<Form>, Error> {
     let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
     let mut form = Form::new(name, bytes)?;
-    for (name, bytes) in under(engine, &index_prefix(form.keyspace))? {
-        let index = Descriptor::decode(&bytes).and_then(|found| Index::new(&name, &found, &form));
-        match index {
-            Some(index) if index.flags & DESCRIPTOR_DROPPED != 0 => {}
-            Some(index) => form.indexes.push(index),
-            None => form.unknown_index = Some(name),
+    let names = form.told["indexes"].as_array().cloned().unwrap_or_default();
+    for name in names.iter().filter_map(Value::as_str) {
+        let key = [KEY_INDEX, &form.keyspace.to_be_bytes(), name.as_bytes()].concat();
+        let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
+        match Descriptor::decode(bytes) {
+            Some(found) if found.head.flags & DESCRIPTOR_DROPPED != 0 => {}
+            found => match found.and_then(|found| Index::new(name, &found, &form)) {
+                Some(index) => form.indexes.push(index),
+                None => form.unknown_index = Some(name.to_string()),
+            },
         }
     }
     Ok(Some(form))
 }
 
-fn index_prefix(keyspace: u32) -> Vec<u8> {
-    [KEY_INDEX, &keyspace.to_be_bytes()].concat()
-}
-
 /// What is stored in the engine's keyspace under keys that begin so, by the rest of the key.
-pub(super) fn under<F: File>(
-    engine: &mut Engine<F>,
-    prefix: &[u8],
-) -> Result<Vec<(String, Vec<u8>)>, Error> {
+fn under<F: File>(engine: &mut Engine<F>, prefix: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let keys: Vec<Vec<u8>> = engine
         .keys(KEYSPACE_ENGINE)?
         .filter(|key| key.starts_with(prefix))

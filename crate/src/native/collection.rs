@@ -6,6 +6,7 @@ use std::sync::Arc;
 use musli_zerocopy::ZeroCopy;
 
 use crate::schema::key::{Key, KeyKind, OwnedKey};
+use crate::schema::view::put_root;
 use crate::schema::{Malformed, Parts, Record, View};
 
 use super::catalogue::Form;
@@ -169,7 +170,7 @@ impl<'s, T: Record> Collection<'s, T> {
         self.store.atomically(|store| {
             change(&mut root);
             let mut new = old.clone();
-            new[..size_of::<T>()].copy_from_slice(root.to_bytes_padded());
+            put_root(&mut new, &mut root);
             write_root(store, &form, &key, &mut root)?;
             reindex(store, &form, &key, Some(&old), Some(&new))?;
             Ok(true)
@@ -238,13 +239,12 @@ fn write_root<T: Record>(
     key: &[u8],
     root: &mut T,
 ) -> Result<(), Error> {
-    let bytes = root.to_bytes_padded();
     store.engine().update_if(
         form.keyspace,
         key,
         |_| true,
         |value| {
-            value[..bytes.len()].copy_from_slice(bytes);
+            put_root(value, root);
             Ok(None)
         },
     )?;

@@ -77,7 +77,7 @@ impl Error {
             Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
             Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
-            Error::NotUnique { .. } => "VARVE_CONFLICT",
+            Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
         }
     }
 

@@ -13,10 +13,11 @@ use super::catalogue::{Descriptor, Form};
 pub(super) struct Index {
     pub name: String,
     pub keyspace: u32,
-    pub flags: u32,
     /// Whether no two records may have the same entry.
     pub unique: bool,
     fields: Vec<IndexField>,
+    /// Whether records tell how much of the struct they have.
+    versioned: bool,
 }
 
 /// A field that an index sorts by.
@@ -47,7 +48,7 @@ impl Index {
         Some(Index {
             name: name.to_string(),
             keyspace: head.keyspace,
-            flags: head.flags,
+            versioned: matches!(value, Kind::Struct { versioned: true, .. }),
             unique: json.get("unique").and_then(Value::as_bool) == Some(true),
             fields: json.get("fields")?.as_array()?.iter().map(field).collect::<Option<_>>()?,
         })
@@ -62,6 +63,12 @@ impl Index {
     pub(super) fn tuple(&self, record: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut out = Vec::new();
         for IndexField { kind, at, descending } in &self.fields {
+            let end = at + kind.size_and_align().0;
+            if self.versioned && word(record, 0, 2)? < end as u64 {
+                let reason =
+                    "size: an earlier version of the struct wrote it, without an indexed field";
+                return Err(Malformed::new("", reason));
+            }
             let start = out.len();
             put(kind, record, *at, &mut out)?;
             if *descending {
@@ -92,12 +99,16 @@ impl IndexField {
 
 /// The field of this name, or at this path through structs.
 fn find<'a>(value: &'a Kind, path: &str) -> Option<(&'a Kind, usize)> {
-    if let Some(found) = value.field(path) {
-        return Some(found);
-    }
-    let (name, rest) = path.split_once('.')?;
-    let (kind, at) = value.field(name)?;
-    find(kind, rest).map(|(kind, offset)| (kind, at + offset))
+    let mut found = None;
+    value.each_field(|name, kind, at| {
+        let inner = match kind {
+            Kind::Flatten(of) => find(of, path),
+            _ if name == path => Some((kind, 0)),
+            _ => path.strip_prefix(name).and_then(|rest| find(kind, rest.strip_prefix('.')?)),
+        };
+        found = found.or(inner.map(|(kind, offset)| (kind, at + offset)));
+    });
+    found
 }
 
 fn can_sort(kind: &Kind) -> bool {

@@ -29,7 +29,7 @@ pub mod key;
 mod kind;
 mod layout;
 mod text;
-mod view;
+pub(crate) mod view;
 
 use std::num::{NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64};
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};

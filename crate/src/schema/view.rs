@@ -7,7 +7,7 @@ use musli_zerocopy::Ref;
 use musli_zerocopy::buf::{Buf, Load};
 
 use super::kind::aligned;
-use super::{Malformed, Record};
+use super::{Layout, Malformed, Record};
 use crate::format::MAX_VALUE;
 
 /// A record where it lies: it is its root, and reads what lies behind it.
@@ -32,6 +32,7 @@ impl<'a, T: Record> View<'a, T> {
     /// # Errors
     /// When they are too short, misaligned, or no such record.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        refuse_earlier::<T>(bytes)?;
         Ok(View { root: Buf::new(bytes).load_at::<T>(0)?, bytes })
     }
 
@@ -54,6 +55,34 @@ impl<'a, T: Record> View<'a, T> {
     pub fn load<R: Load>(&self, reference: R) -> Result<&'a R::Target, Malformed> {
         Ok(Buf::new(self.bytes).load(reference)?)
     }
+}
+
+/// Puts a root before what it refers to. A versioned one says its size, whatever it said.
+///
+/// # Panics
+/// When the bytes are too short for it.
+pub(crate) fn put_root<T: Record>(bytes: &mut [u8], root: &mut T) {
+    bytes[..size_of::<T>()].copy_from_slice(root.to_bytes_padded());
+    if is_versioned::<T>() {
+        bytes[..2].copy_from_slice(&(size_of::<T>() as u16).to_le_bytes());
+    }
+}
+
+fn is_versioned<T: Record>() -> bool {
+    matches!(T::LAYOUT, Layout::Struct(shape) if shape.versioned)
+}
+
+/// A record of an earlier version of a struct has its parts where this one has fields.
+fn refuse_earlier<T: Record>(bytes: &[u8]) -> Result<(), Malformed> {
+    let root_size = bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
+    if !is_versioned::<T>() || usize::from(root_size) >= size_of::<T>() {
+        return Ok(());
+    }
+    let reason = format!(
+        "size: an earlier version of the struct wrote it, with a root of {root_size} bytes and not {}",
+        size_of::<T>()
+    );
+    Err(Malformed::new("", reason))
 }
 
 impl<T> Deref for View<'_, T> {
@@ -119,7 +148,7 @@ impl<T: Record> Parts<T> {
         if self.too_long {
             return Err(Malformed::new("", "a value may have at most 16,777,216 bytes"));
         }
-        self.bytes[..size_of::<T>()].copy_from_slice(root.to_bytes_padded());
+        put_root(&mut self.bytes, &mut root);
         Ok(self.bytes)
     }
 

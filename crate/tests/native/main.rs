@@ -2,6 +2,7 @@
 
 mod collections;
 mod folder;
+mod indexes;
 mod locks;
 mod reader;
 mod stores;

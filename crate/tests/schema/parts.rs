@@ -5,7 +5,7 @@ use varve::schema::{FixedStr, FixedStrError, Kind, Opt, Parts, Record, View};
 
 use crate::layouts::{bytes_of, committed};
 
-#[derive(Clone, Copy, ZeroCopy, Record)]
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
 struct Product {
     stock: u32,
@@ -31,7 +31,7 @@ fn a_value_has_the_bytes_of_the_vectors() {
     }
 }
 
-#[derive(Clone, Copy, ZeroCopy, Record)]
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(u8)]
 enum Shape {
     Empty,
@@ -39,7 +39,7 @@ enum Shape {
     Wide([u32; 3]),
 }
 
-#[derive(Clone, Copy, ZeroCopy, Record)]
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
 struct Holes {
     a: u8,
@@ -106,4 +106,43 @@ fn a_value_above_the_limit_is_refused_and_not_cut_off() {
     let mut parts = Parts::of::<Product>();
     let name = parts.str(&"x".repeat(16 << 20));
     assert!(parts.finish(Product { stock: 1, name }).is_err());
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned, rename = "Old")]
+struct Old {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned, rename = "New")]
+struct New {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+    price: u32,
+    note: Ref<str>,
+}
+
+#[test]
+fn a_versioned_record_says_its_size_and_one_of_an_earlier_version_is_refused() {
+    let vectors = committed("structs.json");
+    let vector = vectors.iter().find(|one| one["name"] == "Old").expect("it is there");
+    let mut parts = Parts::of::<Old>();
+    let name = parts.str("Yeezy Boost 350 V2");
+    let bytes = parts.finish(Old { root_size: 0, stock: 20_001, name }).expect("it is short");
+    assert_eq!(bytes, bytes_of(&vector["values"][0]["bytes"]));
+    let bytes = aligned(&bytes);
+    let old = View::<Old>::new(bytes.as_slice()).expect("it is one");
+    assert_eq!((old.root_size, old.stock), (12, 20_001));
+    assert_eq!(old.load(old.name), Ok("Yeezy Boost 350 V2"));
+    let error = View::<New>::new(bytes.as_slice()).expect_err("its name lies where the price is");
+    assert!(error.reason.starts_with("size: an earlier version"), "{error}");
+    let new = New { root_size: 24, stock: 1, name: old.name, price: 2, note: old.name };
+    assert_eq!((new.root_size, new.stock, new.price), (24, 1, 2));
+    assert_eq!(new.name.len() + new.note.len(), 36);
 }

@@ -1,0 +1,156 @@
+//! Indexes that a stored descriptor declares, as TypeScript stores it.
+
+use std::cmp::Reverse;
+use std::path::Path;
+
+use musli_zerocopy::{Ref, ZeroCopy};
+use serde_json::{Value, json};
+use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_INDEX};
+use varve::native::{Collection, Error, KeyRange, Store};
+use varve::schema::{Kind, Opt, Record};
+use varve::{Options, StdFile};
+
+use crate::folder::Folder;
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+struct Page {
+    number: u16,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+struct Item {
+    code: Ref<str>,
+    price: Opt<f64>,
+    stock: i16,
+    #[varve(flatten)]
+    page: Page,
+    other: Page,
+}
+
+const COLLECTION: u32 = 2;
+const OWN: u32 = 1;
+
+fn descriptor(keyspace: u32, parent: u32, json: &Value) -> Vec<u8> {
+    let text = json.to_string();
+    let head = CollectionDescriptor {
+        fingerprint: Item::FINGERPRINT,
+        keyspace,
+        flags: if parent == 0 { 0 } else { DESCRIPTOR_INDEX },
+        parent,
+        json_len: text.len() as u32,
+    };
+    [head.to_bytes(), text.as_bytes()].concat()
+}
+
+/// Makes the collection "items" with these indexes, by the engine's own calls.
+fn declare(path: &Path, indexes: &[(&str, Value)]) {
+    let file = StdFile::open(path).unwrap();
+    let mut engine = varve::Store::open(file, Options::default()).unwrap();
+    let names: Vec<&str> = indexes.iter().map(|(name, _)| *name).collect();
+    let value = Kind::from(Item::LAYOUT).to_json();
+    let json = json!({ "value": value, "key": "string", "indexes": names });
+    engine.set(OWN, b"collection/items", &descriptor(COLLECTION, 0, &json)).unwrap();
+    for (keyspace, (name, json)) in (COLLECTION + 1..).zip(indexes) {
+        let key = [b"index/".as_slice(), &COLLECTION.to_be_bytes(), name.as_bytes()].concat();
+        engine.set(OWN, &key, &descriptor(keyspace, COLLECTION, json)).unwrap();
+    }
+    engine.close().map_err(|(_, error)| error).unwrap();
+}
+
+fn set(items: &mut Collection<'_, Item>, key: &str, code: &str, price: Option<f64>, stock: i16) {
+    try_set(items, key, code, price, stock).expect("it is unique");
+}
+
+fn try_set(
+    items: &mut Collection<'_, Item>,
+    key: &str,
+    code: &str,
+    price: Option<f64>,
+    stock: i16,
+) -> Result<u64, Error> {
+    let (page, other) = (Page { number: 1 }, Page { number: stock.unsigned_abs() });
+    items.set(key, |parts| Item { code: parts.str(code), price: price.into(), stock, page, other })
+}
+
+fn by(items: &mut Collection<'_, Item>, index: &str, range: KeyRange<'_>) -> Vec<String> {
+    let mut records = items.entries_by(index, range).unwrap();
+    let mut keys = Vec::new();
+    while let Some(entry) = records.next().unwrap() {
+        keys.push(entry.key::<String>().unwrap());
+    }
+    keys
+}
+
+#[test]
+fn every_write_keeps_all_indexes() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(
+        &path,
+        &[
+            ("byPrice", json!({ "fields": ["price"] })),
+            ("byStock", json!({ "fields": [{ "desc": "stock" }, "other.number", "number"] })),
+        ],
+    );
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    assert_eq!(items.indexes().collect::<Vec<_>>(), ["byPrice", "byStock"]);
+    set(&mut items, "a", "A", Some(2.5), 5);
+    set(&mut items, "b", "B", None, -7);
+    set(&mut items, "c", "C", Some(-1.0), 5);
+    let all = KeyRange::all;
+    assert_eq!(by(&mut items, "byPrice", all()), ["b", "c", "a"]);
+    assert_eq!(by(&mut items, "byStock", all()), ["a", "c", "b"]);
+    assert!(items.update_if("a", |_| true, |item| item.stock = -9).unwrap());
+    assert!(!items.update_if("a", |item| item.stock > 0, |item| item.stock = 0).unwrap());
+    assert_eq!(by(&mut items, "byStock", all()), ["c", "b", "a"]);
+    assert_eq!(by(&mut items, "byStock", all().reverse().limit(1)), ["a"]);
+    set(&mut items, "c", "C", Some(9.0), 5);
+    assert_eq!(by(&mut items, "byPrice", all().gt((Some(0.0),))), ["a", "c"]);
+    assert_eq!(by(&mut items, "byPrice", all().lte((None::<f64>,))), ["b"]);
+    assert_eq!(by(&mut items, "byStock", all().prefix((Reverse(5_i16), 5_u16))), ["c"]);
+    assert!(items.delete("b").unwrap());
+    assert_eq!(by(&mut items, "byPrice", all()), ["a", "c"]);
+    assert!(items.entries_by("byName", all()).is_err());
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    assert_eq!(by(&mut items, "byStock", all()), ["c", "a"]);
+}
+
+#[test]
+fn what_a_unique_index_has_already_is_refused_and_nothing_is_written() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(&path, &[("byCode", json!({ "fields": ["code"], "unique": true }))]);
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    set(&mut items, "a", "one", None, 1);
+    set(&mut items, "b", "one\0two", None, 2);
+    let error = try_set(&mut items, "c", "one", None, 3).expect_err("it is taken");
+    assert_eq!(error.code(), "VARVE_UNIQUE_VIOLATION");
+    let error = try_set(&mut items, "b", "one", None, 3).expect_err("it is taken");
+    assert!(matches!(error, Error::NotUnique { index, .. } if index == "byCode"));
+    assert_eq!(items.get("b").unwrap().unwrap().stock, 2);
+    assert_eq!(items.count(), 2);
+    set(&mut items, "a", "one", None, 4);
+    set(&mut items, "a", "free", None, 4);
+    set(&mut items, "c", "one", None, 3);
+    assert_eq!(by(&mut items, "byCode", KeyRange::all()), ["a", "c", "b"]);
+    assert_eq!(by(&mut items, "byCode", KeyRange::all().prefix(("one",))), ["c"]);
+}
+
+#[test]
+fn a_collection_with_an_index_that_is_not_known_is_read_and_not_written() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(&path, &[("byWhat", json!({ "words": "code" }))]);
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    assert!(items.get("a").unwrap().is_none());
+    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would be left behind");
+    assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
+    assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
+}
