@@ -10,24 +10,24 @@ export type NumberType = Type<number, number, number, number>;
 export type BigintType = Type<bigint, bigint, bigint, bigint>;
 
 type Getter = (at: number) => (this: Cursor) => unknown;
-type Access<T> = Record<string, (this: DataView, at: number, ...more: (T | boolean)[]) => T>;
+type Setter = NonNullable<Type["setter"]>;
 
-/** A number as DataView has it: `method` is the end of the names of its two methods there. */
+/** A number as it lies in memory: read and written wherever that is, and by views of a struct. */
 function scalar<T extends number | bigint>(
   kind: SimpleKind,
-  method: string,
   bytes: number,
   low: T,
   high: T,
+  read: (data: DataView, at: number) => T,
+  write: (data: DataView, at: number, value: T) => void,
   getter: Getter,
+  setter?: Setter,
 ): Type<T, T, T, T> {
-  const { [`get${method}`]: get, [`set${method}`]: set } =
-    DataView.prototype as unknown as Required<Access<T>>;
   const fits = (value: T): boolean => {
     if (kind[0] === "f") return !Number.isFinite(value) || (value >= low && value <= high);
     return value >= low && value <= high && (typeof value === "bigint" || Number.isInteger(value));
   };
-  const take = (from: Cursor, at: number): T => get!.call(from.$m.data, at, true);
+  const take = (from: Cursor, at: number): T => read(from.$m.data, at);
   return {
     kind: { kind },
     layout: kind,
@@ -35,7 +35,7 @@ function scalar<T extends number | bigint>(
     align: bytes,
     put(to, at, value) {
       if (typeof value !== typeof low || !fits(value as T)) throw outside(low, high, value);
-      set!.call(to.$m.data, at, value as T, true);
+      write(to.$m.data, at, value as T);
     },
     take,
     plain(from, at, mode) {
@@ -44,6 +44,7 @@ function scalar<T extends number | bigint>(
       return mode === 1 && !Number.isFinite(value) ? String(value) : value;
     },
     getter,
+    setter,
   };
 }
 
@@ -51,136 +52,209 @@ function outside(low: unknown, high: unknown, value: unknown): Error {
   return wrong(`has to be a ${typeof low} from ${low} to ${high}.`, value);
 }
 
-// Each getter is written out: one that called another function through a variable would not be
-// inlined, and cost five times as much.
+// Each getter and setter is written out: one that called another function through a variable would
+// not be inlined, and cost five times as much. Whatever is not as it should be is for the slow setter.
 
 /** An integer from 0 to 255, in one byte. */
 export const u8: NumberType = /* @__PURE__ */ scalar(
   "u8",
-  "Uint8",
   1,
   0,
   0xff,
+  (data, at) => data.getUint8(at),
+  (data, at, value) => data.setUint8(at, value),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getUint8(this.$o + at);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || (value & 0xff) !== value) {
+        slow.call(this, value);
+      } else memory.data.setUint8(this.$o + at, value);
+    },
 );
 
 /** An integer from 0 to 65,535, in two bytes. */
 export const u16: NumberType = /* @__PURE__ */ scalar(
   "u16",
-  "Uint16",
   2,
   0,
   0xffff,
+  (data, at) => data.getUint16(at, true),
+  (data, at, value) => data.setUint16(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getUint16(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || (value & 0xffff) !== value) {
+        slow.call(this, value);
+      } else memory.data.setUint16(this.$o + at, value, true);
+    },
 );
 
 /** An integer from 0 to 4,294,967,295, in four bytes. */
 export const u32: NumberType = /* @__PURE__ */ scalar(
   "u32",
-  "Uint32",
   4,
   0,
   0xffff_ffff,
+  (data, at) => data.getUint32(at, true),
+  (data, at, value) => data.setUint32(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getUint32(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || value >>> 0 !== value) {
+        slow.call(this, value);
+      } else memory.data.setUint32(this.$o + at, value, true);
+    },
 );
 
 /** An integer from -128 to 127, in one byte. */
 export const i8: NumberType = /* @__PURE__ */ scalar(
   "i8",
-  "Int8",
   1,
   -0x80,
   0x7f,
+  (data, at) => data.getInt8(at),
+  (data, at, value) => data.setInt8(at, value),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getInt8(this.$o + at);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || (value << 24) >> 24 !== value) {
+        slow.call(this, value);
+      } else memory.data.setInt8(this.$o + at, value);
+    },
 );
 
 /** An integer from -32,768 to 32,767, in two bytes. */
 export const i16: NumberType = /* @__PURE__ */ scalar(
   "i16",
-  "Int16",
   2,
   -0x8000,
   0x7fff,
+  (data, at) => data.getInt16(at, true),
+  (data, at, value) => data.setInt16(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getInt16(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || (value << 16) >> 16 !== value) {
+        slow.call(this, value);
+      } else memory.data.setInt16(this.$o + at, value, true);
+    },
 );
 
 /** An integer from -2,147,483,648 to 2,147,483,647, in four bytes. */
 export const i32: NumberType = /* @__PURE__ */ scalar(
   "i32",
-  "Int32",
   4,
   -0x8000_0000,
   0x7fff_ffff,
+  (data, at) => data.getInt32(at, true),
+  (data, at, value) => data.setInt32(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getInt32(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || (value | 0) !== value) {
+        slow.call(this, value);
+      } else memory.data.setInt32(this.$o + at, value, true);
+    },
 );
 
 /** A number of single precision, in four bytes. Finite numbers that it would make infinite are refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(
   "f32",
-  "Float32",
   4,
   -3.4028235677973362e38,
   3.4028235677973362e38,
+  (data, at) => data.getFloat32(at, true),
+  (data, at, value) => data.setFloat32(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getFloat32(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number" || !(value >= -3e38 && value <= 3e38)) {
+        slow.call(this, value);
+      } else memory.data.setFloat32(this.$o + at, value, true);
+    },
 );
 
 /** A number, in eight bytes: any that JavaScript has. */
 export const f64: NumberType = /* @__PURE__ */ scalar(
   "f64",
-  "Float64",
   8,
   -Infinity,
   Infinity,
+  (data, at) => data.getFloat64(at, true),
+  (data, at, value) => data.setFloat64(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
       if (this.$e !== memory.epoch) stale();
       return memory.data.getFloat64(this.$o + at, true);
     },
+  (at, slow) =>
+    function (value) {
+      const memory = this.$m;
+      const isHere = this.$w !== undefined && this.$e === memory.epoch;
+      if (!isHere || typeof value !== "number") {
+        slow.call(this, value);
+      } else memory.data.setFloat64(this.$o + at, value, true);
+    },
 );
 
 /** A bigint from 0 to 2^64 - 1, in eight bytes. */
 export const u64: BigintType = /* @__PURE__ */ scalar(
   "u64",
-  "BigUint64",
   8,
   0n,
   0xffff_ffff_ffff_ffffn,
+  (data, at) => data.getBigUint64(at, true),
+  (data, at, value) => data.setBigUint64(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;
@@ -192,10 +266,11 @@ export const u64: BigintType = /* @__PURE__ */ scalar(
 /** A bigint from -2^63 to 2^63 - 1, in eight bytes. */
 export const i64: BigintType = /* @__PURE__ */ scalar(
   "i64",
-  "BigInt64",
   8,
   -0x8000_0000_0000_0000n,
   0x7fff_ffff_ffff_ffffn,
+  (data, at) => data.getBigInt64(at, true),
+  (data, at, value) => data.setBigInt64(at, value, true),
   (at) =>
     function () {
       const memory = this.$m;

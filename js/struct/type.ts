@@ -45,6 +45,9 @@ export interface Writer {
   end: number;
 }
 
+/** What assigning to a field runs. */
+export type SetField = (this: Cursor, value: unknown) => void;
+
 /**
  * A type of field: `View` is what reading it gives, `Write` the same in an update, `Input` what may be
  * stored and `Plain` what `snapshot()` gives.
@@ -65,6 +68,8 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   plain?(from: Cursor, at: number, mode: Mode): unknown;
   /** A getter that is faster than `take`. */
   getter?: ((at: number, label: string) => (this: Cursor) => unknown) | undefined;
+  /** A setter that is faster than `put`, and leaves what may be wrong to the one that it is given. */
+  setter?: ((at: number, slow: SetField) => SetField) | undefined;
   /** Where the value ends if this part's begin at `end`. Only of types with parts elsewhere. */
   extent?: ((value: unknown, end: number) => number) | undefined;
   /** Assigns in an update. Only of types with parts elsewhere; others are `put`. */

@@ -13,6 +13,7 @@ import {
   inside,
   lone,
   type Mode,
+  type SetField,
   type Type,
   within,
   wrong,
@@ -113,8 +114,8 @@ export function isThere({ $m }: Cursor, struct: number, end: number): boolean {
   return $m.data.getUint16(struct, true) >= end;
 }
 
-function setter(shape: Shape, { name, at, type }: Leaf): (this: Cursor, value: unknown) => void {
-  return function (value) {
+function setter(shape: Shape, { name, at, type }: Leaf): SetField {
+  const slow: SetField = function (value) {
     if (this.$w === undefined) throw readOnly(`${shape.name}.${name}`);
     alive(this);
     try {
@@ -123,6 +124,7 @@ function setter(shape: Shape, { name, at, type }: Leaf): (this: Cursor, value: u
       throw within(error, `${shape.name}.${name}`);
     }
   };
+  return type.setter?.(at, slow) ?? slow;
 }
 
 /** Assigns in an update. A value that is refused leaves what was there. */
