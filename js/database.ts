@@ -1,7 +1,13 @@
 /** The calls on an open database. */
 
 import type { Key, Value } from "./bytes.js";
-import { type Collection, type CollectionOptions, collectionOf } from "./collection/collection.js";
+import {
+  type Collection,
+  type CollectionOptions,
+  collectionOf,
+  type MigrateOptions,
+  migrated,
+} from "./collection/collection.js";
 import type { IndexSpecs } from "./collection/indexes.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery, Verification } from "./engine-reports.js";
@@ -422,6 +428,55 @@ export class Database {
     options: CollectionOptions<KeySpec | undefined> = {},
   ): Collection<unknown, T, T, T> {
     return collectionOf(this.handle, name, codec, options);
+  }
+
+  /**
+   * Has a collection become what the program declares, and gives it: values of another schema are
+   * converted, and indexes that are missing are built, others dropped. It takes slices of a few
+   * milliseconds while the program goes on, and all of it becomes visible in one commit. Where nothing
+   * has to change it changes nothing, so that a program may begin with it each time.
+   *
+   * ```ts
+   * const products = await db.migrate("products", Product, {
+   *   migrate: (old: { price: number }) => ({ cents: Math.round(old.price * 100) }),
+   *   indexes: { byCents: "cents" },
+   * });
+   * ```
+   *
+   * `migrate` is given a copy of the old value. Without it, fields of the same name are taken over. While
+   * values are converted, the collection can be read and not written to; collections that were asked for
+   * before end with it. While indexes are built, it can be written to. After a crash, or when `signal`
+   * ended it, the next call goes on where it was.
+   *
+   * @throws (rejects) the reason of `signal`, what `migrate` and `onProgress` throw, and what the codec
+   * throws for a value that is none: the collection is as it was
+   * @throws (rejects) UniqueViolationError when records have the same values in a unique index
+   * @throws (rejects) SchemaMismatchError when its keys are of another kind
+   * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError, ReentrancyError as `set`
+   */
+  migrate<
+    View,
+    Writable,
+    Input,
+    Old = unknown,
+    const S extends KeySpec | undefined = undefined,
+    const Specs extends IndexSpecs<View> = Record<never, never>,
+  >(
+    name: string,
+    codec: Codec<View, Writable, Input>,
+    options?: MigrateOptions<S, Specs, Old, NoInfer<Input>, KeyOf<S>>,
+  ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
+  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, KeyOf<S>>,
+  ): Promise<Collection<KeyOf<S>, T, T, T, KeyInput<S>>>;
+  migrate<T>(
+    name: string,
+    codec: Codec<T, T, T> | CustomCodec<T>,
+    options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown> = {},
+  ): Promise<Collection<unknown, T, T, T>> {
+    return migrated(this.handle, name, codec, options);
   }
 
   /**

@@ -22,10 +22,12 @@ export type {
   CollectionOperation,
   CollectionOptions,
   IndexesOf,
+  MigrateOptions,
 } from "./collection/collection.js";
 export type { IndexSpec, IndexSpecs, IndexValue } from "./collection/indexes.js";
 export type { KeyRange } from "./collection/keys.js";
 export type { Index, IndexRange } from "./collection/lookup.js";
+export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/ref.js";
 export type { TypedUpdateOptions } from "./collection/write.js";
 export type { BatchOperation, Database, Synchronous } from "./database.js";

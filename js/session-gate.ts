@@ -75,7 +75,7 @@ export class Gate {
   }
 
   /** As `admitWrite`, for what cannot be done halfway through a transaction. */
-  protected admitOutside(call: string): void {
+  admitOutside(call: string): void {
     this.admitIdle(call);
     if (this.depth === 0) return;
     throw new ReentrancyError(

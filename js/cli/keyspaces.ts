@@ -6,8 +6,8 @@ import { Database } from "../database.js";
 import { type ByteRange, boundsOf } from "../range.js";
 import type { Session } from "../session.js";
 import type { Descriptor } from "../struct/codec.js";
+import { descriptorOf } from "../struct/schema-of.js";
 import { EXIT, Failure } from "./failure.js";
-import { descriptorOf } from "./schema-of.js";
 
 /** Bits of a descriptor's flags. */
 const DROPPED = 2;

@@ -1,7 +1,7 @@
 /** Records of collections, shown as what they are. */
 
+import { schemaOf } from "../struct/schema-of.js";
 import type { Told } from "./keyspaces.js";
-import { schemaOf } from "./schema-of.js";
 import { oneLine, textOf } from "./text.js";
 
 /** How values are shown. */

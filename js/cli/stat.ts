@@ -2,11 +2,11 @@
 
 import { Database } from "../database.js";
 import type { Recovery } from "../index.js";
+import { schemaOf } from "../struct/schema-of.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode } from "./failure.js";
 import { collectionOf, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
-import { schemaOf } from "./schema-of.js";
 import { counted, duration, harmless, number, size, table } from "./text.js";
 import type { Call } from "./usage.js";
 

@@ -6,10 +6,17 @@
 
 import type { Key } from "../bytes.js";
 import type { Engine } from "../engine.js";
-import { badArgument, CorruptionError, describe, SchemaMismatchError } from "../errors.js";
+import {
+  badArgument,
+  CorruptionError,
+  describe,
+  ReentrancyError,
+  SchemaMismatchError,
+} from "../errors.js";
 import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
 import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
+import { type Declaration, MIGRATE, refuseOther } from "./mismatch.js";
 
 /** The engine's own keyspace. */
 export const OWN = 1;
@@ -17,9 +24,9 @@ export const OWN = 1;
 /** Flags of descriptors. */
 const INDEX = 1;
 const DROPPED = 2;
+const BUILDING = 4;
 
-/** What to do where data or indexes would have to change. */
-const MIGRATE = "Change it by await db.migrate(name, codec, { indexes }).";
+const NOTHING: Pending = { clear: [] };
 
 const HEAD = 24;
 const FIRST_KEYSPACE = 2;
@@ -30,14 +37,6 @@ const NEXT = "keyspaces";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/** What a program says that a collection is. */
-export interface Declaration {
-  readonly fingerprint: string;
-  readonly value: Descriptor;
-  /** The kinds of the parts of its keys, or what stands for the lone one that needs no codec. */
-  readonly key: string | readonly unknown[];
-}
 
 /** What a descriptor says: of a collection, or of an index. */
 export interface Stored {
@@ -50,15 +49,33 @@ export interface Stored {
     readonly key?: unknown;
     /** The names of a collection's indexes: each has a descriptor of its own. */
     readonly indexes?: readonly string[];
+    /** The names of those that are being built: kept by every write, and not to be read. */
+    readonly building?: readonly string[];
     readonly fields?: unknown;
     readonly unique?: unknown;
   };
 }
 
+/** What is under way with a collection, stored beside its descriptor while it is. */
+export interface Pending {
+  /** The values are being converted, into other keyspaces. */
+  readonly to?: {
+    readonly fingerprint: string;
+    readonly keyspace: number;
+    readonly indexes: readonly (readonly [name: string, shape: IndexShape, keyspace: number])[];
+    /** Records up to this key were, as hexadecimal digits. */
+    readonly after: string;
+  };
+  /** Indexes are being built. Records up to this key have their entries. */
+  readonly built?: string;
+  /** Keyspaces that nothing names any more, to be emptied. */
+  readonly clear: readonly number[];
+}
+
 /** A collection as all handles of a database share it. */
 export class CollectionSpace implements Space {
   readonly name: string;
-  readonly declaration: Declaration;
+  declaration: Declaration;
   keyspace: number;
   /** The engine's `undone` when its descriptor was last known to be written; never that before. */
   sure: number;
@@ -88,12 +105,15 @@ export class CollectionSpace implements Space {
 export class Catalogue {
   private readonly engine: Engine;
   private readonly spaces: Map<string, CollectionSpace>;
+  /** The collections whose values are being converted: nothing is written to them. */
+  readonly converting: Set<string>;
   /** The number of the next keyspace, once that is known. */
   private next: number;
 
   private constructor(engine: Engine) {
     this.engine = engine;
     this.spaces = new Map();
+    this.converting = new Set();
     this.next = 0;
   }
 
@@ -114,68 +134,161 @@ export class Catalogue {
     declaration: Declaration,
     indexes: readonly DeclaredIndex[],
   ): CollectionSpace {
+    const space = this.space(name, declaration);
+    for (const index of indexes) this.join(space, index);
+    return space;
+  }
+
+  /** The same, whatever its indexes are. */
+  space(name: string, declaration: Declaration): CollectionSpace {
     const space = this.spaces.get(name) ?? this.load(name, declaration);
     refuseOther(name, space.declaration, declaration);
-    for (const index of indexes) this.join(space, index);
+    if (fieldsIn(declaration.value) > fieldsIn(space.declaration.value)) {
+      // A later version of its struct.
+      space.declaration = declaration;
+      space.sure = -1;
+    }
     this.spaces.set(name, space);
     return space;
+  }
+
+  /** What the collection of this name is, written or not. */
+  known(name: string): Declaration | undefined {
+    const stored = this.read(keyOf(name));
+    return stored === undefined ? this.spaces.get(name)?.declaration : declarationOf(stored);
   }
 
   private load(name: string, declaration: Declaration): CollectionSpace {
     const stored = this.read(keyOf(name));
     if (stored === undefined) return new CollectionSpace(this, name, declaration, this.number());
-    refuseOther(name, declarationOf(stored), declaration);
+    const there = declarationOf(stored);
+    refuseOther(name, there, declaration);
     const space = new CollectionSpace(this, name, declaration, stored.keyspace);
-    for (const index of stored.json.indexes ?? []) {
+    for (const index of [...(stored.json.indexes ?? []), ...(stored.json.building ?? [])]) {
       const found = this.read(indexKeyOf(space.keyspace, index));
       if (found === undefined || (found.flags & DROPPED) !== 0) continue;
       const shape = found.json as unknown as IndexShape;
       const { value } = declaration;
-      space.indexes.push(new IndexSpace(name, index, shape, value, found.keyspace));
+      const one = new IndexSpace(name, index, shape, value, found.keyspace);
+      one.isBuilt = (found.flags & BUILDING) === 0;
+      space.indexes.push(one);
     }
-    space.sure = this.engine.undone;
+    const isSame = there.fingerprint === declaration.fingerprint;
+    if (isSame && this.pending(name).to === undefined) space.sure = this.engine.undone;
     return space;
   }
 
   /** Has a collection have an index, if it has it already or has no records that would be missing. */
   private join(space: CollectionSpace, { name, shape }: DeclaredIndex): void {
     const found = space.indexes.find((index) => index.name === name);
-    if (found !== undefined) {
+    if (found?.isBuilt) {
       if (JSON.stringify(found.shape) === JSON.stringify(shape)) return;
       throw new SchemaMismatchError(
         `The index "${name}" of "${space.name}" is ${JSON.stringify(found.shape)} there and ` +
           `${JSON.stringify(shape)} here. ${MIGRATE}`,
       );
     }
-    if (this.engine.count(space.keyspace) !== 0) {
+    if (found !== undefined || this.engine.count(space.keyspace) !== 0) {
       throw new SchemaMismatchError(
         `The collection "${space.name}" has records, and no index "${name}" of them. ${MIGRATE}`,
       );
     }
-    const { value } = space.declaration;
-    space.indexes.push(new IndexSpace(space.name, name, shape, value, this.number()));
+    space.indexes.push(this.newIndex(space, name, shape));
     space.sure = -1;
+  }
+
+  newIndex(space: CollectionSpace, name: string, shape: IndexShape): IndexSpace {
+    return new IndexSpace(space.name, name, shape, space.declaration.value, this.number());
   }
 
   /** Has the descriptors of a collection and its indexes be written, unless they are. */
   ensure(space: CollectionSpace): void {
-    const { engine } = this;
-    const { name, keyspace, indexes, declaration } = space;
-    const names = indexes.map((index) => index.name);
-    const stored = this.read(keyOf(name));
-    if (stored === undefined || String(stored.json.indexes ?? []) !== String(names)) {
-      const { fingerprint, value, key } = declaration;
-      const json = names.length === 0 ? { value, key } : { value, key, indexes: names };
-      this.write(keyOf(name), { fingerprint, keyspace, flags: 0, parent: 0, json });
-      for (const index of indexes) {
-        const { shape } = index;
-        const of = { fingerprint, flags: INDEX, parent: keyspace, json: shape };
-        this.write(indexKeyOf(keyspace, index.name), { ...of, keyspace: index.keyspace });
-      }
-      // What was given out by now, whoever got it.
-      if (this.next !== 0) engine.set(NEXT, numberAsBytes(this.next), OWN);
+    const { name } = space;
+    if (this.converting.has(name)) {
+      throw new ReentrancyError(
+        `The collection "${name}" is being migrated, and cannot be written to until that is over: ` +
+          "await db.migrate() first.",
+      );
     }
-    space.sure = engine.undone;
+    const stored = this.read(keyOf(name));
+    const isWritten =
+      stored?.fingerprint === space.declaration.fingerprint &&
+      namesIn(stored.json.indexes) === namesIn(namesOf(space, true)) &&
+      namesIn(stored.json.building) === namesIn(namesOf(space, false));
+    if (!isWritten) this.describe(space, stored);
+    // What was converted before is no longer all.
+    const { to, ...rest } = this.pending(name);
+    if (to !== undefined) {
+      const clear = [...rest.clear, to.keyspace, ...to.indexes.map(([, , keyspace]) => keyspace)];
+      this.note(name, { ...rest, clear });
+    }
+    space.sure = this.engine.undone;
+  }
+
+  /** Writes the descriptors of a collection and its indexes: its own last, which names the others. */
+  describe(space: CollectionSpace, stored = this.read(keyOf(space.name))): void {
+    const { name, keyspace, indexes } = space;
+    // Where another version of the struct was written, the longer one stays.
+    const isLonger =
+      stored?.keyspace === keyspace &&
+      fieldsIn(stored.json.value) > fieldsIn(space.declaration.value);
+    const { fingerprint, value, key } = isLonger ? declarationOf(stored) : space.declaration;
+    this.noteNumbers();
+    for (const index of indexes) {
+      const { shape, isBuilt } = index;
+      const flags = INDEX | (isBuilt ? 0 : BUILDING);
+      const of = { fingerprint, flags, parent: keyspace, json: shape };
+      this.write(indexKeyOf(keyspace, index.name), { ...of, keyspace: index.keyspace });
+    }
+    const [built, building] = [namesOf(space, true), namesOf(space, false)];
+    const json = {
+      value,
+      key,
+      ...(built.length === 0 ? {} : { indexes: built }),
+      ...(building.length === 0 ? {} : { building }),
+    };
+    this.write(keyOf(name), { fingerprint, keyspace, flags: 0, parent: 0, json });
+  }
+
+  /** Notes which numbers were given out by now, whoever got them. */
+  noteNumbers(): void {
+    if (this.next !== 0) this.engine.set(NEXT, numberAsBytes(this.next), OWN);
+  }
+
+  /** Forgets the descriptor of an index. */
+  forget(space: CollectionSpace, index: string): void {
+    this.engine.remove(indexKeyOf(space.keyspace, index), OWN);
+  }
+
+  /** Has a collection be another one from now on. Those that were asked for before end. */
+  replace(name: string, space: CollectionSpace | undefined): void {
+    const old = this.spaces.get(name);
+    if (space === undefined) this.spaces.delete(name);
+    else this.spaces.set(name, space);
+    if (old === undefined || old === space) return;
+    for (const one of [old, ...old.indexes]) {
+      // Whatever is done with it begins with its number.
+      Object.defineProperty(one, "keyspace", {
+        get() {
+          throw new SchemaMismatchError(
+            `The collection "${name}" was migrated: ask for it again, by db.collection().`,
+          );
+        },
+      });
+    }
+  }
+
+  /** What is under way with a collection. */
+  pending(name: string): Pending {
+    const bytes = this.engine.get(pendingKeyOf(name), OWN);
+    return bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
+  }
+
+  note(name: string, pending: Pending): void {
+    const isNothing =
+      pending.to === undefined && pending.built === undefined && pending.clear.length === 0;
+    if (isNothing) this.engine.remove(pendingKeyOf(name), OWN);
+    else this.engine.set(pendingKeyOf(name), JSON.stringify(pending), OWN);
   }
 
   private write(key: Key, stored: Stored): void {
@@ -188,7 +301,7 @@ export class Catalogue {
   }
 
   /** Gives out a number that no keyspace has or had. */
-  private number(): number {
+  number(): number {
     if (this.next === 0) this.next = this.firstFree();
     this.next += 1;
     return this.next - 1;
@@ -211,6 +324,22 @@ function keyOf(name: unknown): string {
   return `collection/${name}`;
 }
 
+function pendingKeyOf(name: string): string {
+  return `migration/${name}`;
+}
+
+function namesOf(space: CollectionSpace, isBuilt: boolean): string[] {
+  return space.indexes.filter((index) => index.isBuilt === isBuilt).map(({ name }) => name);
+}
+
+function namesIn(names: readonly string[] | undefined): string {
+  return JSON.stringify(names ?? []);
+}
+
+function fieldsIn(value: unknown): number {
+  return (value as { fields?: readonly unknown[] }).fields?.length ?? 0;
+}
+
 function indexKeyOf(keyspace: number, name: string): Uint8Array<ArrayBuffer> {
   const text = encoder.encode(`index/1234${name}`);
   dataOf(text).setUint32(6, keyspace);
@@ -223,16 +352,6 @@ function declarationOf({ fingerprint, json }: Stored): Declaration {
     value: json.value as Descriptor,
     key: json.key as Declaration["key"],
   };
-}
-
-function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
-  const sameKey = JSON.stringify(stored.key) === JSON.stringify(declared.key);
-  if (stored.fingerprint === declared.fingerprint && sameKey) return;
-  const what = sameKey ? "value" : "key";
-  throw new SchemaMismatchError(
-    `The collection "${name}" holds ${what}s of another kind: ${JSON.stringify(stored[what])} there ` +
-      `and ${JSON.stringify(declared[what])} here. Declare what it holds, or use another name.`,
-  );
 }
 
 function encoded({ fingerprint, keyspace, flags, parent, json }: Stored): Uint8Array<ArrayBuffer> {

@@ -3,23 +3,19 @@
 import { badArgument, OutOfMemoryError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
-import type { Session, SetOptions } from "../session.js";
+import type { SetOptions } from "../session.js";
 import type { Codec } from "../struct/codec.js";
 import { type CustomCodec, codecOf } from "../struct/custom.js";
 import type { KeySpec } from "../struct/key.js";
 import { Catalogue } from "./catalogue.js";
-import type { Form } from "./form.js";
+import type { Form, Handle } from "./form.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
 import { Index } from "./lookup.js";
+import type { Migration } from "./migrate.js";
 import { Ref } from "./ref.js";
 import { entriesIn, keysIn, valuesIn } from "./scan.js";
 import { clear, push, remove, store, type TypedUpdateOptions, update } from "./write.js";
-
-/** Whose collection it is: the session of the handle, as long as that is open. */
-export interface Handle {
-  readonly session: Session;
-}
 
 /** The indexes of a collection that were declared so. */
 export type IndexesOf<Specs, K, View> = {
@@ -358,6 +354,27 @@ function indexesOf<K, View, Writable, Input, Given>(
     if (space !== undefined) indexes[name] = new Index(form, space, lone);
   }
   return indexes;
+}
+
+/** The options of `db.migrate`. */
+export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input, K>
+  extends CollectionOptions<S, Specs>,
+    Migration<Old, Input, K> {}
+
+/** Has a collection become what a program declares, and gives it. */
+export async function migrated<T>(
+  handle: Handle,
+  name: string,
+  given: Codec<T, T, T> | CustomCodec<T>,
+  options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
+): Promise<Collection<unknown, T, T, T>> {
+  refuseUnknown("migrate()", options, ["key", "indexes", "migrate", "onProgress", "signal"]);
+  const { key, indexes } = options;
+  const codec = codecOf(given);
+  const declared = indexes === undefined ? undefined : declaredIndexes(indexes);
+  const { migrate } = await import("./migrate.js");
+  await migrate(handle, name, codec, keyKindOf(key), declared, options);
+  return collectionOf(handle, name, codec, { key, indexes });
 }
 
 /** The collection of a database that a program asks for. */

@@ -74,6 +74,8 @@ export class IndexSpace implements Space {
   readonly shape: IndexShape;
   readonly tuple: TupleCodec;
   keyspace: number;
+  /** Whether all records have their entries. Until then it is kept and not read. */
+  isBuilt: boolean;
   private readonly collection: string;
   private readonly paths: readonly (readonly string[])[];
 
@@ -88,6 +90,7 @@ export class IndexSpace implements Space {
     this.name = name;
     this.shape = shape;
     this.keyspace = keyspace;
+    this.isBuilt = true;
     const fields = shape.fields.map((field) => fieldOf(value, field, `The index "${name}"`));
     this.paths = fields.map(({ path }) => path);
     this.tuple = new TupleCodec(
@@ -119,7 +122,7 @@ export class IndexSpace implements Space {
 
   /** Puts an entry in. @throws UniqueViolationError */
   add(engine: Engine, { bytes, head }: Entry): void {
-    if (this.shape.unique === true) this.refuseTaken(engine, bytes.subarray(0, head));
+    if (this.shape.unique === true) this.refuseTaken(engine, bytes, bytes.subarray(0, head));
     const at = engine.setBegin(engine.encodeBy(copier, bytes), ENTRY, this.keyspace);
     engine.memory.data.setUint32(at, head, true);
     engine.memory.data.setUint32(at + 4, 0, true);
@@ -130,10 +133,15 @@ export class IndexSpace implements Space {
     engine.removeEncoded(engine.encodeBy(copier, bytes), this.keyspace);
   }
 
-  /** Each part tells where it ends, so that what begins with the tuple has exactly it. */
-  private refuseTaken(engine: Engine, tuple: Uint8Array<ArrayBuffer>): void {
+  /** Unless it is this entry that is there: each part tells where it ends, so that what begins with the tuple has exactly it. */
+  private refuseTaken(
+    engine: Engine,
+    entry: Uint8Array<ArrayBuffer>,
+    tuple: Uint8Array<ArrayBuffer>,
+  ): void {
     const { bytes } = engine.scan({ ...ALL, lower: tuple }, 1, false, this.keyspace);
     if (bytes.length < tuple.length || tuple.some((byte, i) => byte !== bytes[i])) return;
+    if (bytes.length === entry.length && entry.every((byte, i) => byte === bytes[i])) return;
     const values = this.tuple.read(tuple, 0);
     const names = this.paths.map((path) => path.join("."));
     throw new UniqueViolationError(

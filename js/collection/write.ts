@@ -54,7 +54,7 @@ export function store<K, View, Writable, Input>(
 }
 
 /** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */
-function place<View, Writable, Input>(
+export function place<View, Writable, Input>(
   session: Session,
   { space, codec }: Form<unknown, View, Writable, Input, never>,
   keyLength: number,
@@ -83,6 +83,7 @@ export function remove<K>(
 ): boolean {
   const { engine } = session;
   const { space, keys } = form;
+  if (space.sure !== engine.undone) space.ensure();
   const length = keys.encode(engine, key);
   let removed: boolean;
   if (space.indexes.length === 0) removed = engine.removeEncoded(length, space.keyspace);
@@ -114,6 +115,7 @@ export function clear(
   const { space } = form;
   const { limit } = bounds;
   if (limit === 0) return 0;
+  if (space.sure !== session.engine.undone) space.ensure();
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
   return session.undoUnless(kept, () => {
     let cleared = 0;
@@ -249,7 +251,9 @@ function apply<K, View, Writable, Input>(
   valueIfMissing: Input | undefined,
 ): boolean {
   const { engine } = session;
-  const { indexes, keyspace } = form.space;
+  const { space } = form;
+  if (space.sure !== engine.undone) space.ensure();
+  const { indexes, keyspace } = space;
   const keyLength = form.keys.encode(engine, key);
   const bytes = indexes.length === 0 ? undefined : engine.encoded(keyLength);
   let at: number;

@@ -143,3 +143,21 @@ export function keys(db: Database): void {
   // @ts-expect-error a key is made of types
   db.collection("notes", text(), { key: "u32" });
 }
+
+export async function migrating(db: Database): Promise<void> {
+  const rows = await db.migrate("rows", Row, {
+    key: u32,
+    indexes: { byPrice: "price" },
+    migrate: (old: { cents: number }, key) => {
+      same<typeof key, number>(true);
+      return { price: old.cents / 100, brand: "", at: 0, inner: { stock: 1, name: "" } };
+    },
+    onProgress: ({ records, total }) => records / total,
+    signal: AbortSignal.timeout(1000),
+  });
+  same<ReturnType<typeof rows.index.byPrice.keys>, Scan<number>>(true);
+  // @ts-expect-error it has to give what is stored
+  await db.migrate("products", Product, { migrate: () => ({ stock: 1 }) });
+  // @ts-expect-error in time
+  await db.migrate("products", Product, { migrate: async () => ({ stock: 1, name: "" }) });
+}

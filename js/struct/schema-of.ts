@@ -1,9 +1,6 @@
 /** Schemas of descriptors that a file holds. */
 
 import { badArgument } from "../errors.js";
-import type { Descriptor, StructDescriptor } from "../struct/codec.js";
-import { schema } from "../struct/struct.js";
-import type { Type } from "../struct/type.js";
 import {
   array,
   blob,
@@ -31,6 +28,9 @@ import {
   type Variants,
   vec,
 } from "../struct.js";
+import type { Descriptor, StructDescriptor } from "./codec.js";
+import { schema } from "./struct.js";
+import type { Type } from "./type.js";
 
 /** Descriptors nest at most so deep. */
 const DEEPEST = 64;

@@ -1,0 +1,413 @@
+/**
+ * `db.migrate`: has a collection become what a program declares, a slice at a time, while the program
+ * goes on. Values are converted into another keyspace, and new indexes built beside the old ones, until
+ * one commit makes all of it visible. How far it is stands beside the collection's descriptor, so that
+ * after a crash it goes on from there.
+ */
+
+import { badArgument, SchemaMismatchError } from "../errors.js";
+import type { Session } from "../session.js";
+import type { Codec, Descriptor } from "../struct/codec.js";
+import { json, text } from "../struct/plain.js";
+import { schemaOf } from "../struct/schema-of.js";
+import { Catalogue, CollectionSpace, type Pending } from "./catalogue.js";
+import type { Form, Handle } from "./form.js";
+import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
+import type { Keys } from "./keys.js";
+import { place } from "./write.js";
+
+/** How far a migration is. */
+export interface MigrateProgress {
+  /** Records that were looked at. */
+  readonly records: number;
+  /** Records that there were when it began. */
+  readonly total: number;
+}
+
+/** What a migration is told. */
+export interface Migration<Old, Input, K> {
+  /** Makes the new value of an old one; `undefined` leaves the record out. */
+  readonly migrate?: ((old: Old, key: K) => Input | undefined) | undefined;
+  readonly onProgress?: ((progress: MigrateProgress) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Other tasks run after so long. */
+const SLICE_MS = 4;
+
+/** So many records are looked at between two looks at the clock. */
+const PAGE = 64;
+
+/** Everything. */
+const ALL = {
+  lower: undefined,
+  lowerExcluded: true,
+  upper: undefined,
+  upperIncluded: false,
+  reverse: false,
+};
+
+export async function migrate<K, View, Writable, Input, Given>(
+  handle: Handle,
+  name: string,
+  codec: Codec<View, Writable, Input>,
+  keys: Keys<K, Given>,
+  indexes: readonly DeclaredIndex[] | undefined,
+  options: Migration<unknown, Input, K>,
+): Promise<void> {
+  const { session } = handle;
+  session.admitOutside("migrate()");
+  session.admitWrite("migrate()");
+  session.admitRange("migrate()");
+  if (options.migrate !== undefined && typeof options.migrate !== "function") {
+    throw badArgument("The option migrate of migrate() is a function.", options.migrate);
+  }
+  const catalogue = Catalogue.of(session.engine);
+  const { fingerprint, kind } = codec;
+  const declaration = { fingerprint, value: kind, key: keys.kind };
+  const there = catalogue.known(name);
+  if (there === undefined) return;
+  if (catalogue.converting.has(name)) {
+    throw badArgument(`The collection "${name}" is being migrated already. Await that first.`);
+  }
+  const run = new Run(handle, catalogue, name, codec, keys, options);
+  if (JSON.stringify(there.key) !== JSON.stringify(declaration.key)) {
+    throw new SchemaMismatchError(
+      `The keys of "${name}" are ${JSON.stringify(there.key)} and not ${JSON.stringify(keys.kind)}: ` +
+        "keys cannot be migrated. Copy the records into a collection of another name.",
+    );
+  }
+  if (there.fingerprint === fingerprint) await run.index(declaration, indexes);
+  else await run.convert(there, declaration, indexes);
+  await run.sweep();
+}
+
+/** One migration that is under way. */
+class Run<K, View, Writable, Input, Given> {
+  private readonly handle: Handle;
+  private readonly catalogue: Catalogue;
+  private readonly name: string;
+  private readonly codec: Codec<View, Writable, Input>;
+  private readonly keys: Keys<K, Given>;
+  private readonly options: Migration<unknown, Input, K>;
+
+  constructor(
+    handle: Handle,
+    catalogue: Catalogue,
+    name: string,
+    codec: Codec<View, Writable, Input>,
+    keys: Keys<K, Given>,
+    options: Migration<unknown, Input, K>,
+  ) {
+    this.handle = handle;
+    this.catalogue = catalogue;
+    this.name = name;
+    this.codec = codec;
+    this.keys = keys;
+    this.options = options;
+  }
+
+  // ---------------------------------------------------------------- indexes
+
+  /** Has a collection have these indexes and no others, its values staying as they are. */
+  async index(
+    declaration: Parameters<Catalogue["space"]>[1],
+    declared: readonly DeclaredIndex[] | undefined,
+  ): Promise<void> {
+    const { catalogue, name } = this;
+    const space = catalogue.space(name, declaration);
+    const wanted = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
+    const gone = space.indexes.filter((one) => !wanted.some((other) => isSame(one, other)));
+    const missing = wanted.filter((one) => !space.indexes.some((other) => isSame(other, one)));
+    if (gone.length > 0 || missing.length > 0) {
+      this.atomically(() => {
+        this.drop(space, gone);
+        const fresh = missing.map((one) => catalogue.newIndex(space, one.name, one.shape));
+        for (const one of fresh) one.isBuilt = false;
+        space.indexes.push(...fresh);
+        catalogue.describe(space);
+        const { to, built, ...rest } = catalogue.pending(name);
+        catalogue.note(name, fresh.length === 0 ? { ...rest } : { ...rest, built: "" });
+      });
+    }
+    const building = space.indexes.filter(({ isBuilt }) => !isBuilt);
+    if (building.length > 0) await this.build(space, building);
+  }
+
+  private drop(space: CollectionSpace, gone: readonly IndexSpace[]): void {
+    if (gone.length === 0) return;
+    const { catalogue, name } = this;
+    for (const one of gone) {
+      space.indexes.splice(space.indexes.indexOf(one), 1);
+      catalogue.forget(space, one.name);
+    }
+    const pending = catalogue.pending(name);
+    const clear = [...pending.clear, ...gone.map(({ keyspace }) => keyspace)];
+    catalogue.note(name, { ...pending, clear });
+  }
+
+  private async build(space: CollectionSpace, building: readonly IndexSpace[]): Promise<void> {
+    const { catalogue, name, codec } = this;
+    try {
+      await this.walk(
+        space.keyspace,
+        catalogue.pending(name).built ?? "",
+        (session, key, after) => {
+          const { engine } = session;
+          const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
+          const view = codec.view(engine.memory, at, engine.foundLength());
+          const entries = entriesOf(building, view, key);
+          for (const [i, index] of building.entries()) {
+            index.add(engine, entries[i] as (typeof entries)[number]);
+          }
+          return () => catalogue.note(name, { ...catalogue.pending(name), built: after });
+        },
+      );
+    } catch (error) {
+      // An index that cannot be is given up; one that was interrupted goes on another time.
+      if ((error as { code?: unknown }).code === "VARVE_UNIQUE_VIOLATION") {
+        this.atomically(() => {
+          this.drop(space, building);
+          catalogue.describe(space);
+          const { built, ...rest } = catalogue.pending(name);
+          catalogue.note(name, rest);
+        });
+        await this.sweep();
+      }
+      throw error;
+    }
+    this.atomically(() => {
+      for (const one of building) one.isBuilt = true;
+      catalogue.describe(space);
+      const { built, ...rest } = catalogue.pending(name);
+      catalogue.note(name, rest);
+    });
+  }
+
+  // ---------------------------------------------------------------- values
+
+  /** Converts all values into a keyspace of their own, which then takes the old one's place. */
+  async convert(
+    there: Parameters<Catalogue["space"]>[1],
+    declaration: Parameters<Catalogue["space"]>[1],
+    declared: readonly DeclaredIndex[] | undefined,
+  ): Promise<void> {
+    const { catalogue, name } = this;
+    const old = catalogue.space(name, there);
+    const read = readerOf(there.value);
+    catalogue.converting.add(name);
+    old.sure = -1;
+    try {
+      const wanted = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
+      const [space, after] = this.begin(declaration, wanted);
+      await this.convertAll(old, space, read, after);
+      this.atomically(() => {
+        const gone = old.indexes.map((one) => one.keyspace);
+        for (const one of old.indexes) catalogue.forget(old, one.name);
+        const clear = [...catalogue.pending(name).clear, old.keyspace, ...gone];
+        catalogue.describe(space);
+        catalogue.note(name, { clear });
+      });
+      catalogue.replace(name, space);
+    } finally {
+      catalogue.converting.delete(name);
+    }
+  }
+
+  /** Where the values go, and up to which key they are there already. */
+  private begin(
+    declaration: Parameters<Catalogue["space"]>[1],
+    wanted: readonly Pick<DeclaredIndex, "name" | "shape">[],
+  ): [CollectionSpace, string] {
+    const { catalogue, name } = this;
+    const { fingerprint, value } = declaration;
+    const { to, built, clear } = catalogue.pending(name);
+    const goesOn =
+      to?.fingerprint === fingerprint &&
+      JSON.stringify(to.indexes.map(([index, shape]) => [index, shape])) ===
+        JSON.stringify(wanted.map((one) => [one.name, one.shape]));
+    const made = goesOn ? to : undefined;
+    const space = new CollectionSpace(
+      catalogue,
+      name,
+      declaration,
+      made?.keyspace ?? catalogue.number(),
+    );
+    for (const [i, one] of wanted.entries()) {
+      const keyspace = made?.indexes[i]?.[2] ?? catalogue.number();
+      space.indexes.push(new IndexSpace(name, one.name, one.shape, value, keyspace));
+    }
+    if (made !== undefined) return [space, made.after];
+    const others = to === undefined ? [] : [to.keyspace, ...to.indexes.map(([, , of]) => of)];
+    const pending: Pending = {
+      to: {
+        fingerprint,
+        keyspace: space.keyspace,
+        indexes: space.indexes.map((one) => [one.name, one.shape, one.keyspace]),
+        after: "",
+      },
+      clear: [...clear, ...others],
+      ...(built === undefined ? {} : { built }),
+    };
+    this.atomically(() => {
+      catalogue.noteNumbers();
+      catalogue.note(name, pending);
+    });
+    return [space, ""];
+  }
+
+  private convertAll(
+    old: CollectionSpace,
+    space: CollectionSpace,
+    read: Reader,
+    after: string,
+  ): Promise<void> {
+    const { catalogue, name, codec, keys } = this;
+    const { migrate: change = (value: unknown) => value as Input } = this.options;
+    const source = () => this.handle.session;
+    const form: Form<K, View, Writable, Input, Given> = { source, space, keys, codec };
+    return this.walk(old.keyspace, after, (session, key, reached) => {
+      const { engine } = session;
+      const at = engine.find(engine.encodeBy(copier, key), old.keyspace);
+      const value = read(engine.memory, at, engine.foundLength());
+      const made = change(value, keys.decode(key));
+      session.refusePromise("The function migrate", made);
+      if (made !== undefined) {
+        const size = codec.size(made);
+        place(session, form, engine.encodeBy(copier, key), made, size);
+        const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
+        const view = codec.view(engine.memory, to, engine.foundLength());
+        for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {
+          (space.indexes[i] as IndexSpace).add(engine, entry);
+        }
+      }
+      return () => {
+        const pending = catalogue.pending(name);
+        if (pending.to === undefined) throw new Error("A migration lost its note.");
+        catalogue.note(name, { ...pending, to: { ...pending.to, after: reached } });
+      };
+    });
+  }
+
+  // ---------------------------------------------------------------- slices
+
+  /**
+   * Goes over the records behind a key, a slice in a transaction and a commit of its own. What is done
+   * with each gives what notes how far it is; the last one of a slice does.
+   */
+  private async walk(
+    keyspace: number,
+    from: string,
+    visit: (session: Session, key: Uint8Array<ArrayBuffer>, reached: string) => () => void,
+  ): Promise<void> {
+    const { handle } = this;
+    const total = handle.session.engine.count(keyspace);
+    let lower: Uint8Array<ArrayBuffer> | undefined = from === "" ? undefined : unhex(from);
+    let records = 0;
+    for (let more = true; more; ) {
+      this.heed({ records, total });
+      const until = Date.now() + SLICE_MS;
+      this.atomically((session) => {
+        let note: (() => void) | undefined;
+        do {
+          const range = { ...ALL, lower };
+          const { bytes, numbers, count } = session.engine.scan(range, PAGE, false, keyspace);
+          for (let i = 0; i < count; i++) {
+            const key: Uint8Array<ArrayBuffer> = bytes.slice(numbers[i], numbers[i + 1]);
+            lower = key;
+            note = visit(session, key, hex(key));
+          }
+          records += count;
+          more = count > 0;
+        } while (more && Date.now() < until);
+        note?.();
+      });
+      await pause();
+    }
+    this.heed({ records, total });
+  }
+
+  private heed(progress: MigrateProgress): void {
+    const { onProgress, signal } = this.options;
+    signal?.throwIfAborted();
+    onProgress?.(progress);
+    signal?.throwIfAborted();
+  }
+
+  /** Empties what nothing names any more. */
+  async sweep(): Promise<void> {
+    const { catalogue, name, handle } = this;
+    for (;;) {
+      const [keyspace] = catalogue.pending(name).clear;
+      if (keyspace === undefined) return;
+      this.options.signal?.throwIfAborted();
+      this.atomically((session) => {
+        const until = Date.now() + SLICE_MS;
+        while (session.clear(ALL, PAGE, keyspace) > 0 && Date.now() < until);
+        if (session.engine.count(keyspace) !== 0) return;
+        const { clear, ...rest } = catalogue.pending(name);
+        catalogue.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
+      });
+      await pause();
+      handle.session.admitRead();
+    }
+  }
+
+  /** Does a part of it in one commit, or nothing of it. */
+  private atomically(part: (session: Session) => void): void {
+    const { session } = this.handle;
+    session.admitOutside("migrate()");
+    session.admitWrite("migrate()");
+    session.undoUnless(
+      () => true,
+      () => part(session),
+    );
+    session.commit();
+  }
+}
+
+/** Reads an old value as a copy. */
+type Reader = (
+  memory: Parameters<Codec<unknown, never, never>["view"]>[0],
+  at: number,
+  length: number,
+) => unknown;
+
+function readerOf(kind: Descriptor): Reader {
+  if (kind.kind === "struct") {
+    const schema = schemaOf(kind);
+    return (memory, at, length) =>
+      (schema.view(memory, at, length) as unknown as { snapshot(): unknown }).snapshot();
+  }
+  if (kind.kind === "json") {
+    const codec = json<unknown>();
+    return (memory, at, length) => codec.view(memory, at, length);
+  }
+  if (kind.kind === "text") {
+    const codec = text();
+    return (memory, at, length) => codec.view(memory, at, length);
+  }
+  return ({ u8 }, at, length) => u8.slice(at, at + length);
+}
+
+function isSame(
+  one: Pick<DeclaredIndex, "name" | "shape">,
+  other: Pick<DeclaredIndex, "name" | "shape">,
+): boolean {
+  return one.name === other.name && JSON.stringify(one.shape) === JSON.stringify(other.shape);
+}
+
+function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function unhex(digits: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(digits.length / 2).map((_, i) =>
+    Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16),
+  );
+}
+
+/** Lets other tasks run. */
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}

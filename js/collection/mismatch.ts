@@ -1,0 +1,92 @@
+/** How what a collection holds differs from what a program declares, in words. */
+
+import { SchemaMismatchError } from "../errors.js";
+import type { Descriptor, StructDescriptor } from "../struct/codec.js";
+
+/** What a program says that a collection is. */
+export interface Declaration {
+  readonly fingerprint: string;
+  readonly value: Descriptor;
+  /** The kinds of the parts of its keys, or what stands for the lone one that needs no codec. */
+  readonly key: string | readonly unknown[];
+}
+
+/** What to do where data or indexes would have to change. */
+export const MIGRATE =
+  "Change it by await db.migrate(name, codec, options), or declare what is there.";
+
+/** Refuses a declaration that is not that of the collection. */
+export function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
+  if (JSON.stringify(stored.key) !== JSON.stringify(declared.key)) {
+    throw new SchemaMismatchError(
+      `The collection "${name}" has keys of another kind: ${JSON.stringify(stored.key)} there and ` +
+        `${JSON.stringify(declared.key)} here. Declare what it has, or use another name.`,
+    );
+  }
+  if (isReadable(stored, declared)) return;
+  const lines = differences(stored.value, declared.value);
+  throw new SchemaMismatchError(
+    `The collection "${name}" holds values of another kind: ${lines.join("; ")}. ${MIGRATE}`,
+  );
+}
+
+/** Whether values of the one can be read as the other: as the same, or as another version of it. */
+function isReadable(stored: Declaration, declared: Declaration): boolean {
+  if (stored.fingerprint === declared.fingerprint) return true;
+  const [a, b] = [stored.value, declared.value];
+  if (a.kind !== "struct" || b.kind !== "struct" || !(a.versioned && b.versioned)) return false;
+  // A versioned struct grows at its end: the shorter one is where the longer one began.
+  const shared = Math.min(a.fields.length, b.fields.length);
+  return JSON.stringify(a.fields.slice(0, shared)) === JSON.stringify(b.fields.slice(0, shared));
+}
+
+function differences(there: Descriptor, here: Descriptor): string[] {
+  if (there.kind !== "struct" || here.kind !== "struct") {
+    return [`${text(there)} there and ${text(here)} here`];
+  }
+  return fieldsOf(there, here);
+}
+
+function fieldsOf(there: StructDescriptor, here: StructDescriptor): string[] {
+  const lines: string[] = [];
+  if (there.versioned !== here.versioned) {
+    lines.push(`it is ${there.versioned ? "" : "not "}versioned there and not so here`);
+  }
+  const [old, now] = [new Map(there.fields), new Map(here.fields)];
+  for (const [field, kind] of old) {
+    const other = now.get(field);
+    if (other === undefined) lines.push(`${field} (${text(kind)}) is not here`);
+    else if (text(kind) !== text(other)) {
+      lines.push(`${field} is ${text(kind)} there and ${text(other)} here`);
+    }
+  }
+  for (const [field, kind] of now) {
+    if (!old.has(field)) lines.push(`${field} (${text(kind)}) is not there`);
+  }
+  if (lines.length === 0) {
+    const names = (of: StructDescriptor) => of.fields.map(([field]) => field).join(", ");
+    lines.push(`the order of its fields is ${names(there)} there and ${names(here)} here`);
+  }
+  return lines;
+}
+
+/** A kind as a program would write it, more or less. */
+function text(kind: Descriptor): string {
+  const { length } = kind as { length?: number };
+  switch (kind.kind) {
+    case "struct":
+      return `${kind.name} { ${kind.fields.map(([name, of]) => `${name}: ${text(of)}`).join(", ")} }`;
+    case "enum8":
+    case "enum16":
+      return `${kind.kind}(${kind.variants.join(", ")})`;
+    case "union":
+      return `union(${kind.variants.map(([name, of]) => (of ? `${name}: ${text(of)}` : name)).join(", ")})`;
+    case "custom":
+      return `the codec "${kind.name}"`;
+    default: {
+      const of = "of" in kind ? text(kind.of) : undefined;
+      const inner = [of, length].filter((one) => one !== undefined).join(", ");
+      return inner === "" ? kind.kind : `${kind.kind}(${inner})`;
+    }
+  }
+}

@@ -1,0 +1,282 @@
+import type { Database } from "varve";
+import { added, desc, f64, json, str, struct, u8, u16, u32, versioned } from "varve/struct";
+import { deepEqual, equal, ok, rejects, test, throws } from "../harness.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const MISMATCH = { code: "VARVE_SCHEMA_MISMATCH" } as const;
+
+const Old = struct("Product", { price: f64, stock: u8, name: str });
+const New = struct("Product", { cents: u32, stock: u16, name: str });
+const INDEXES = { byStock: "stock", byName: { fields: "name", unique: true } } as const;
+
+interface OldProduct {
+  price: number;
+  stock: number;
+  name: string;
+}
+
+const change = ({ price, stock, name }: OldProduct) => ({ cents: price * 100, stock, name });
+
+function filled(db: Database, count: number) {
+  const products = db.collection("products", Old, { key: u32 });
+  for (let i = 0; i < count; i++) {
+    products.set(i, { price: i, stock: i % 200, name: `product ${i}` });
+  }
+  return products;
+}
+
+function isConverted(db: Database, count: number): void {
+  const products = db.collection("products", New, { key: u32, indexes: INDEXES });
+  equal(products.count(), count);
+  let i = 0;
+  for (const [key, { cents, stock, name }] of products.entries()) {
+    deepEqual([key, cents, stock, name], [i, i * 100, i % 200, `product ${i}`]);
+    i += 1;
+  }
+  equal(products.index.byStock.count(), count);
+  equal(products.index.byName.get(`product ${count - 1}`)?.cents, (count - 1) * 100);
+}
+
+everywhere("a collection that changes", ({ storage }) => {
+  test("is refused with a difference field by field", async () => {
+    const db = await opened(storage);
+    filled(db, 1);
+    throws(() => db.collection("products", New, { key: u32 }), {
+      ...MISMATCH,
+      message:
+        /price \(f64\) is not here; stock is u8 there and u16 here; cents \(u32\) is not there/,
+    });
+    const Turned = struct("Product", { name: str, stock: u8, price: f64 });
+    throws(() => db.collection("products", Turned, { key: u32 }), {
+      ...MISMATCH,
+      message: /order of its fields is price, stock, name there and name, stock, price here/,
+    });
+    // Its own name is nothing to its bytes.
+    const Renamed = struct("Other", { price: f64, stock: u8, name: str });
+    equal(db.collection("products", Renamed, { key: u32 }).count(), 1);
+  });
+
+  test("is converted by a function, with its indexes", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const old = filled(db, 500);
+    const progress: number[] = [];
+    const products = await db.migrate("products", New, {
+      key: u32,
+      indexes: INDEXES,
+      migrate: change,
+      onProgress: ({ records, total }) => {
+        progress.push(records);
+        equal(total, 500);
+      },
+    });
+    equal(progress[0], 0);
+    equal(progress.at(-1), 500);
+    equal(products.get(7)?.cents, 700);
+    throws(() => old.get(7), MISMATCH);
+    throws(() => old.set(7, { price: 1, stock: 1, name: "" }), MISMATCH);
+    throws(() => [...old.keys()], MISMATCH);
+    isConverted(db, 500);
+    db = await reopened(db, storage, name);
+    isConverted(db, 500);
+    throws(() => db.collection("products", Old, { key: u32 }), MISMATCH);
+    // What was there before is gone.
+    equal(db.stats().count, 3 * 500);
+    equal(
+      await db.migrate("products", New, { key: u32, indexes: INDEXES }).then((c) => c.count()),
+      500,
+    );
+  });
+
+  test("takes over fields of the same name when there is no function", async () => {
+    const db = await opened(storage);
+    filled(db, 20);
+    const Less = struct("Product", { name: str, stock: u32 });
+    const products = await db.migrate("products", Less, { key: u32 });
+    deepEqual(products.get(7)?.snapshot(), { name: "product 7", stock: 7 });
+    const objects = await db.migrate("products", json<{ name: string }>(), { key: u32 });
+    deepEqual(objects.get(7), { name: "product 7", stock: 7 } as { name: string });
+    const again = await db.migrate("products", Less, { key: u32 });
+    equal(again.get(19)?.stock, 19);
+    await rejects(db.migrate("products", New, { key: u32 }), { ...BAD, message: /cents/ });
+    equal(db.collection("products", Less, { key: u32 }).get(19)?.stock, 19);
+  });
+
+  test("may lose records, and stays as it was when the function throws", async () => {
+    const db = await opened(storage);
+    const products = filled(db, 50);
+    await rejects(
+      db.migrate("products", New, {
+        key: u32,
+        migrate: (old: OldProduct) => {
+          if (old.stock === 30) throw new Error("no");
+          return change(old);
+        },
+      }),
+      { message: "no" },
+    );
+    equal(products.get(30)?.price, 30);
+    await rejects(
+      db.migrate("products", New, { key: u32, migrate: (async () => {}) as never }),
+      BAD,
+    );
+    await rejects(db.migrate("products", New, { key: u32, migrate: 1 as never }), BAD);
+    await rejects(db.migrate("products", New, { key: str, migrate: change }), MISMATCH);
+    await rejects(db.migrate("products", New, { keys: u32 } as never), BAD);
+    products.set(30, { price: 1, stock: 31, name: "changed" });
+    const migrated = await db.migrate("products", New, {
+      key: u32,
+      migrate: (old: OldProduct, key) => (key % 2 === 0 ? change(old) : undefined),
+    });
+    equal(migrated.count(), 25);
+    deepEqual(migrated.get(30)?.snapshot(), { cents: 100, stock: 31, name: "changed" });
+  });
+
+  test("goes on where it was ended, also after closing, unless it was written to", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    filled(db, 300);
+    const run = async (stopAt: number) => {
+      let calls = 0;
+      const ends = new AbortController();
+      await db
+        .migrate("products", New, {
+          key: u32,
+          indexes: INDEXES,
+          migrate: (old: OldProduct) => {
+            calls += 1;
+            if (calls === stopAt) {
+              ends.abort(new Error("enough"));
+              // A slice ends with the first page of records that is done after 4 ms.
+              for (const until = Date.now() + 6; Date.now() < until; );
+            }
+            return change(old);
+          },
+          signal: ends.signal,
+        })
+        .catch((error) => equal((error as Error).message, "enough"));
+      return calls;
+    };
+    const first = await run(10);
+    ok(first >= 10 && first < 300, `${first} were done`);
+    equal(db.collection("products", Old, { key: u32 }).get(7)?.price, 7);
+    db = await reopened(db, storage, name);
+    const second = await run(10);
+    // The old ones are as they were, and what is written to them is not lost.
+    const old = db.collection("products", Old, { key: u32 });
+    old.updateIf(0, (product) => {
+      product.name = "product 0";
+    });
+    const third = await run(10);
+    ok(first + second < 300 && third < 300, `${first}, ${second} and ${third} were done`);
+    equal(await run(-1), 300 - third);
+    isConverted(db, 300);
+    equal(db.stats().count, 3 * 300);
+  });
+
+  test("cannot be written to while its values are converted, but be read", async () => {
+    const db = await opened(storage);
+    const products = filled(db, 200);
+    const done = db.migrate("products", New, {
+      key: u32,
+      migrate: change,
+      onProgress: () => {
+        if (products.count() === 0) return;
+        equal(products.get(7)?.price, 7);
+        const value = { price: 1, stock: 1, name: "" };
+        throws(() => products.set(7, value), { code: "VARVE_REENTRANCY" });
+        throws(() => products.delete(7), { code: "VARVE_REENTRANCY" });
+        throws(() => products.updateIf(7, () => {}), { code: "VARVE_REENTRANCY" });
+        throws(() => products.clear(), { code: "VARVE_REENTRANCY" });
+      },
+    });
+    equal((await done).count(), 200);
+  });
+
+  test("gets indexes while it is written to", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const products = filled(db, 500);
+    let steps = 0;
+    const indexes = { byStock: "stock", byName: { fields: "name", unique: true } } as const;
+    const indexed = await db.migrate("products", Old, {
+      key: u32,
+      indexes,
+      onProgress: ({ records }) => {
+        if (records === 500) return;
+        steps += 1;
+        products.delete(steps);
+        products.set(499 - steps, { price: 0, stock: 255, name: `changed ${steps}` });
+        throws(() => db.collection("products", Old, { key: u32, indexes }), MISMATCH);
+      },
+    });
+    ok(steps > 0);
+    equal(indexed.index.byStock.count(), indexed.count());
+    equal(indexed.index.byStock.count({ eq: 255 }), steps);
+    deepEqual([...indexed.index.byName.keys()], [...indexed.keys()].sort(byName(indexed)));
+    db = await reopened(db, storage, name);
+    equal(
+      db.collection("products", Old, { key: u32, indexes }).index.byStock.count({ eq: 255 }),
+      steps,
+    );
+    // Others are dropped; without the option they stay.
+    await db.migrate("products", Old, { key: u32 });
+    const less = await db.migrate("products", Old, {
+      key: u32,
+      indexes: { byPrice: desc("price") },
+    });
+    equal(less.index.byPrice.count(), less.count());
+    equal(db.stats().count, 2 * less.count());
+    throws(() => db.collection("products", Old, { key: u32, indexes }), MISMATCH);
+  });
+
+  test("gets no unique index over values that are not, and is as it was", async () => {
+    const db = await opened(storage);
+    const products = filled(db, 300);
+    const indexes = { byStock: { fields: "stock", unique: true } } as const;
+    await rejects(db.migrate("products", Old, { key: u32, indexes }), {
+      code: "VARVE_UNIQUE_VIOLATION",
+    });
+    equal(db.stats().count, 300);
+    products.set(1_000, { price: 1, stock: 5, name: "more" });
+    await rejects(db.migrate("products", New, { key: u32, indexes, migrate: change }), {
+      code: "VARVE_UNIQUE_VIOLATION",
+    });
+    equal(products.get(1_000)?.name, "more");
+  });
+
+  test("of versioned structs is read by earlier and later versions", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const V1 = versioned("Product", { stock: u16, name: str });
+    const V2 = versioned("Product", { stock: u16, name: str, price: added(f64, 9.5) });
+    db.collection("products", V1).set("a", { stock: 1, name: "A" });
+    db = await reopened(db, storage, name);
+    const later = db.collection("products", V2);
+    equal(later.get("a")?.price, 9.5);
+    later.set("b", { stock: 2, name: "B", price: 1 });
+    later.updateIf("a", (p) => {
+      p.price = 3;
+    });
+    db = await reopened(db, storage, name);
+    const earlier = db.collection("products", V1);
+    deepEqual(
+      [...earlier.values()].map((product) => product.name),
+      ["A", "B"],
+    );
+    db = await reopened(db, storage, name);
+    deepEqual(
+      [...db.collection("products", V2).values()].map((product) => product.price),
+      [3, 1],
+    );
+  });
+});
+
+/** Keys in the order of the names that their records have. */
+function byName(products: { get(key: number): { readonly name: string } | undefined }) {
+  return (a: number, b: number) => {
+    const [one, other] = [products.get(a)?.name ?? "", products.get(b)?.name ?? ""];
+    return one < other ? -1 : 1;
+  };
+}
