@@ -11,6 +11,7 @@ import { Catalogue } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
+import type { LinesOptions, LinesSource } from "./lines.js";
 import { Index } from "./lookup.js";
 import type { Migration } from "./migrate.js";
 import { Ref } from "./ref.js";
@@ -328,6 +329,48 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
         this.perform(operations[index], index);
       }
     });
+  }
+
+  /**
+   * The records of a range, or all, as JSON lines, each `{"key":…,"value":…}`: a stream of bytes, such as
+   * a `Response` takes. Values are as `toJson` of varve/json writes them; bigints in keys are strings
+   * of digits, and bytes base64. Records that are written meanwhile are as they are when their turn comes.
+   *
+   * @throws TypeError for a range that is none, or a codec of two functions, which has no JSON
+   */
+  toJsonLines(range?: KeyRange<Given>): ReadableStream<Uint8Array<ArrayBuffer>> {
+    const keys = this.keys(range);
+    const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
+    const loaded = import("./lines.js").then(({ lineWriter }) => lineWriter(form, keys));
+    // Who reads is told, and nobody else.
+    loaded.catch(() => {});
+    return new ReadableStream({
+      async pull(controller) {
+        const chunk = (await loaded)();
+        if (chunk === undefined) controller.close();
+        else controller.enqueue(chunk);
+      },
+    });
+  }
+
+  /**
+   * Stores the records that JSON lines tell of, as `toJsonLines` writes them, and gives how many. Lines
+   * are stored as they come, in slices of a few milliseconds, while the program goes on. It is strict
+   * as `fromJson` of varve/json is: the first line that is wrong ends it, and what came before stays.
+   *
+   * @throws (rejects) MalformedValueError or TypeError for a line that is wrong, which it names
+   * @throws (rejects) the reason of `signal`, what `onProgress` throws, and what reading the source throws
+   * @throws (rejects) what `set` throws
+   */
+  async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
+    const { readLines } = await import("./lines.js");
+    const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
+    const admit = () => {
+      const { session } = this.handle;
+      session.admitWrite("fromJsonLines()");
+      return session;
+    };
+    return readLines(form, admit, source, options);
   }
 
   private perform(operation: CollectionOperation<Given, Input> | undefined, index: number): void {

@@ -53,6 +53,8 @@ export interface Keys<K, Given = K> {
   readonly kind: string | readonly PartKind[];
   /** Whether `push` gives them out. */
   readonly isAuto: boolean;
+  /** Whether a key is one value, and no array of parts. */
+  readonly isLone: boolean;
   /** Writes a key into the engine's scratch area and gives its length. */
   encode(engine: Engine, key: Given): number;
   /** The key, of the form that a walk has it in. */
@@ -71,6 +73,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export const stringKeys: Keys<string> = {
   kind: "string",
   isAuto: false,
+  isLone: true,
   encode(engine, key) {
     if (typeof key !== "string") throw badArgument("The keys of this collection are strings.", key);
     return engine.encodeKey(key);
@@ -84,6 +87,7 @@ export const stringKeys: Keys<string> = {
 const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   kind: "bytes",
   isAuto: false,
+  isLone: true,
   encode(engine, key) {
     if (typeof key === "string") throw badArgument("The keys of this collection are bytes.", key);
     return engine.encodeKey(key);
@@ -97,6 +101,7 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
 class LoneKeys implements Keys<unknown> {
   readonly kind: readonly PartKind[];
   readonly isAuto: boolean;
+  readonly isLone = true;
   private readonly part: PartCodec;
 
   constructor(part: PartCodec, isAuto: boolean) {
@@ -130,6 +135,7 @@ class LoneKeys implements Keys<unknown> {
 class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   readonly kind: readonly PartKind[];
   readonly isAuto = false;
+  readonly isLone = false;
 
   constructor(what: string, parts: readonly PartCodec[]) {
     super(what, parts);

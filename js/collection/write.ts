@@ -327,14 +327,39 @@ function writeAnew(
   session: Session,
   form: Form<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
-  bytes: Uint8Array<ArrayBuffer>,
+  bytes: Uint8Array,
 ): void {
   const { engine } = session;
   reindexed(session, form, key, () => {
-    const at = engine.setBegin(engine.encodeBy(copier, key), bytes.length, form.space.keyspace);
-    engine.memory.u8.set(bytes, at);
-    engine.setCommit(bytes.length);
+    placeBytes(session, form, engine.encodeBy(copier, key), bytes);
   });
+}
+
+function placeBytes(
+  { engine }: Session,
+  { space }: Form<unknown, unknown, unknown, never, never>,
+  keyLength: number,
+  bytes: Uint8Array,
+): void {
+  const at = engine.setBegin(keyLength, bytes.length, space.keyspace);
+  engine.memory.u8.set(bytes, at);
+  engine.setCommit(bytes.length);
+}
+
+/** Stores bytes that are a value, under the encoded key. They lie outside of the engine's memory. */
+export function storeBytes(
+  session: Session,
+  form: Form<unknown, unknown, unknown, never, never>,
+  keyLength: number,
+  bytes: Uint8Array,
+): void {
+  const { engine } = session;
+  const { space } = form;
+  const key = engine.encoded(keyLength);
+  if (space.sure !== engine.undone) space.ensure();
+  if (space.indexes.length > 0) writeAnew(session, form, key, bytes);
+  else placeBytes(session, form, engine.encodeBy(copier, key), bytes);
+  if (!session.queued) session.queue();
 }
 
 /** Where the record that was changed last is staged. */

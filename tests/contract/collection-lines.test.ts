@@ -1,0 +1,134 @@
+import {
+  blob,
+  bool,
+  desc,
+  f64,
+  i64,
+  json,
+  option,
+  str,
+  struct,
+  text,
+  u16,
+  u32,
+  u64,
+} from "varve/struct";
+import { deepEqual, equal, ok, rejects, test } from "../harness.js";
+import { everywhere, opened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+const MALFORMED = { code: "VARVE_MALFORMED_VALUE" } as const;
+
+const Row = struct("Row", { id: u64, price: f64, name: str, rank: option(u16), raw: blob });
+
+async function textOf(stream: ReadableStream<Uint8Array>): Promise<string> {
+  return new Response(stream as ReadableStream<Uint8Array<ArrayBuffer>>).text();
+}
+
+everywhere("JSON lines", ({ storage }) => {
+  test("go out of a collection and into another as they were, with its indexes", async () => {
+    const db = await opened(storage);
+    const definition = { key: [i64, desc(f64), str], indexes: { byPrice: "price" } } as const;
+    const rows = db.collection("rows", Row, definition);
+    for (let i = 0; i < 2_000; i++) {
+      const raw = new Uint8Array(i % 5).fill(i);
+      const name = i % 7 === 0 ? `ž"\\\n${i}` : "x".repeat(i % 50);
+      const rank = i % 3 === 0 ? undefined : i;
+      rows.set([BigInt(-i), i % 2 === 0 ? i : -Infinity, `k"{${i}`], {
+        id: BigInt(i) << 40n,
+        price: i / 8,
+        name,
+        rank,
+        raw,
+      });
+    }
+    const lines = await textOf(rows.toJsonLines());
+    equal(lines.split("\n").length, 2_001);
+    const copy = db.collection("copy", Row, definition);
+    let heard = 0;
+    const count = await copy.fromJsonLines(lines, {
+      onProgress: ({ records }) => (heard = records),
+    });
+    deepEqual([count, heard], [2_000, 2_000]);
+    equal(await textOf(copy.toJsonLines()), lines);
+    deepEqual([...copy.index.byPrice.keys()], [...rows.index.byPrice.keys()]);
+    const [first] = (await textOf(rows.toJsonLines({ limit: 1 }))).split("\n");
+    equal(
+      first,
+      '{"key":["-1999","-Infinity","k\\"{1999"],"value":{"id":"2197923743924224","price":249.875,' +
+        `"name":"${"x".repeat(49)}","rank":1999,"raw":"z8/Pzw=="}}`,
+    );
+  });
+
+  test("come from streams in any pieces, with spaces and in any order", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", json<unknown>(), { key: u32 });
+    const lines =
+      ' { "value" : {"a":[1,{"b":"}\\""}]} , "key" : 1 }\r\n\n{"key":2,"value":"é"}\n{"key":3,"value":null}';
+    const bytes = new TextEncoder().encode(lines);
+    const pieces = function* (size: number) {
+      for (let at = 0; at < bytes.length; at += size) yield bytes.slice(at, at + size);
+    };
+    for (const size of [1, 2, 7, 1_000]) {
+      notes.clear();
+      equal(await notes.fromJsonLines(pieces(size)), 3);
+      deepEqual(
+        [...notes.entries()],
+        [
+          [1, { a: [1, { b: '}"' }] }],
+          [2, "é"],
+          [3, null],
+        ],
+      );
+    }
+    notes.clear();
+    equal(await notes.fromJsonLines(new Response(bytes).body as ReadableStream<Uint8Array>), 3);
+    equal(await notes.fromJsonLines(""), 0);
+    const texts = db.collection("texts", text());
+    equal(await texts.fromJsonLines('{"key":"a","value":"A\\n"}'), 1);
+    equal(texts.get("a"), "A\n");
+    equal(await textOf(texts.toJsonLines()), '{"key":"a","value":"A\\n"}\n');
+    equal(await textOf(db.collection("none", text()).toJsonLines()), "");
+  });
+
+  test("that are wrong end it, and are named", async () => {
+    const db = await opened(storage);
+    const rows = db.collection("rows", Row, { key: [u32, bool] });
+    const value = '{"id":"1","price":1,"name":"","rank":null,"raw":""}';
+    const good = `{"key":[1,true],"value":${value}}`;
+    const wrong: [string, RegExp][] = [
+      ["x", /Line 2: \{ is missing at 0/],
+      [`{"key":[2,true]}`, /Line 2: .*no "value"/],
+      [`{"value":${value}}`, /Line 2: .*no "key"/],
+      [`{"key":[2,true],"value":${value},"more":1}`, /Line 2: .*"more"/],
+      [`{"key":[2,true],"key":[2,true],"value":${value}}`, /Line 2: .*"key"/],
+      [`${good} x`, /Line 2: .*behind its end/],
+      [`{"key":[2,true],"value":{"id":"1"}}`, /Line 2: .*\$/],
+      [`{"key":[2,true],"value":${value.replace('"price":1', '"price":"a"')}}`, /Line 2: .*price/],
+      [`{"key":[2,true],"value":${value}`, /Line 2: /],
+      [`{"key":2,"value":${value}}`, /Line 2: .*array of 2 parts/],
+      [`{"key":[2],"value":${value}}`, /Line 2: .*2 parts/],
+      [`{"key":[-1,true],"value":${value}}`, /Line 2: Part 0 of the key/],
+      [`{"key":[2,tru],"value":${value}}`, /Line 2: .*no JSON/],
+    ];
+    for (const [line, message] of wrong) {
+      rows.clear();
+      const error = await rejects(rows.fromJsonLines(`${good}\n${line}\n${good}`), { message });
+      const { code } = error as { code?: unknown };
+      ok(code === MALFORMED.code || code === BAD.code, `${line} gave ${String(error)}`);
+      deepEqual([...rows.keys()], [[1, true]], line);
+    }
+    await rejects(rows.fromJsonLines(5 as never), BAD);
+    await rejects(rows.fromJsonLines(good, { lenient: true } as never), BAD);
+    const unknown = good.replace('"id"', '"other":{},"id"');
+    await rejects(rows.fromJsonLines(unknown), MALFORMED);
+    equal(await rows.fromJsonLines(unknown, { ignoreUnknown: true }), 1);
+    const codec = { encode: () => new Uint8Array(1), decode: () => 1 };
+    const own = db.collection("own", codec);
+    own.set("a", 1);
+    await rejects(textOf(own.toJsonLines()));
+    await rejects(own.fromJsonLines('{"key":"a","value":1}'));
+    const signal = AbortSignal.abort(new Error("enough"));
+    await rejects(rows.fromJsonLines(good, { signal }), { message: "enough" });
+  });
+});
