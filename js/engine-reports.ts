@@ -4,7 +4,7 @@ import type { CorruptionDetails } from "./errors.js";
 
 /** What the engine counts about itself. All that is called bytes is in bytes. */
 export interface EngineStats {
-  /** Keys present. */
+  /** Keys present, those of collections and the entries of their indexes included. */
   count: number;
   /** Bytes of the records that are current, their keys and headers included. */
   liveBytes: number;

@@ -36,10 +36,11 @@ export function store<K, View, Writable, Input>(
   session: Session,
   form: Form<unknown, View, Writable, Input, K>,
   key: K,
-  value: Input,
+  given: Input,
 ): void {
   const { engine } = session;
   const { space, codec, keys } = form;
+  const value = lasting(given, engine);
   const size = codec.size(value);
   if (space.sure !== engine.undone) space.ensure();
   const length = keys.encode(engine, key);
@@ -51,6 +52,13 @@ export function store<K, View, Writable, Input>(
     });
   }
   if (!session.queued) session.queue();
+}
+
+/** A copy in place of a view of this memory, which may die when room is made for the record. */
+function lasting<Input>(value: Input, { memory }: Engine): Input {
+  const view = value as Partial<{ $m: unknown; snapshot(): Input }> | undefined | null;
+  if (view?.$m !== memory || view.snapshot === undefined) return value;
+  return view.snapshot();
 }
 
 /** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */

@@ -2,7 +2,17 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, type OpenOptions, open } from "varve";
 import { desc, f64, type Infer, i32, option, str, struct, u16, u32 } from "varve/struct";
-import { context, deepEqual, equal, random, suite, test, turn, wasmOption } from "../harness.js";
+import {
+  context,
+  deepEqual,
+  equal,
+  ok,
+  random,
+  suite,
+  test,
+  turn,
+  wasmOption,
+} from "../harness.js";
 import { folder } from "./support/processes.js";
 
 /**
@@ -195,5 +205,65 @@ suite("a model of collections", () => {
   test("random programs with indexes agree with a map, also opened again and after crashes", async () => {
     const directory = folder();
     for (let seed = 1; seed <= programs; seed++) await run(seed, directory, 200);
+  });
+
+  test("a migration that a crash ends has happened or not, and goes on", async () => {
+    const directory = folder();
+    const options: OpenOptions = { storage: file(directory), ...wasmOption() };
+    const path = (name: string) => join(directory, `${name}.varve`);
+    const Later = struct("Row", { sku: u32, total: f64 });
+    const indexes = { byTotal: "total", bySku: { fields: "sku", unique: true } } as const;
+    const migrated = (db: Database, onProgress?: () => void) =>
+      db.migrate("rows", Later, {
+        key: u32,
+        indexes,
+        migrate: ({ sku, price }: { sku: number; price: number }) => {
+          // A slice ends with the page that is done after 4 ms.
+          if (sku % 16 === 0) for (const end = Date.now() + 2; Date.now() < end; );
+          return { sku, total: price * 2 };
+        },
+        ...(onProgress === undefined ? {} : { onProgress }),
+      });
+    const db = await open("first", options);
+    const Earlier = struct("Row", { price: f64, sku: u32 });
+    const rows = db.collection("rows", Earlier, { key: u32, indexes: { byPrice: "price" } });
+    for (let i = 0; i < 400; i++) rows.set(i, { price: -i, sku: i });
+    const copies: string[] = [];
+    const copy = () => {
+      copies.push(`copy-${copies.length}`);
+      copyFileSync(path("first"), path(copies.at(-1) as string));
+    };
+    const clock = setInterval(copy, 1);
+    await migrated(db, copy);
+    clearInterval(clock);
+    copy();
+    await db.close();
+    const seen = { before: 0, after: 0 };
+    for (const name of copies) {
+      const crashed = await open(name, options);
+      try {
+        const before = crashed.collection("rows", Earlier, { key: u32 });
+        deepEqual(
+          [...before.values()].map(({ price }) => price),
+          Array.from({ length: 400 }, (_, i) => -i),
+        );
+        seen.before += 1;
+      } catch (error) {
+        equal((error as { code?: unknown }).code, "VARVE_SCHEMA_MISMATCH", String(error));
+        seen.after += 1;
+      }
+      const { index } = await migrated(crashed);
+      deepEqual(
+        [...index.byTotal.keys()].reverse(),
+        Array.from({ length: 400 }, (_, i) => i),
+      );
+      deepEqual(
+        [...index.bySku.values()].map(({ total }) => total),
+        Array.from({ length: 400 }, (_, i) => -2 * i),
+      );
+      equal(crashed.stats().count, 3 * 400);
+      await crashed.close();
+    }
+    ok(seen.before > 2 && seen.after > 0, JSON.stringify(seen));
   });
 });
