@@ -62,7 +62,7 @@ export async function build({ debug = false } = {}) {
 // Less is inlined than by default: what is hot says so itself, and 2 KB of brotli are saved.
 const WASM_ENV = {
   CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS:
-    "-C target-feature=+simd128 -C llvm-args=-inline-threshold=100",
+    "-C target-feature=+simd128 -C llvm-args=-inline-threshold=90",
 };
 
 /** Passes are repeated until nothing gets smaller. */

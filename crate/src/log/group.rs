@@ -119,7 +119,7 @@ impl Log {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let salt = checksum(&self.entropy.to_le_bytes(), u64::from(sequence));
-        Slot { sequence, salt, span, ..Slot::new(used) }
+        Slot { sequence, salt, span, ours: true, ..Slot::new(used) }
     }
 
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.

@@ -216,6 +216,12 @@ impl Log {
         gains.max_by_key(|victim| victim.gain)
     }
 
+    /// Whether nothing in a segment is needed, and no record need be looked at to know that.
+    pub(crate) fn is_dead(&self, slot: u32) -> bool {
+        let slot = &self.slots[slot as usize];
+        slot.ours && slot.live_bytes | slot.grave_bytes == 0
+    }
+
     /// The last segment of the file, if it could move to the front.
     pub(crate) fn last_in_file(&self, below: u32) -> Option<u32> {
         let last = self.candidates(below).last()?.0;

@@ -99,6 +99,8 @@ struct Slot {
     doomed: bool,
     /// Log: something in it is damaged, so it stays where it is.
     kept: bool,
+    /// Whether this session began it, and knows all that is in it.
+    ours: bool,
 }
 
 impl Slot {
@@ -125,6 +127,7 @@ impl Slot {
             grave_oldest: u32::MAX,
             doomed: false,
             kept: false,
+            ours: false,
         }
     }
 

@@ -118,6 +118,12 @@ impl Pool {
         self.buffers[id as usize].shown = true;
     }
 
+    /// Whether a view may show a buffer.
+    #[must_use]
+    pub fn is_shown(&self, id: BufferId) -> bool {
+        self.buffers[id as usize].shown
+    }
+
     /// Notes that a buffer was looked at, and for what.
     #[inline(always)]
     pub fn touch_for(&mut self, id: BufferId, purpose: Purpose) {

@@ -438,6 +438,17 @@ impl Log {
         &mut bytes[from..from + length]
     }
 
+    /// Whether a new value of so many bytes may be written over that of a record of the group: no view
+    /// may show it, and the record stays as long as it is.
+    #[inline]
+    pub(crate) fn may_write_over(&self, at: Position, place: Place, length: usize) -> bool {
+        if !self.is_mutable(at) || self.pool.is_shown(place.buffer) {
+            return false;
+        }
+        let header = self.record_in(place).header;
+        header.kind == record::KIND_SET && header.value_len as usize == length
+    }
+
     /// The header of the record at a place, to be changed.
     #[inline]
     pub(crate) fn header_mut(&mut self, place: Place) -> &mut RecordHeader {

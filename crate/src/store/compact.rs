@@ -91,6 +91,10 @@ impl<F: File> Store<F> {
     pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
+                Some(victim) if self.log.is_dead(victim) => {
+                    self.log.doom(victim);
+                    Ok(Job::Compacting(job))
+                }
                 Some(victim) => {
                     job.victim = self.take_up(victim).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))

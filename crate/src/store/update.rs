@@ -64,8 +64,22 @@ impl<F: File> Store<F> {
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
         let found = self.find_hashed(hash, keyspace, key)?;
+        if let Some(at) = found
+            && self.log.may_write_over(at.position, at.place, capacity)
+        {
+            return self.change_in_place(at);
+        }
         self.new.old = found.map(|at| self.predecessor(at));
         self.stage(hash, keyspace, key, capacity, false)
+    }
+
+    /// Keeps the value of a record of the group aside and stages the record. Its value has no extent.
+    fn change_in_place(&mut self, at: At) -> Result<(), Error> {
+        self.saved.clear();
+        self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
+        self.changing = Changing { at, extent: None };
+        self.staged = Staged::InPlace;
+        Ok(())
     }
 
     /// Stages the record of `key` for change in place; false when there is none. A record that was
@@ -131,9 +145,11 @@ impl<F: File> Store<F> {
         next
     }
 
-    /// Gives the staged record an expiry.
+    /// Gives the staged record an expiry, if it is new.
     pub(super) fn stage_expiry(&mut self, expiry: u32) {
-        self.log.header_mut(self.new.place).expiry = expiry;
+        if self.staged == Staged::New {
+            self.log.header_mut(self.new.place).expiry = expiry;
+        }
     }
 
     /// The value of the staged record: all of its room when new, its bytes when copied or in
