@@ -170,7 +170,7 @@ export function inside<T>(step: string, act: () => T): T {
 
 /** Short runs are quicker by hand. */
 export function zero(u8: Uint8Array, at: number, count: number): void {
-  if (count > 48) u8.fill(0, at, at + count);
+  if (count > 24) u8.fill(0, at, at + count);
   else for (let i = at; i < at + count; i++) u8[i] = 0;
 }
 

@@ -58,6 +58,16 @@ function outcome(act: () => unknown): { result: unknown } | { error: string } {
   }
 }
 
+/** The code of the error that an assignment throws. */
+function outcomeOf(assign: () => void): unknown {
+  try {
+    assign();
+    return "assigned";
+  } catch (error) {
+    return (error as { code?: unknown }).code;
+  }
+}
+
 /** What must be said of these bytes: the value, or nothing. */
 function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
   try {
@@ -160,6 +170,42 @@ suite("struct: random schemas", () => {
       if (anew !== undefined) equal(hex(anew), hex(encode(kind, after)));
       deepEqual(decode(kind, anew ?? place), after);
       throws(() => schema.encode(view as never), { code: "VARVE_STALE_VIEW" });
+    });
+  });
+
+  test("an assignment that is refused leaves every byte as it was", () => {
+    const wrongs = [
+      -1,
+      1.5,
+      2 ** 60,
+      "\ud800",
+      "a\0",
+      "x".repeat(99),
+      null,
+      {},
+      [],
+      [{}],
+      5n,
+      Symbol("s"),
+    ];
+    each(400, ({ schema, kind, bytes }) => {
+      const { all, value: place } = surround(bytes, 0x5a);
+      const memory = { data: new DataView(all.buffer), u8: all, epoch: 1 };
+      const view = schema.writable(memory, AROUND, bytes.length) as Record<string, unknown>;
+      for (const [field, of] of kind.fields) {
+        if (of.kind === "flatten") continue;
+        for (const wrong of wrongs) {
+          const before = schema.encode(view as never);
+          const was = outcomeOf(() => {
+            view[field] = wrong;
+          });
+          if (was === "assigned") break;
+          equal(hex(schema.encode(view as never)), hex(before), `${field}: ${String(wrong)}`);
+          equal(was, "VARVE_BAD_ARGUMENT", `${field}: ${String(wrong)}`);
+        }
+      }
+      ok(isUntouched(all, 0x5a));
+      equal(place.length, bytes.length);
     });
   });
 
