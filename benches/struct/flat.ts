@@ -40,17 +40,19 @@ const inputs = Array.from({ length: VALUES }, (_, index) => ({
 }));
 
 export function measureFlat(samples: number): Promise<Measured[]> {
-  return measure(
-    [
-      ...ways("plain fields", Plainly as unknown as typeof Flattened),
-      ...ways("flattened", Flattened),
-    ],
-    samples,
-  );
+  const ways = [
+    ...readWays(),
+    ...codeWays("plain fields", Plainly as unknown as typeof Flattened),
+    ...codeWays("flattened", Flattened),
+    ...objectWays(),
+  ];
+  return measure(ways, samples);
 }
 
-function ways(store: string, Search: typeof Flattened): Way[] {
-  const about = "the same fields";
+const about = "the same fields";
+
+/** All values side by side in one memory. */
+function stored(Search: typeof Flattened) {
   const sizes = inputs.map((input) => Search.size(input));
   const starts = sizes.map((_, index) => index * 128);
   const u8 = new Uint8Array(VALUES * 128);
@@ -58,6 +60,52 @@ function ways(store: string, Search: typeof Flattened): Way[] {
   const put = (index: number) =>
     Search.write(memory, starts[index]!, inputs[index]!, sizes[index]!);
   for (let i = 0; i < VALUES; i++) put(i);
+  return { memory, sizes, starts, put };
+}
+
+const READS = 20;
+
+/** Written out twice: code that reads both would ask of each view which of the two it is. */
+function readWays(): Way[] {
+  const way = { work: "read all nine fields but the string", about, count: VALUES * READS };
+  const plain = stored(Plainly as unknown as typeof Flattened);
+  const flat = stored(Flattened);
+  return [
+    {
+      ...way,
+      store: "plain fields",
+      run() {
+        const { memory, starts, sizes } = plain;
+        let sum = 0;
+        for (let i = 0; i < VALUES * READS; i++) {
+          const index = i % VALUES;
+          const view = Plainly.view(memory, starts[index]!, sizes[index]!);
+          const flags = (view.descending ? 1 : 0) + (view.exact ? 1 : 0);
+          sum += view.id + view.offset + view.limit + view.total + view.by + view.weight + flags;
+        }
+        return sum;
+      },
+    },
+    {
+      ...way,
+      store: "flattened",
+      run() {
+        const { memory, starts, sizes } = flat;
+        let sum = 0;
+        for (let i = 0; i < VALUES * READS; i++) {
+          const index = i % VALUES;
+          const view = Flattened.view(memory, starts[index]!, sizes[index]!);
+          const flags = (view.descending ? 1 : 0) + (view.exact ? 1 : 0);
+          sum += view.id + view.offset + view.limit + view.total + view.by + view.weight + flags;
+        }
+        return sum;
+      },
+    },
+  ];
+}
+
+function codeWays(store: string, Search: typeof Flattened): Way[] {
+  const { memory, sizes, starts, put } = stored(Search);
   const values = inputs.map((input) => Search.encode(input));
   const lines = values.map((bytes) => new TextEncoder().encode(toJson(Search, bytes)));
   if (fromJson(Search, lines[7]!).join() !== values[7]!.join()) throw new Error("JSON is wrong");
@@ -81,16 +129,32 @@ function ways(store: string, Search: typeof Flattened): Way[] {
     run: times(count, each(run)),
   });
   return [
-    way("read all nine fields but the string", 20, (index) => {
-      const view = Search.view(memory, starts[index]!, sizes[index]!);
-      const flags = (view.descending ? 1 : 0) + (view.exact ? 1 : 0);
-      return view.id + view.offset + view.limit + view.total + view.by + view.weight + flags;
-    }),
     way("write a value", 4, (index) => {
       put(index);
       return index;
     }),
     way("JSON out", 4, (index) => write(memory, starts[index]!, sizes[index]!).length),
     way("JSON in", 4, (index) => read(lines[index]!, 0, lines[index]!.length).length),
+  ];
+}
+
+/** The same JSON by way of objects, as programs do it that have nothing else. */
+function objectWays(): Way[] {
+  const values = inputs.map((input) => Flattened.encode(input));
+  const lines = values.map((bytes) => toJson(Flattened, bytes));
+  const way = (work: string, run: (index: number) => number): Way => ({
+    work,
+    store: "through objects",
+    about: "the platform's JSON",
+    count: VALUES * 4,
+    run() {
+      let sum = 0;
+      for (let i = 0; i < VALUES * 4; i++) sum += run(i % VALUES);
+      return sum;
+    },
+  });
+  return [
+    way("JSON out", (index) => JSON.stringify(Flattened.view(values[index]!)).length),
+    way("JSON in", (index) => Flattened.encode(JSON.parse(lines[index]!)).length),
   ];
 }
