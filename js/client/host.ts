@@ -84,6 +84,8 @@ export class Host {
 
   /** A client of this worker's own page asks. */
   hear(message: ToHost, respond: Respond): void {
+    // That it is there, if nothing else.
+    if (message.type === "who") this.tell({ type: "up", channel: this.channel });
     if (message.type === "ask" || message.type === "who") this.answer(message, respond);
   }
 

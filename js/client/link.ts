@@ -1,8 +1,9 @@
 /** A client's connection: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
-import { DatabaseClosedError, OwnerUnavailableError, StorageUnavailableError } from "../errors.js";
+import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Ask, ToClient, Who } from "./messages.js";
+import { followPage } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
 import { fromWire } from "./wire-errors.js";
 
@@ -57,6 +58,9 @@ const HOPS = 3;
 /** A worker has so long to hand over when its client closes. */
 const CLOSE_MS = 5_000;
 
+/** A worker of one's own that says nothing for so long, when it is asked, is replaced. */
+const DEAF_MS = 6_000;
+
 const WAITS = {
   waiting: "Another tab has the database, and has not answered yet.",
   opening: undefined,
@@ -84,7 +88,10 @@ export class Link {
   private isReady: (failure?: unknown) => void;
   private released: (() => void) | undefined;
   private closing: Promise<void> | undefined;
-  private readonly unhook: (() => void)[];
+  private readonly unhook: () => void;
+  private asleep: boolean;
+  /** Since when the worker was asked and has said nothing. */
+  private deafSince: number | undefined;
 
   constructor(name: string, options: LinkOptions) {
     this.name = name;
@@ -97,6 +104,7 @@ export class Link {
     this.status = { state: "idle", owner: undefined, reason: undefined };
     this.worker = undefined;
     this.isUp = false;
+    this.asleep = false;
     this.local = undefined;
     this.boxes = new Map();
     this.hops = 0;
@@ -106,8 +114,7 @@ export class Link {
     });
     // Whoever asks for it is told; nobody has to.
     this.ready.catch(() => {});
-    this.unhook = [];
-    if (typeof document !== "undefined") this.follow(document);
+    this.unhook = followPage(this);
   }
 
   // ---------------------------------------------------------------- requests
@@ -125,7 +132,7 @@ export class Link {
       const settle = (ending: Ending) => {
         signal?.removeEventListener("abort", abort);
         if ("value" in ending) resolve(ending.value);
-        else reject(this.errorOf(call, writes, ending));
+        else reject(errorOf(this.name, call, writes, ending, this.status.reason));
       };
       const deadline = Math.ceil(now + timeout);
       const id = this.sender.request({ call, args, writes, deadline, settle }, now);
@@ -136,31 +143,6 @@ export class Link {
       signal?.addEventListener("abort", abort, { once: true });
       this.soon();
     });
-  }
-
-  private errorOf(
-    call: string,
-    writes: boolean,
-    ending: Exclude<Ending, { value: unknown }>,
-  ): unknown {
-    if ("error" in ending) return fromWire(ending.error);
-    if ("thrown" in ending) return ending.thrown;
-    if ("forgotten" in ending) {
-      return new OwnerUnavailableError(
-        `${call}() was done by an owner of "${this.name}" that vanished before it answered, and its ` +
-          "answer was too large to be kept. Do not do it again.",
-        { applied: true },
-      );
-    }
-    const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
-    const { reason = "No owner of it has answered." } = this.status;
-    const fate = applied === false ? "It was not done." : "Whether it was done is not known.";
-    return this.closing !== undefined
-      ? closed(this.name)
-      : new OwnerUnavailableError(
-          `${call}() on "${this.name}" was not answered in time. ${fate} ${reason} See client.status.`,
-          { applied },
-        );
   }
 
   /** Sends at the end of the task what is asked for in it, in one message. */
@@ -190,7 +172,7 @@ export class Link {
 
   /** Has a worker, if there is none. */
   need(): void {
-    if (this.worker === undefined) this.start();
+    if (this.worker === undefined && this.sender.owner === undefined) this.start();
   }
 
   /** That it is ready, for which it may have to begin. */
@@ -227,7 +209,6 @@ export class Link {
     });
     worker.addEventListener("error", (event) => {
       if (this.worker !== worker) return;
-      this.worker = undefined;
       this.failed(broken(this.name, event as ErrorEvent));
     });
     worker.start?.();
@@ -239,13 +220,14 @@ export class Link {
   }
 
   private hear(message: FromHost): void {
+    this.deafSince = undefined;
     switch (message.type) {
       case "up":
         this.isUp = true;
         this.join(message.channel);
         break;
       case "state":
-        if (this.sender.owner === undefined) {
+        if (this.sender.owner === undefined && !this.asleep) {
           this.show(message.state === "opening" ? "opening" : "waiting", WAITS[message.state]);
         }
         break;
@@ -263,8 +245,9 @@ export class Link {
 
   /** Something an owner says, here or elsewhere. */
   private told(message: ToClient): void {
+    if (this.asleep) return;
     this.sender.hear(message, Date.now());
-    if (message.type === "here") {
+    if (message.type === "here" || this.sender.owner === message.owner) {
       this.show("open");
       this.isReady();
     } else if (message.type === "gone" && this.sender.owner === undefined) {
@@ -273,16 +256,20 @@ export class Link {
   }
 
   private failed(error: unknown): void {
-    // An owner elsewhere answers all the same.
+    this.dismiss();
+    // An owner elsewhere answers all the same. When there is none any more, it is tried anew.
     if (this.sender.owner !== undefined) return;
     this.show("idle", String((error as { message?: unknown }).message));
     this.isReady(error);
     this.sender.endAll((one) => (one.sent ? { lapsed: "unknown" } : { thrown: error }));
-    if (this.worker === undefined) return;
-    // The next request tries anew.
+  }
+
+  private dismiss(): void {
     const { worker } = this;
     this.worker = undefined;
-    stop(worker);
+    this.local = undefined;
+    this.deafSince = undefined;
+    if (worker !== undefined) stop(worker);
   }
 
   // ---------------------------------------------------------------- owners elsewhere
@@ -323,37 +310,44 @@ export class Link {
   }
 
   private ask(message: Who): void {
+    if (this.asleep) return;
+    if (this.sender.unanswered > 1 && this.status.state === "open") {
+      this.show("waiting", "The owner does not answer: its tab may be asleep, or at work.");
+    }
+    const now = Date.now();
+    this.deafSince ??= now;
+    if (now > this.deafSince + DEAF_MS) {
+      // It was ended by something that nobody tells, or hangs.
+      this.dismiss();
+      this.start();
+    }
     this.toHost(message);
     this.broadcast?.postMessage(message);
   }
 
   // ---------------------------------------------------------------- what the page goes through
 
-  /** A page that hides for good, or is put to sleep, hands over first; one that wakes comes back. */
-  private follow(page: Document): void {
-    const suspend = () => this.suspend();
-    const resume = () => this.resume();
-    const pairs: [EventTarget, string, () => void][] = [
-      [globalThis as unknown as EventTarget, "pagehide", suspend],
-      [globalThis as unknown as EventTarget, "pageshow", resume],
-      [page, "freeze", suspend],
-      [page, "resume", resume],
-    ];
-    for (const [target, event, listener] of pairs) {
-      target.addEventListener(event, listener);
-      this.unhook.push(() => target.removeEventListener(event, listener));
-    }
+  /** Whether the file is this client's own worker's. */
+  get owns(): boolean {
+    return this.local !== undefined && this.sender.owner === this.local;
   }
 
-  private suspend(): void {
-    if (this.worker === undefined || this.closing !== undefined) return;
+  /** The page goes or sleeps: others are to have the file, and what holds the page here is let go. */
+  sleep(): void {
+    if (this.worker === undefined || this.asleep || this.closing !== undefined) return;
+    this.asleep = true;
     this.sender.flush();
     this.toHost({ type: "release" });
+    this.leave();
+    const { owner } = this.sender;
+    if (owner !== undefined) this.sender.hear({ type: "gone", owner }, Date.now());
     this.show("suspended", "The page sleeps.");
   }
 
-  private resume(): void {
-    if (this.status.state === "suspended") this.start();
+  wake(): void {
+    if (!this.asleep) return;
+    this.asleep = false;
+    this.start();
   }
 
   // ---------------------------------------------------------------- the end
@@ -369,7 +363,7 @@ export class Link {
     while (this.sender.waiting > 0 && this.worker !== undefined) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
-    for (const unhook of this.unhook) unhook();
+    this.unhook();
     clearTimeout(this.timer);
     const { worker } = this;
     if (worker !== undefined && this.isUp) {
@@ -384,8 +378,7 @@ export class Link {
       await Promise.race([released, late]);
       clearTimeout(timer);
     }
-    this.worker = undefined;
-    if (worker !== undefined) stop(worker);
+    this.dismiss();
     this.leave();
     this.show("closed");
     this.isReady(closed(this.name));
@@ -410,25 +403,4 @@ function stop(worker: WorkerLike): void {
 function randomNumber(): number {
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
   return (high >>> 11) * 0x1_0000_0000 + low || 1;
-}
-
-function closed(name: string): DatabaseClosedError {
-  return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
-}
-
-function noWorker(name: string, cause?: unknown): StorageUnavailableError {
-  return new StorageUnavailableError(
-    `connect("${name}") needs a worker, which there is none of here: on a server, only call it from ` +
-      "code that runs in the browser, or use open() to have a database on the server.",
-    { cause },
-  );
-}
-
-function broken(name: string, event: ErrorEvent): StorageUnavailableError {
-  return new StorageUnavailableError(
-    `The worker of connect("${name}") failed${event.message ? `: ${event.message}` : " to load"}. ` +
-      "If a bundler has lost the package's worker, give one by the option worker: its file is " +
-      'export default serve("…").',
-    { cause: event.error ?? undefined },
-  );
 }

@@ -83,6 +83,7 @@ export class Sender {
   private lastId: number;
   private lastWrite: number;
   private round: number;
+  private roundHeard: number;
   /** When the owner was heard last, or first waited for. */
   private heard: number;
 
@@ -95,7 +96,13 @@ export class Sender {
     this.lastId = 0;
     this.lastWrite = 0;
     this.round = 0;
+    this.roundHeard = 0;
     this.heard = 0;
+  }
+
+  /** How often the owner was asked whether it is there, since it was heard. */
+  get unanswered(): number {
+    return this.round - this.roundHeard;
   }
 
   /** How many requests have no answer. */
@@ -151,6 +158,7 @@ export class Sender {
     this.owner = owner;
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
     const lost = changed ? Number.POSITIVE_INFINITY : client === this.client ? round : 0;
+    this.roundHeard = this.round;
     this.repeat((one) => one.owner === undefined || one.round < lost, now);
   }
 
@@ -181,7 +189,10 @@ export class Sender {
   }
 
   private told(answers: readonly Answer[], owner: string, now: number): void {
-    if (owner === this.owner) this.heard = now;
+    if (owner === this.owner) {
+      this.heard = now;
+      this.roundHeard = this.round;
+    }
     for (const { id, outcome } of answers) {
       const one = this.pending.get(id);
       if (one === undefined) continue;

@@ -1,0 +1,55 @@
+/** What a client says when something is not there, in time or at all. */
+
+import { DatabaseClosedError, OwnerUnavailableError, StorageUnavailableError } from "../errors.js";
+import type { Ending } from "./sender.js";
+import { fromWire } from "./wire-errors.js";
+
+/** An ending that is no answer. */
+export type Failure = Exclude<Ending, { readonly value: unknown }>;
+
+/** What a call rejects with. `reason` is why it may have waited. */
+export function errorOf(
+  name: string,
+  call: string,
+  writes: boolean,
+  ending: Failure,
+  reason: string | undefined,
+): unknown {
+  if ("error" in ending) return fromWire(ending.error);
+  if ("thrown" in ending) return ending.thrown;
+  if ("forgotten" in ending) {
+    return new OwnerUnavailableError(
+      `${call}() was done by an owner of "${name}" that vanished before it answered, and its answer ` +
+        "was too large to be kept. Do not do it again.",
+      { applied: true },
+    );
+  }
+  const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
+  const fate = applied === false ? "It was not done." : "Whether it was done is not known.";
+  return new OwnerUnavailableError(
+    `${call}() on "${name}" was not answered in time. ${fate} ${reason ?? "No owner of it has answered."} ` +
+      "client.status tells how it stands.",
+    { applied },
+  );
+}
+
+export function closed(name: string): DatabaseClosedError {
+  return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
+}
+
+export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
+  return new StorageUnavailableError(
+    `connect("${name}") needs a worker, which there is none of here: on a server, only call it from ` +
+      "code that runs in the browser, or use open() to have a database on the server.",
+    { cause },
+  );
+}
+
+export function broken(name: string, { message, error }: Partial<ErrorEvent>) {
+  return new StorageUnavailableError(
+    `The worker of connect("${name}") failed${message ? `: ${message}` : " to load"}. ` +
+      "If a bundler has lost the package's worker, give one by the option worker: its file is " +
+      'export default serve("…").',
+    { cause: error },
+  );
+}

@@ -1,0 +1,108 @@
+/** A tab that takes things from a stock, in all ways that there are, and remembers what came of it. */
+
+import { type Client, connect } from "varve/client";
+import type shop from "./tab-worker.js";
+
+/** So many are under way at once in each way of taking. */
+const LANES = 3;
+
+/** Between two of a lane, so that the processor is not all that is measured. */
+const PAUSE_MS = 3;
+
+const FORMS = ["procedure", "transaction", "update"] as const;
+
+/** What a tab has done. */
+export interface Account {
+  readonly name: string;
+  /** By form: how many were asked for, and how many answered. */
+  asked: Record<string, number>;
+  answered: Record<string, number>;
+  /** What failed, with its reason. */
+  failures: string[];
+  /** The longest that one took. */
+  slowestMs: number;
+}
+
+let running: Worker | undefined;
+const worker = () => {
+  running = new Worker("/tab-worker.js", { type: "module" });
+  return running;
+};
+const client = connect<typeof shop>("tabs", { worker });
+
+let account: Account | undefined;
+let isOver = false;
+const lanes: Promise<void>[] = [];
+
+function one(
+  client_: Client<{ procedures: (typeof shop)["procedures"] }>,
+  form: string,
+  mark: string,
+) {
+  if (form === "procedure") return client_.call.drop(mark);
+  if (form === "update") {
+    const more = (bytes: Uint8Array) => String(Number(new TextDecoder().decode(bytes)) + 1);
+    return client_.updateIf(`own/${account?.name}`, more, { valueIfMissing: "0", retries: 10_000 });
+  }
+  return client_.transaction(
+    async (tx) => {
+      if (await tx.has(mark)) throw new Error(`${mark} was there`);
+      const stock = Number(await tx.getText("stock"));
+      tx.set(mark, "1");
+      tx.set("stock", String(stock - 1));
+    },
+    { retries: 10_000 },
+  );
+}
+
+async function lane(form: string, told: Account): Promise<void> {
+  while (!isOver) {
+    const number = told.asked[form] as number;
+    told.asked[form] = number + 1;
+    const start = Date.now();
+    try {
+      await one(client, form, `done/${told.name}/${form}/${number}`);
+      told.answered[form] = (told.answered[form] as number) + 1;
+    } catch (error) {
+      told.failures.push(`${form} ${number}: ${String(error)}`);
+    }
+    told.slowestMs = Math.max(told.slowestMs, Date.now() - start);
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
+Object.assign(globalThis, {
+  client,
+  killWorker: () => running?.terminate(),
+  /** Begins to take. */
+  begin(name: string): void {
+    const counts = () => Object.fromEntries(FORMS.map((form) => [form, 0]));
+    account = { name, asked: counts(), answered: counts(), failures: [], slowestMs: 0 };
+    for (const form of FORMS) {
+      for (let i = 0; i < LANES; i += 1) lanes.push(lane(form, account));
+    }
+  },
+  account: () => ({ ...account, status: client.status }),
+  /** Takes no more, and tells what came of it when all is answered. */
+  async end(): Promise<Account | undefined> {
+    isOver = true;
+    await Promise.all(lanes);
+    return account;
+  },
+  /** What is in the database. */
+  async found(): Promise<{
+    stock: number;
+    twice: number;
+    marks: string[];
+    own: [string, number][];
+  }> {
+    const marks = await client.keys({ prefix: "done/" }).all();
+    const own: [string, number][] = [];
+    for await (const [key, value] of client.entries({ prefix: "own/" })) {
+      own.push([key.slice(4), Number(new TextDecoder().decode(value))]);
+    }
+    const stock = Number(await client.getText("stock"));
+    const twice = Number((await client.getText("twice")) ?? "0");
+    return { stock, twice, marks, own };
+  },
+});

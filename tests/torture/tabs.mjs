@@ -1,0 +1,298 @@
+// Tabs take things from one stock while the tab that owns the database is closed, reloaded, killed and
+// frozen; then everything is counted: nothing may be lost, and nothing taken twice.
+//   npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--seed n]
+// The seed decides what happens to whom; when it happens is chance.
+
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { bundleForBrowser } from "../../scripts/bundle.mjs";
+import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/serve.mjs";
+import { launch, withProfile } from "../browsers.mjs";
+
+const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--seed n]
+  --tabs     8 when left out
+  --rounds   how often something happens to the owner; 50 when left out`;
+
+const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tabs</title><link rel="icon" href="data:,">
+<script type="module" src="/tab.js"></script>`;
+
+const STOCK = 1_000_000;
+
+/** Nothing that was asked for may take longer: the deadline of a call, and a little. */
+const LONGEST_MS = 32_000;
+
+/** Tabs are left alone for so long between two mishaps, at most. */
+const PEACE_MS = 700;
+
+const FROZEN_MS = 1_500;
+
+/** Firefox's tabs can be neither killed nor frozen one by one from outside. */
+const MISHAPS = {
+  chromium: ["close", "reload", "kill", "freeze", "kill a worker"],
+  firefox: ["close", "reload", "kill a worker"],
+};
+
+entry(async () => {
+  const known = { "--in": "text", "--tabs": "count", "--rounds": "count", "--seed": "count" };
+  const { values } = parseArguments(process.argv.slice(2), known, USAGE);
+  const places = values["--in"]?.split(",") ?? Object.keys(MISHAPS);
+  const unknown = places.find((place) => !Object.hasOwn(MISHAPS, place));
+  if (unknown !== undefined) throw new Problem(`${unknown} has no tabs here.\n\n${USAGE}`);
+  const {
+    "--tabs": tabs = 8,
+    "--rounds": rounds = 50,
+    "--seed": seed = Date.now() % 1_000_000,
+  } = values;
+  say(`  seed ${seed}`);
+  const sum = { passed: 0, failed: 0 };
+  for (const place of places) {
+    const total = await torture(place, { tabs, rounds, seed });
+    sum.passed += total.passed;
+    sum.failed += total.failed;
+  }
+  process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, 0 skipped\n`);
+  if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
+});
+
+async function torture(place, { tabs, rounds, seed }) {
+  const out = `.build/tests/tabs-${place}-${process.pid}`;
+  const server = await serve([join(root, out)], { pages: { "/": PAGE } });
+  try {
+    await bundleForBrowser(["tests/torture/tab.ts", "tests/torture/tab-worker.ts"], out);
+    return await withProfile(place, async (profile) => {
+      const browser = await launch(place, profile);
+      try {
+        const crowd = new Crowd(place, browser, server.url, generator(seed));
+        await crowd.live(tabs, rounds).catch((error) => crowd.tell(error));
+        return { passed: rounds, failed: 0 };
+      } catch (error) {
+        say(`FAILED ${place}: ${error.stack ?? error}`);
+        say(`  again: npm run torture:tabs -- --in ${place} --tabs ${tabs} --seed ${seed}`);
+        return { passed: 0, failed: 1 };
+      } finally {
+        await browser.close();
+      }
+    });
+  } finally {
+    await server.close();
+    rmSync(join(root, out), { recursive: true, force: true });
+  }
+}
+
+/** Tabs, and what happened to those that are no more. */
+class Crowd {
+  #place;
+  #browser;
+  #url;
+  #random;
+  #tabs = [];
+  /** What tabs that had no end have told last. */
+  #gone = [];
+  #names = 0;
+  #history = [];
+  #longestGap = 0;
+
+  constructor(place, browser, url, random) {
+    this.#place = place;
+    this.#browser = browser;
+    this.#url = url;
+    this.#random = random;
+  }
+
+  async live(tabs, rounds) {
+    const start = Date.now();
+    const first = await this.#open();
+    await first.page.evaluate(`client.set("stock", "${STOCK}")`);
+    await first.page.evaluate(`begin(${JSON.stringify(first.name)})`);
+    while (this.#tabs.length < tabs) await this.#begin();
+    for (let round = 0; round < rounds; round += 1) {
+      await pause(this.#random(PEACE_MS));
+      const mishaps = MISHAPS[this.#place];
+      await this.#happen(mishaps[this.#random(mishaps.length)]);
+      while (this.#tabs.length < tabs) await this.#begin();
+    }
+    await this.#count(start);
+  }
+
+  #summary() {
+    const mishaps = MISHAPS[this.#place].map((mishap) => {
+      const count = this.#history.filter((one) => one.startsWith(`${mishap} tab`)).length;
+      return `${mishap} ${count}`;
+    });
+    return mishaps.join(", ");
+  }
+
+  /** How all of them stand, beside what went wrong. */
+  async tell(error) {
+    say(`  it began with: ${this.#history.join(", ")}`);
+    for (const tab of this.#tabs) {
+      const looked = this.#look(tab).then((account) => JSON.stringify(account));
+      say(`  ${tab.name}: ${await Promise.race([looked, pause(1_000).then(() => "no answer")])}`);
+    }
+    throw error;
+  }
+
+  async #open() {
+    const page = await this.#browser.newPage();
+    this.#names += 1;
+    const tab = { page, name: `tab${this.#names}`, isGone: false };
+    page.on("pageerror", (error) => say(`  [${tab.name}] ${error}`));
+    page.on("error", () => {
+      tab.isGone = true;
+    });
+    await page.goto(this.#url);
+    await page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+    this.#tabs.push(tab);
+    return tab;
+  }
+
+  async #begin() {
+    const tab = await this.#open();
+    await tab.page.evaluate(`begin(${JSON.stringify(tab.name)})`);
+    return tab;
+  }
+
+  /** The tab that has the file, or any while there is none. */
+  async #owner() {
+    const accounts = await Promise.all(this.#tabs.map((tab) => this.#look(tab)));
+    const owner = this.#tabs.find((_, i) => accounts[i]?.status.owner === "here");
+    return owner ?? this.#tabs[this.#random(this.#tabs.length)];
+  }
+
+  async #look(tab) {
+    try {
+      tab.last = await tab.page.evaluate("account()");
+      return tab.last;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #happen(mishap) {
+    const owner = await this.#owner();
+    this.#history.push(`${mishap} ${owner.name}`);
+    const begun = Date.now();
+    switch (mishap) {
+      case "close":
+        await this.#leave(owner);
+        await owner.page.close();
+        break;
+      case "reload":
+        await this.#leave(owner);
+        await owner.page.reload();
+        await owner.page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+        await this.#again(owner);
+        break;
+      case "kill":
+        await this.#kill(owner);
+        break;
+      case "kill a worker":
+        await owner.page.evaluate("killWorker()");
+        break;
+      default:
+        await this.#freeze(owner);
+        break;
+    }
+    await this.#answered(begun);
+  }
+
+  /** Somebody is answered again, and it is measured how long that took. */
+  async #answered(begun) {
+    const [tab] = this.#tabs.filter(({ isGone }) => !isGone);
+    if (tab === undefined) return;
+    await tab.page.evaluate('client.get("stock", { timeout: 20000 })');
+    this.#longestGap = Math.max(this.#longestGap, Date.now() - begun);
+  }
+
+  /** It is no more; what it had done until then counts. */
+  async #leave(tab) {
+    await this.#look(tab);
+    this.#tabs.splice(this.#tabs.indexOf(tab), 1);
+    this.#gone.push(tab.last);
+  }
+
+  /** The same page anew, under another name. */
+  async #again(tab) {
+    this.#names += 1;
+    const next = { ...tab, name: `tab${this.#names}` };
+    this.#tabs.push(next);
+    await next.page.evaluate(`begin(${JSON.stringify(next.name)})`);
+  }
+
+  /** Its process dies, and takes every tab along that lives in it. */
+  async #kill(tab) {
+    for (const one of this.#tabs) await this.#look(one);
+    const devtools = await tab.page.createCDPSession();
+    devtools.send("Page.crash").catch(() => {});
+    for (let i = 0; !tab.isGone && i < 200; i += 1) await pause(10);
+    tab.isGone = true;
+    await pause(50);
+    for (const one of this.#tabs.filter(({ isGone }) => isGone)) {
+      this.#tabs.splice(this.#tabs.indexOf(one), 1);
+      this.#gone.push(one.last);
+      await one.page.close().catch(() => {});
+    }
+  }
+
+  async #freeze(tab) {
+    const devtools = await tab.page.createCDPSession();
+    await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+    await pause(this.#random(FROZEN_MS));
+    await devtools.send("Page.setWebLifecycleState", { state: "active" });
+    await devtools.detach();
+  }
+
+  /** Ends all tabs in order, and compares what they were told with what is there. */
+  async #count(start) {
+    const ended = await Promise.all(this.#tabs.map(({ page }) => page.evaluate("end()")));
+    const found = await this.#tabs[0].page.evaluate("found()");
+    const { stock, twice, marks, own } = found;
+    expect(twice === 0, `${twice} were taken twice`);
+    expect(STOCK - stock === marks.length, `${STOCK - stock} taken, and ${marks.length} marks`);
+    const taken = new Map();
+    for (const mark of marks) {
+      const [, name, form] = mark.split("/");
+      taken.set(`${name}/${form}`, (taken.get(`${name}/${form}`) ?? 0) + 1);
+    }
+    for (const [name, count] of own) taken.set(`${name}/update`, count);
+    const there = (account, form) => taken.get(`${account.name}/${form}`) ?? 0;
+    for (const account of ended) {
+      expect(account.failures.length === 0, account.failures.join("\n"));
+      expect(account.slowestMs <= LONGEST_MS, `a call took ${account.slowestMs} ms`);
+      for (const [form, answered] of Object.entries(account.answered)) {
+        const is = there(account, form);
+        expect(is === answered, `${account.name}, ${form}: ${answered} answered, ${is} there`);
+      }
+    }
+    for (const account of this.#gone.filter((one) => one !== undefined)) {
+      for (const [form, answered] of Object.entries(account.answered)) {
+        const is = there(account, form);
+        expect(is >= answered, `${account.name}, ${form}: ${answered} answered, only ${is} there`);
+      }
+    }
+    const slowest = Math.max(...ended.map(({ slowestMs }) => slowestMs));
+    const all = [...taken.values()].reduce((a, b) => a + b, 0);
+    say(
+      `  ${this.#place}: ${ended.length} tabs, ${this.#summary()}; ${all} taken, each once; the slowest call ` +
+        `${slowest} ms, the longest until answered again ${this.#longestGap} ms (${((Date.now() - start) / 1_000).toFixed(0)} s)`,
+    );
+  }
+}
+
+function expect(holds, message) {
+  if (!holds) throw new Error(message);
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** The same seed, the same numbers below a bound. */
+function generator(seed) {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
