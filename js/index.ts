@@ -10,12 +10,22 @@ export type {
   RemoteSetOptions,
   RemoteUpdateOptions,
 } from "./client/client.js";
+export type {
+  Condition,
+  RemoteCollection,
+  RemoteIndex,
+  RemoteRange,
+  RemoteTypedUpdateOptions,
+  Update,
+  Updated,
+} from "./client/collection.js";
 export { type ConnectOptions, connect } from "./client/connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./client/link.js";
 export type { Procedure, Procedures } from "./client/operations.js";
 export type { RetryOptions, Tx } from "./client/optimistic.js";
 export type { RemoteScan } from "./client/scan.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
+export type { CollectionSpec, CollectionSpecs } from "./client/served.js";
 export type {
   Collection,
   CollectionEntry,

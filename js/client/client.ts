@@ -6,11 +6,12 @@ import { asyncDispose } from "../dispose.js";
 import { badArgument } from "../errors.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
+import { type Caller, RemoteCollection } from "./collection.js";
 import type { CallOptions, ClientStatus, Link } from "./link.js";
 import { attempt, type RetryOptions, Tx, type Writes } from "./optimistic.js";
 import { bytesOf, own, ownAll } from "./own.js";
 import { RemoteScan } from "./scan.js";
-import type { Calls, ServedTypes } from "./types.js";
+import type { Calls, Collections, ServedTypes } from "./types.js";
 
 /** A value of another realm's database, copied, and its version. */
 export interface RemoteEntry {
@@ -34,7 +35,7 @@ export interface RemoteUpdateOptions extends RetryOptions {
 }
 
 /** A client of a database that serves these. */
-export type ClientOf<S extends ServedTypes> = Client<S>;
+export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
 
 /**
  * A client of a database that a worker has open. Made by `connect`. Every call is a promise, and what it
@@ -68,6 +69,30 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
           ? (...args: unknown[]) => link.request("call", [name, ...args], true)
           : undefined,
     });
+  }
+
+  /** @internal With its collections: whatever it has no other meaning for is the name of one. */
+  withCollections(): this {
+    const caller: Caller = {
+      ask: (call, args, options) => this.ask(call, args, options),
+      tell: (call, args, options) => this.tell(call, args, options),
+      commitIf: (writes, options) => this.commitIf(writes, options),
+    };
+    const known = new Map<string, object>();
+    const behind = new Proxy(Object.create(Client.prototype) as object, {
+      get(target, name, receiver) {
+        if (typeof name !== "string" || name === "then" || name in target) {
+          return Reflect.get(target, name, receiver);
+        }
+        let collection = known.get(name);
+        if (collection === undefined) {
+          collection = new RemoteCollection(name, caller);
+          known.set(name, collection);
+        }
+        return collection;
+      },
+    });
+    return Object.setPrototypeOf(this, behind) as this;
   }
 
   /** @internal */
@@ -190,9 +215,9 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
       if (!isValue(changed)) {
         throw badArgument("The callback of updateIf() returns nothing, or the new bytes.", changed);
       }
-      const reads: [Key, number][] = [[wanted, entry?.version ?? 0]];
+      const reads = [{ key: wanted, version: entry?.version ?? 0 }];
       await this.commitIf(
-        { reads, ranges: [], writes: [{ type: "set", key: wanted, value: changed }] },
+        { reads, writes: [{ type: "set", key: wanted, value: changed }] },
         options,
       );
       return true;

@@ -3,7 +3,7 @@
 import { badArgument } from "../errors.js";
 import { Client, type ClientOf } from "./client.js";
 import { Link, type WorkerLike } from "./link.js";
-import type { ServedTypes } from "./types.js";
+import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All may be left out. */
 export interface ConnectOptions {
@@ -38,13 +38,14 @@ const LONGEST_TIMEOUT = 3_600_000;
  * });
  * await shop.get("yeezy");
  * await shop.call.buy("yeezy");
+ * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
  * ```
  *
  * @param name as for `open`
  * @throws TypeError for a bad name, an unknown option or a wrong value of one. What a platform refuses
  * rejects `ready` and every call.
  */
-export function connect<S extends ServedTypes = ServedTypes<Record<never, never>>>(
+export function connect<S extends ServedTypes = Nothing>(
   name: string,
   options: ConnectOptions = {},
 ): ClientOf<S> {
@@ -65,7 +66,7 @@ export function connect<S extends ServedTypes = ServedTypes<Record<never, never>
   const client = new Client<S>((changed) => new Link(name, { worker: make, timeout, changed }));
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
   if (isBrowser()) client.begin();
-  return client as ClientOf<S>;
+  return client.withCollections() as ClientOf<S>;
 }
 
 /** @throws TypeError unless it is a number of milliseconds that can be waited for */

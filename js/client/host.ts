@@ -15,6 +15,7 @@ import { channelName, type FromHost, type ToHost } from "./local.js";
 import type { Ask, ToClient, Who } from "./messages.js";
 import { PROTOCOL } from "./messages.js";
 import type { Procedures } from "./operations.js";
+import { type CollectionSpecs, ServedCollections } from "./served.js";
 import { toWire } from "./wire-errors.js";
 
 /** Between two looks for clients that can ask for nothing any more. */
@@ -30,6 +31,7 @@ export type Respond = (message: ToClient) => void;
 export interface Hosting {
   readonly options: OpenOptions;
   readonly procedures: Procedures;
+  readonly collections: CollectionSpecs;
 }
 
 /** A candidate for the ownership of one database. */
@@ -111,7 +113,7 @@ export class Host {
     this.tell({ type: "state", state: "opening" });
     const db = await this.open(turn);
     if (turn.over.aborted) return db.close();
-    const owned = new Owned(db, this.hosting.procedures);
+    const owned = new Owned(db, this.hosting);
     this.owned = owned;
     try {
       if (this.channel !== undefined) this.listen(this.channel, this.channel);
@@ -233,9 +235,10 @@ class Owned {
   private readonly ledger: Ledger;
   private swept: number;
 
-  constructor(db: Database, procedures: Procedures) {
+  constructor(db: Database, { procedures, collections: specs }: Hosting) {
     this.db = db;
-    this.ledger = new Ledger(new DatabaseJournal(db, procedures));
+    const collections = new ServedCollections(db, specs);
+    this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
     this.swept = 0;
   }
 

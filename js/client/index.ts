@@ -31,8 +31,17 @@ export {
   type RemoteSetOptions,
   type RemoteUpdateOptions,
 } from "./client.js";
+export type {
+  Condition,
+  RemoteCollection,
+  RemoteIndex,
+  RemoteRange,
+  RemoteTypedUpdateOptions,
+  Update,
+  Updated,
+} from "./collection.js";
 export { type ConnectOptions, connect } from "./connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
 export type { RetryOptions, Tx } from "./optimistic.js";
 export type { RemoteScan } from "./scan.js";
-export type { Calls, Copied, Remote, ServedTypes } from "./types.js";
+export type { Calls, Collections, Copied, Remote, Remoted, ServedTypes } from "./types.js";

@@ -3,7 +3,7 @@
 import { Database } from "../database.js";
 import type { Journal } from "./ledger.js";
 import type { Request, WireError } from "./messages.js";
-import { type Procedures, perform } from "./operations.js";
+import { perform, type Service } from "./operations.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "./results.js";
 import { toWire } from "./wire-errors.js";
 
@@ -16,11 +16,11 @@ const PAGE = 1_024;
 /** A journal in a database. */
 export class DatabaseJournal implements Journal {
   private readonly db: Database;
-  private readonly procedures: Procedures;
+  private readonly service: Service;
 
-  constructor(db: Database, procedures: Procedures) {
-    this.db = db;
-    this.procedures = procedures;
+  constructor(service: Service) {
+    this.db = service.db;
+    this.service = service;
   }
 
   atomically<T>(body: () => T): T {
@@ -28,7 +28,7 @@ export class DatabaseJournal implements Journal {
   }
 
   perform(request: Request): unknown {
-    const work = () => perform(this.db, this.procedures, request);
+    const work = () => perform(this.service, request);
     return request.write === 0 ? work() : this.atomically(work);
   }
 

@@ -6,6 +6,7 @@ import { badArgument, ConflictError, describe } from "../errors.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { SetOptions } from "../session.js";
 import type { Request } from "./messages.js";
+import type { ServedCollections } from "./served.js";
 
 /** A function of the worker that clients call by its name. */
 export type Procedure = (db: Database, ...args: never[]) => unknown;
@@ -14,12 +15,17 @@ export type Procedure = (db: Database, ...args: never[]) => unknown;
 export type Procedures = Readonly<Record<string, Procedure>>;
 
 /** What an optimistic transaction has read, and what it writes if that still holds. */
-export interface Commitment {
-  /** Keys with the versions that they had; 0 for those that were not there. */
-  readonly reads: readonly (readonly [key: Key, version: number])[];
-  /** Ranges with the keys that were found there. */
-  readonly ranges: readonly (readonly [range: ByteRange, keys: readonly Uint8Array[]])[];
-  readonly writes: readonly BatchOperation[];
+interface Commitment {
+  /** Keys with the versions that they had; 0 for those that were not there. `in`: the collection. */
+  readonly reads: readonly { readonly key: Key; readonly version: number; readonly in?: string }[];
+  readonly writes: readonly (BatchOperation & { readonly in?: string })[];
+}
+
+/** A database and what clients may do with it. */
+export interface Service {
+  readonly db: Database;
+  readonly procedures: Procedures;
+  readonly collections: ServedCollections;
 }
 
 type Call = (db: Database, ...args: never[]) => unknown;
@@ -45,11 +51,16 @@ const CALLS: Readonly<Record<string, Call>> = {
   delete: (db, key: Key) => db.delete(key),
   clear: (db, range?: Range) => db.clear(range),
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
-  commitIf,
 };
 
 /** Does it, and gives the answer. What it throws has to be undone by the caller. */
-export function perform(db: Database, procedures: Procedures, { call, args }: Request): unknown {
+export function perform(service: Service, { call, args }: Request): unknown {
+  const { db, procedures, collections } = service;
+  if (call === "in") {
+    const [name, method, given, index] = args as [string, string, never[], string?];
+    return collections.perform(name, method, given, index);
+  }
+  if (call === "commitIf") return commitIf(service, args[0] as Commitment);
   if (call === "call") {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
@@ -64,23 +75,19 @@ function entryOf(db: Database, key: Key) {
   return entry && { ...entry, value: entry.value.slice() };
 }
 
-function commitIf(db: Database, { reads, ranges, writes }: Commitment): void {
-  for (const [key, version] of reads) {
-    if ((db.getEntry(key)?.version ?? 0) !== version) throw changed();
+function commitIf({ db, collections }: Service, { reads, writes }: Commitment): void {
+  for (const { key, version, in: place } of reads) {
+    const entry = place === undefined ? db.getEntry(key) : collections.get(place).getEntry(key);
+    if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const [range, seen] of ranges) {
-    const keys = [...db.keys(range)];
-    if (keys.length !== seen.length || !keys.every((key, i) => same(key, seen[i]))) throw changed();
+  for (const { in: place, ...operation } of writes) {
+    if (place === undefined) db.batch([operation]);
+    else collections.get(place).batch([operation]);
   }
-  db.batch(writes);
 }
 
 function changed(): ConflictError {
   return new ConflictError("What was read has been changed by someone else since.");
-}
-
-function same(a: Uint8Array, b: Uint8Array | undefined): boolean {
-  return b !== undefined && a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
 function noProcedure(name: unknown, procedures: Procedures): Error {

@@ -14,9 +14,17 @@ export interface RetryOptions extends CallOptions {
 
 /** What a transaction has read, and what it writes if that still holds. */
 export interface Writes {
-  readonly reads: readonly (readonly [key: Key, version: number])[];
-  readonly ranges: readonly never[];
-  readonly writes: readonly BatchOperation[];
+  readonly reads: readonly {
+    readonly key: unknown;
+    readonly version: number;
+    readonly in?: string;
+  }[];
+  readonly writes: readonly {
+    readonly type: "set" | "delete";
+    readonly key: unknown;
+    readonly value?: unknown;
+    readonly in?: string;
+  }[];
 }
 
 /** What a transaction reads through. */
@@ -27,8 +35,9 @@ export interface Reader {
   ): Promise<{ value: Uint8Array<ArrayBuffer>; version: number } | undefined>;
 }
 
-/** The longest pause before the first repetition; it doubles each time. */
-const PAUSE_MS = 2;
+/** The longest pause before the second repetition; it doubles each time, so often. */
+const PAUSE_MS = 1;
+const DOUBLINGS = 5;
 
 /** Does it until there is no conflict, or often enough. */
 export async function attempt<T>(
@@ -44,7 +53,7 @@ export async function attempt<T>(
     }
     signal?.throwIfAborted();
     // Others who have met the same conflict are not to meet again.
-    const pause = Math.random() * PAUSE_MS * 2 ** Math.min(tries, 6);
+    const pause = Math.random() * PAUSE_MS * 2 ** Math.min(tries, DOUBLINGS);
     if (tries > 0) await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
@@ -117,8 +126,8 @@ export class Tx {
     this.over = true;
     const seen = await Promise.all(this.seen.values());
     if (this.written.size === 0 && seen.length < 2) return undefined;
-    const reads = seen.map(({ key, version }) => [key, version] as const);
-    return { reads, ranges: [], writes: [...this.written.values()] };
+    const reads = seen.map(({ key, version }) => ({ key, version }));
+    return { reads, writes: [...this.written.values()] };
   }
 
   private async read(key: Key): Promise<Seen> {

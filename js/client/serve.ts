@@ -6,16 +6,24 @@ import { refuseUnknown } from "../options.js";
 import { Host } from "./host.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
+import type { CollectionSpecs } from "./served.js";
 import { toWire } from "./wire-errors.js";
 
 /** The options of `serve`: those of `open`, and what clients may call. */
-export interface ServeOptions<P extends Procedures = Procedures>
-  extends Omit<OpenOptions, "signal" | "onProgress"> {
+export interface ServeOptions<
+  P extends Procedures = Procedures,
+  C extends CollectionSpecs = CollectionSpecs,
+> extends Omit<OpenOptions, "signal" | "onProgress"> {
   /**
    * Functions that clients call by their names, as `client.call.name(...)`. Each is one transaction:
    * it is synchronous, a throw undoes it, and what it returns travels to the client as a copy.
    */
   procedures?: (P & Procedures) | undefined;
+  /**
+   * Collections that clients have as `client.name`: the schema or codec of each, or with the options
+   * of `db.collection` an object `{ of: Product, key: u32, indexes: { … } }`.
+   */
+  collections?: C | undefined;
 }
 
 /** What speaks like a worker or a `MessagePort`. */
@@ -26,11 +34,16 @@ export interface ServedPort {
 }
 
 /** A database that is served. The type of a worker's default export, for `connect<typeof …>`. */
-export interface Served<P extends Procedures = Procedures> {
+export interface Served<
+  P extends Procedures = Procedures,
+  C extends CollectionSpecs = CollectionSpecs,
+> {
   /** The database's name. */
   readonly name: string;
   /** @internal Only its type is looked at. */
   readonly procedures: P;
+  /** @internal Only its type is looked at. */
+  readonly collections: C;
   /** Answers on a port too, where a worker is not what one has: threads of Node, tests. */
   listen(port: ServedPort): void;
 }
@@ -40,7 +53,10 @@ export interface Served<P extends Procedures = Procedures> {
  *
  * ```ts
  * // db.ts
- * export default serve("shop", { procedures: { buy(db, id: string) { … } } });
+ * export default serve("shop", {
+ *   collections: { products: Product },
+ *   procedures: { buy(db, id: string) { … } },
+ * });
  * ```
  *
  * In a dedicated worker it answers at once; anywhere else it does nothing, so that the file may be
@@ -48,20 +64,21 @@ export interface Served<P extends Procedures = Procedures> {
  *
  * @throws TypeError for a bad name, an unknown option or a wrong value of one
  */
-export function serve<P extends Procedures = Record<never, never>>(
-  name: string,
-  options: ServeOptions<P> = {},
-): Served<P> {
+export function serve<
+  P extends Procedures = Record<never, never>,
+  const C extends CollectionSpecs = Record<never, never>,
+>(name: string, options: ServeOptions<P, C> = {}): Served<P, C> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
   refuseUnknown("serve()", options, KNOWN);
-  const { procedures = {} as P, ...opening } = options;
-  const served: Served<P> = {
+  const { procedures = {} as P, collections = {} as C, ...opening } = options;
+  const served: Served<P, C> = {
     name,
     procedures,
+    collections,
     listen(port) {
       listen(port, (wanted, tell) => {
         if (wanted !== name) throw otherName(name, wanted);
-        return new Host(name, { options: opening, procedures }, tell);
+        return new Host(name, { options: opening, procedures, collections }, tell);
       });
     },
   };
@@ -74,7 +91,10 @@ export function serve<P extends Procedures = Record<never, never>>(
 export function serveAny(): void {
   const worker = dedicatedWorker();
   if (worker === undefined) return;
-  listen(worker, (name, tell) => new Host(name, { options: {}, procedures: {} }, tell));
+  listen(
+    worker,
+    (name, tell) => new Host(name, { options: {}, procedures: {}, collections: {} }, tell),
+  );
 }
 
 const KNOWN = [
@@ -89,6 +109,7 @@ const KNOWN = [
   "readOnly",
   "recovery",
   "procedures",
+  "collections",
 ];
 
 function dedicatedWorker(): ServedPort | undefined {

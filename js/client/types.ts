@@ -1,12 +1,62 @@
 /** What a worker's default export tells about what it serves. Types only. */
 
+import type { Codec } from "../struct/codec.js";
+import type { CustomCodec } from "../struct/custom.js";
+import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
+import type { RemoteCollection } from "./collection.js";
+
 /** The functions that clients may call. The first argument, the database, is given by the worker. */
 export type AnyProcedures = Readonly<Record<string, (db: never, ...args: never[]) => unknown>>;
 
+/** Collections as they were given to `serve`. */
+export type AnyCollections = Readonly<Record<string, unknown>>;
+
 /** As `connect` sees what `serve` gave. */
-export interface ServedTypes<P extends AnyProcedures = AnyProcedures> {
+export interface ServedTypes<
+  P extends AnyProcedures = AnyProcedures,
+  C extends AnyCollections = AnyCollections,
+> {
   readonly procedures: P;
+  readonly collections: C;
 }
+
+/** What `connect` serves where it is given no worker: neither the one nor the other. */
+export type Nothing = ServedTypes<Record<never, never>, Record<never, never>>;
+
+type CodecOf<T> = T extends { readonly of: infer C } ? C : T;
+type KeySpecOf<T> = T extends { readonly of: unknown; readonly key: infer S extends KeySpec }
+  ? S
+  : undefined;
+type IndexNamesOf<T> = T extends { readonly of: unknown; readonly indexes: infer I }
+  ? Extract<keyof I, string>
+  : never;
+type ViewOf<C> =
+  C extends Codec<infer View, infer _W, infer _I>
+    ? View
+    : C extends CustomCodec<infer T>
+      ? T
+      : never;
+type InputOf<C> =
+  C extends Codec<infer _V, infer _W, infer Input>
+    ? Input
+    : C extends CustomCodec<infer T>
+      ? T
+      : never;
+type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
+
+/** A collection as a client has it. */
+export type Remoted<T> = RemoteCollection<
+  KeyOf<KeySpecOf<T>>,
+  KeyInput<KeySpecOf<T>>,
+  PlainOf<ViewOf<CodecOf<T>>>,
+  InputOf<CodecOf<T>>,
+  IndexNamesOf<T>
+>;
+
+/** All of them by name. */
+export type Collections<S extends ServedTypes> = {
+  readonly [Name in keyof S["collections"]]: Remoted<S["collections"][Name]>;
+};
 
 /** The same function, called from far away. */
 export type Remote<F> = F extends (db: never, ...args: infer A) => infer R

@@ -1,20 +1,28 @@
-import { type Client, connect, memory, type Procedures, type ServeOptions, serve } from "varve";
+import {
+  type Client,
+  type CollectionSpecs,
+  connect,
+  memory,
+  type Procedures,
+  type Served,
+  type ServeOptions,
+  serve,
+} from "varve";
 import { cleanup, wasmOption } from "../harness.js";
 
-/** What a client may call in these tests. */
-export type Shop<P extends Procedures> = Client<{ procedures: P }>;
+type None = Record<never, never>;
 
 /** A client of a database in memory, which is served at the other end of a channel. */
-export function shop<P extends Procedures = Record<never, never>>(
-  options: ServeOptions<P> = {},
+export function shop<P extends Procedures = None, const C extends CollectionSpecs = None>(
+  options: ServeOptions<P, C> = {},
   more: { timeout?: number } = {},
-): Shop<P> {
+) {
   const { port1, port2 } = new MessageChannel();
-  const all: ServeOptions<P> = { storage: memory(), ...wasmOption(), ...options };
+  const all: ServeOptions<P, C> = { storage: memory(), ...wasmOption(), ...options };
   serve("shop", all).listen(port1);
-  const client = connect<{ procedures: P }>("shop", { worker: () => port2, ...more });
+  const client = connect<Served<P, C>>("shop", { worker: () => port2, ...more });
   cleanup(async () => {
-    await client.close();
+    await (client as Client).close();
     port1.close();
   });
   return client;

@@ -271,10 +271,11 @@ class Crowd {
         expect(is >= answered, `${account.name}, ${form}: ${answered} answered, only ${is} there`);
       }
     }
+    const refused = ended.reduce((sum, account) => sum + account.refused, 0);
     const slowest = Math.max(...ended.map(({ slowestMs }) => slowestMs));
     const all = [...taken.values()].reduce((a, b) => a + b, 0);
     say(
-      `  ${this.#place}: ${ended.length} tabs, ${this.#summary()}; ${all} taken, each once; the slowest call ` +
+      `  ${this.#place}: ${ended.length} tabs, ${this.#summary()}; ${all} taken, each once, ${refused} given up after conflicts; the slowest call ` +
         `${slowest} ms, the longest until answered again ${this.#longestGap} ms (${((Date.now() - start) / 1_000).toFixed(0)} s)`,
     );
   }

@@ -2,6 +2,7 @@
 
 import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
 import { connect as connectAlone } from "varve/client";
+import { auto, json, str, struct, u16 } from "varve/struct";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -50,6 +51,43 @@ export async function reading(client: Client): Promise<void> {
   same<typeof client.status.owner, "here" | "elsewhere" | undefined>(true);
   // @ts-expect-error a client without a worker of its own has no procedures
   client.call.buy();
+}
+
+const Product = struct("Product", { stock: u16, name: str });
+
+const typed = serve("shop", {
+  collections: {
+    products: Product,
+    jobs: { of: json<{ kind: string }>(), key: auto() },
+    scores: { of: Product, key: [u16, str], indexes: { byStock: "stock" } },
+  },
+});
+
+export async function collecting(): Promise<void> {
+  const shop = connect<typeof typed>("shop");
+  const product = await shop.products.get("yeezy");
+  same<typeof product, { stock: number; name: string } | undefined>(true);
+  const { applied, value } = await shop.products.update("yeezy", {
+    add: { stock: -1 },
+    where: { stock: { gt: 0 }, name: "a" },
+  });
+  same<typeof applied, boolean>(true);
+  same<typeof value, { stock: number; name: string } | undefined>(true);
+  same<number, Awaited<ReturnType<typeof shop.jobs.push>>>(true);
+  for await (const [key] of shop.scores.index.byStock.entries()) {
+    same<typeof key, [number, string]>(true);
+  }
+
+  // @ts-expect-error only numbers can be added to
+  await shop.products.update("yeezy", { add: { name: 1 } });
+  // @ts-expect-error a product has a stock
+  await shop.products.set("yeezy", { name: "a" });
+  // @ts-expect-error keys are numbers
+  await shop.jobs.get("a");
+  // @ts-expect-error there is no such index
+  shop.scores.index.byName.keys();
+  // @ts-expect-error and no such collection
+  await shop.orders.get("a");
 }
 
 export async function connecting(): Promise<void> {

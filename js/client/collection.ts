@@ -1,0 +1,258 @@
+/** Collections of a database from far away. */
+
+import { badArgument } from "../errors.js";
+import type { CallOptions } from "./link.js";
+import { attempt, type RetryOptions, type Writes } from "./optimistic.js";
+import { RemoteScan } from "./scan.js";
+
+/** How a collection's calls travel. */
+export interface Caller {
+  ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
+  tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
+  commitIf(writes: Writes, options: CallOptions): Promise<void>;
+}
+
+/** A range of keys, as for `Collection`. */
+export interface RemoteRange<Bound> {
+  gt?: Bound | undefined;
+  gte?: Bound | undefined;
+  lt?: Bound | undefined;
+  lte?: Bound | undefined;
+  prefix?: Bound | undefined;
+  after?: unknown;
+  reverse?: boolean | undefined;
+  limit?: number | undefined;
+}
+
+/** What a field has to be: this, or within these bounds. */
+export type Condition<T> =
+  | T
+  | {
+      readonly gt?: T | undefined;
+      readonly gte?: T | undefined;
+      readonly lt?: T | undefined;
+      readonly lte?: T | undefined;
+      readonly not?: T | undefined;
+    };
+
+type NumbersOf<T> = {
+  [K in keyof T as T[K] extends number | bigint ? K : never]?: T[K] extends bigint
+    ? bigint
+    : number;
+};
+
+/** A change that is told and not programmed, so that it needs one round trip and is done exactly once. */
+export interface Update<Plain, Input> extends CallOptions {
+  /** What to add to fields that are numbers; less than nothing to take away. */
+  add?: NumbersOf<Plain> | undefined;
+  /** What to set fields to. */
+  set?: Partial<Input> | undefined;
+  /** What has to hold of the value as it is; else nothing is changed. */
+  where?: { readonly [K in keyof Plain]?: Condition<Plain[K]> } | undefined;
+  /** What a missing key gets first. */
+  valueIfMissing?: Input | undefined;
+}
+
+/** What came of an `update`. */
+export interface Updated<Plain> {
+  /** Whether it was done. */
+  readonly applied: boolean;
+  /** What is there now. */
+  readonly value: Plain | undefined;
+}
+
+/** The options of a remote collection's `updateIf`. */
+export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
+  predicate?: ((value: Plain) => boolean) | undefined;
+  valueIfMissing?: Input | undefined;
+}
+
+/** An index of a collection from far away. */
+export class RemoteIndex<K, Plain> {
+  private readonly read: <T>(call: string, wanted: unknown) => Promise<T>;
+
+  /** @internal */
+  constructor(read: <T>(call: string, wanted: unknown) => Promise<T>) {
+    this.read = read;
+  }
+
+  /** The value with this in the index's fields, of a unique one the only one. */
+  get(value: unknown): Promise<Plain | undefined> {
+    return this.read("get", value);
+  }
+
+  count(range?: RemoteRange<unknown>): Promise<number> {
+    return this.read("count", range);
+  }
+
+  keys(range?: RemoteRange<unknown>): RemoteScan<K> {
+    return new RemoteScan(() => this.read("keys", range));
+  }
+
+  values(range?: RemoteRange<unknown>): RemoteScan<Plain> {
+    return new RemoteScan(() => this.read("values", range));
+  }
+
+  entries(range?: RemoteRange<unknown>): RemoteScan<[K, Plain]> {
+    return new RemoteScan(() => this.read("entries", range));
+  }
+}
+
+/**
+ * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and
+ * the page needs no schema for them.
+ */
+export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = never> {
+  /** Its name. */
+  readonly name: string;
+  /** Its indexes, by their names. */
+  readonly index: { readonly [N in Indexes]: RemoteIndex<K, Plain> };
+  private readonly caller: Caller;
+
+  /** @internal */
+  constructor(name: string, caller: Caller) {
+    this.name = name;
+    this.caller = caller;
+    const lookUp = (index: string) =>
+      new RemoteIndex<K, Plain>((call, wanted) => caller.ask("in", [name, call, [wanted], index]));
+    this.index = new Proxy({} as typeof this.index, {
+      get: (_, index) => (typeof index === "string" ? lookUp(index) : undefined),
+    });
+  }
+
+  /** The value of a key. */
+  get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
+    return this.ask("get", [key], options);
+  }
+
+  /** Whether there is a value for this key. */
+  has(key: Given, options?: CallOptions): Promise<boolean> {
+    return this.ask("has", [key], options);
+  }
+
+  /** The values of several keys, in their order, as of one moment. */
+  getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
+    return this.ask("getMany", [[...keys]], options);
+  }
+
+  /** The value of a key and its version. */
+  getEntry(
+    key: Given,
+    options?: CallOptions,
+  ): Promise<{ value: Plain; version: number; uncertain: boolean } | undefined> {
+    return this.ask("getEntry", [key], options);
+  }
+
+  /** How many records there are, or how many of them lie in a range. */
+  count(range?: RemoteRange<Given>, options?: CallOptions): Promise<number> {
+    return this.ask("count", [range], options);
+  }
+
+  /** The keys of a range, in order, as of one moment: to go over with `for await`, or `.all()`. */
+  keys(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<K> {
+    return new RemoteScan(() => this.ask("keys", [range], options));
+  }
+
+  /** The values of a range, in the order of their keys, as of one moment. */
+  values(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<Plain> {
+    return new RemoteScan(() => this.ask("values", [range], options));
+  }
+
+  /** The keys of a range with their values, as of one moment. */
+  entries(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<[K, Plain]> {
+    return new RemoteScan(() => this.ask("entries", [range], options));
+  }
+
+  /** Stores a value under a key. With `ifVersion` only if the key has that version. */
+  set(
+    key: Given,
+    value: Input,
+    { ifVersion, ...options }: CallOptions & { ifVersion?: number | undefined } = {},
+  ): Promise<void> {
+    const more = ifVersion === undefined ? undefined : { ifVersion };
+    return this.tell("set", [key, value, more], options);
+  }
+
+  /** Stores a value under the number above the last key, and gives that. */
+  push(value: Input, options?: CallOptions): Promise<number> {
+    return this.tell("push", [value], options);
+  }
+
+  /** Deletes a key, and says whether it was there. */
+  delete(key: Given, options?: CallOptions): Promise<boolean> {
+    return this.tell("delete", [key], options);
+  }
+
+  /** Deletes all records, or those of a range, all or none, and says how many. */
+  clear(range?: RemoteRange<Given>, options?: CallOptions): Promise<number> {
+    return this.tell("clear", [range], options);
+  }
+
+  /** Does all of it or nothing. */
+  batch(
+    operations: readonly (
+      | { readonly type: "set"; readonly key: Given; readonly value: Input }
+      | { readonly type: "delete"; readonly key: Given }
+    )[],
+    options?: CallOptions,
+  ): Promise<void> {
+    return this.tell("batch", [operations], options);
+  }
+
+  /**
+   * Changes fields as told, if what is told of them holds: one round trip, done exactly once.
+   *
+   * ```ts
+   * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
+   * ```
+   */
+  update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>> {
+    const { signal, timeout, ...told } = change;
+    return this.tell("update", [key, told], { signal, timeout });
+  }
+
+  /**
+   * Reads a value, has `change` change that or return another, and stores it if nobody has written to
+   * the key meanwhile; else it reads again and repeats. Says whether it was changed.
+   *
+   * @throws (rejects) ConflictError when others were faster each time; what `change` throws
+   */
+  updateIf(
+    key: Given,
+    change: (value: Plain) => unknown,
+    { predicate, valueIfMissing, retries, ...options }: RemoteTypedUpdateOptions<Plain, Input> = {},
+  ): Promise<boolean> {
+    return attempt(retries, options.signal, async () => {
+      const entry = await this.getEntry(key, options);
+      // A copy for each time: the callback changes it.
+      const missing = () => structuredClone(valueIfMissing) as unknown as Plain | undefined;
+      const value = entry === undefined ? missing() : entry.value;
+      if (value === undefined) return false;
+      if (predicate !== undefined && predicate(value) !== true) return false;
+      const changed = change(value) ?? value;
+      if (typeof (changed as { then?: unknown }).then === "function") {
+        throw badArgument("The callback of updateIf() has to be synchronous.", changed);
+      }
+      const place = this.name;
+      const reads = [{ key, version: entry?.version ?? 0, in: place }];
+      const writes = [{ type: "set" as const, key, value: changed, in: place }];
+      await this.caller.commitIf({ reads, writes }, options);
+      return true;
+    });
+  }
+
+  private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    return this.caller.ask("in", [this.name, call, args], options);
+  }
+
+  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    let own: readonly unknown[];
+    try {
+      // The program may change its objects before they are sent, or sent again.
+      own = structuredClone(args);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return this.caller.tell("in", [this.name, call, own], options);
+  }
+}

@@ -1,0 +1,194 @@
+/** The collections that a worker serves, and the calls on them that clients may make. */
+
+import type { Collection } from "../collection/collection.js";
+import type { Database } from "../database.js";
+import { badArgument, describe } from "../errors.js";
+import type { Codec } from "../struct/codec.js";
+import type { CustomCodec } from "../struct/custom.js";
+import type { KeySpec } from "../struct/key.js";
+
+/** What a collection's values are. */
+export type AnyCodec =
+  | Pick<Codec<never, never, never>, "kind" | "layout" | "fingerprint">
+  | CustomCodec<never>;
+
+/** A collection with options: as those of `db.collection`. */
+export interface CollectionSpec {
+  /** What its values are: a schema, `json()`, `text()`, or a codec of one's own. */
+  readonly of: AnyCodec;
+  readonly key?: KeySpec | undefined;
+  readonly indexes?: unknown;
+}
+
+/** Collections by name: the codec alone, or with options. */
+export type CollectionSpecs = Readonly<Record<string, AnyCodec | CollectionSpec>>;
+
+/** A collection whose types nobody here knows. */
+export type AnyCollection = Collection<unknown, unknown, Fields, unknown, unknown>;
+
+type Fields = Record<string, unknown>;
+
+/** What a field has to be for a declarative update to be done: a value, or bounds. */
+interface Bounds {
+  readonly gt?: unknown;
+  readonly gte?: unknown;
+  readonly lt?: unknown;
+  readonly lte?: unknown;
+  readonly not?: unknown;
+}
+
+/** A declarative update as it travels. */
+interface Declared {
+  readonly add?: Readonly<Record<string, number | bigint>>;
+  readonly set?: Readonly<Fields>;
+  readonly where?: Readonly<Record<string, unknown>>;
+  readonly valueIfMissing?: unknown;
+}
+
+/** The collections of one database that is served. */
+export class ServedCollections {
+  private readonly db: Database;
+  private readonly specs: CollectionSpecs;
+  private readonly open: Map<string, AnyCollection>;
+
+  constructor(db: Database, specs: CollectionSpecs) {
+    this.db = db;
+    this.specs = specs;
+    this.open = new Map();
+  }
+
+  /** @throws SchemaMismatchError when what is stored is something else */
+  get(name: string): AnyCollection {
+    const known = this.open.get(name);
+    if (known !== undefined) return known;
+    const spec = Object.hasOwn(this.specs, name) ? this.specs[name] : undefined;
+    if (spec === undefined) throw noCollection(name, this.specs);
+    const { of, ...options } = "of" in spec ? spec : { of: spec };
+    const made = this.db.collection(name, of as unknown as CustomCodec<unknown>, options as object);
+    const collection = made as unknown as AnyCollection;
+    this.open.set(name, collection);
+    return collection;
+  }
+
+  /** Does what a client asks of a collection, or of one of its indexes. */
+  perform(name: string, call: string, args: readonly never[], index?: string): unknown {
+    const collection = this.get(name);
+    if (index !== undefined) return lookUp(collection, index, call, args);
+    if (!Object.hasOwn(CALLS, call))
+      throw badArgument(`Collections have no call ${describe(call)}.`);
+    return (CALLS[call] as Call)(collection, ...args);
+  }
+}
+
+type Call = (collection: AnyCollection, ...args: never[]) => unknown;
+
+const CALLS: Readonly<Record<string, Call>> = {
+  get: (products, key: unknown) => plain(products.get(key)),
+  has: (products, key: unknown) => products.has(key),
+  getMany: (products, keys: unknown[]) => products.getMany(keys).map(plain),
+  getEntry: entryOf,
+  count: (products, range?: object) => products.count(range),
+  keys: (products, range?: object) => [...products.keys(range)],
+  values: (products, range?: object) => Array.from(products.values(range), plain),
+  entries: (products, range?: object) => Array.from(products.entries(range), pairOf),
+  set: (products, key: unknown, value: unknown, options?: object) =>
+    products.set(key, value, options),
+  delete: (products, key: unknown) => products.delete(key),
+  push: (products, value: unknown) => (products as unknown as Pushed).push(value),
+  clear: (products, range?: object) => products.clear(range),
+  batch: (products, operations: []) => products.batch(operations),
+  update,
+};
+
+type Pushed = Collection<number, unknown, unknown, unknown, number>;
+
+function entryOf(collection: AnyCollection, key: unknown) {
+  const entry = collection.getEntry(key);
+  return entry && { ...entry, value: plain(entry.value) };
+}
+
+function pairOf([key, value]: readonly [unknown, unknown]): [unknown, unknown] {
+  return [key, plain(value)];
+}
+
+function lookUp(
+  collection: AnyCollection,
+  name: string,
+  call: string,
+  args: readonly never[],
+): unknown {
+  const indexes = collection.index as unknown as Record<string, AnyIndex>;
+  const index = indexes[name];
+  if (index === undefined) {
+    throw badArgument(`The collection "${collection.name}" has no index ${describe(name)}.`);
+  }
+  const [wanted] = args;
+  switch (call) {
+    case "get":
+      return plain(index.get(wanted));
+    case "count":
+      return index.count(wanted);
+    case "keys":
+      return [...index.keys(wanted)];
+    case "values":
+      return Array.from(index.values(wanted), plain);
+    default:
+      return Array.from(index.entries(wanted), pairOf);
+  }
+}
+
+interface AnyIndex {
+  get(value: unknown): unknown;
+  count(range: unknown): number;
+  keys(range: unknown): Iterable<unknown>;
+  values(range: unknown): Iterable<unknown>;
+  entries(range: unknown): Iterable<[unknown, unknown]>;
+}
+
+/** A value that can travel: what is a view becomes a copy. */
+function plain(value: unknown): unknown {
+  const view = value as { snapshot?: unknown } | null | undefined;
+  return typeof view?.snapshot === "function" ? view.snapshot() : value;
+}
+
+/** Adds to fields and sets others if all conditions hold. Says whether it did, and what is there then. */
+function update(collection: AnyCollection, key: unknown, declared: Declared) {
+  const { add = {}, set = {}, where = {}, valueIfMissing } = declared;
+  const predicate = (value: unknown) =>
+    Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
+  const change = (value: Fields) => {
+    for (const name in add) value[name] = sum(name, value[name], add[name]);
+    Object.assign(value, set);
+  };
+  const applied = collection.updateIf(key, change, { predicate, valueIfMissing });
+  return { applied, value: plain(collection.get(key)) };
+}
+
+function sum(name: string, value: unknown, more: unknown): number | bigint {
+  if (typeof value === "bigint" && typeof more === "bigint") return value + more;
+  if (typeof value === "number" && typeof more === "number") return value + more;
+  throw badArgument(
+    `update() can add only numbers of one kind, and ${name} is another one.`,
+    value,
+  );
+}
+
+function holds(value: unknown, wanted: unknown): boolean {
+  const bounds = wanted as Bounds | null;
+  if (typeof bounds !== "object" || bounds === null) return Object.is(value, wanted);
+  const known = value as number;
+  return (
+    !("gt" in bounds && !(known > (bounds.gt as number))) &&
+    !("gte" in bounds && !(known >= (bounds.gte as number))) &&
+    !("lt" in bounds && !(known < (bounds.lt as number))) &&
+    !("lte" in bounds && !(known <= (bounds.lte as number))) &&
+    !("not" in bounds && Object.is(value, bounds.not))
+  );
+}
+
+function noCollection(name: unknown, specs: CollectionSpecs): Error {
+  const names = Object.keys(specs).join(", ") || "none";
+  return badArgument(
+    `The worker has no collection ${describe(name)}. Those that it was given by serve(): ${names}.`,
+  );
+}

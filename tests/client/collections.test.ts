@@ -1,0 +1,144 @@
+import { ConflictError } from "varve";
+import { auto, json, str, struct, text, u16, u32 } from "varve/struct";
+import { deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { shop } from "./support.js";
+
+const Product = struct("Product", { stock: u16, name: str });
+
+const yeezy = { stock: 2, name: "Yeezy Boost 350 V2" };
+
+const collections = {
+  products: { of: Product, indexes: { byStock: "stock" } },
+  sessions: json<{ user: string; tags?: string[] }>(),
+  notes: { of: text(), key: auto() },
+  scores: { of: json<number>(), key: [u32, str] },
+} as const;
+
+suite("a collection from far away", () => {
+  test("stores values by its schema and gives copies as plain objects", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", yeezy);
+    const found = await client.products.get("yeezy");
+    deepEqual(found, yeezy);
+    equal(await client.products.get("none"), undefined);
+    equal(await client.products.has("yeezy"), true);
+    equal(await client.get("yeezy"), undefined, "raw calls do not see it");
+    await rejects(client.products.set("bad", { stock: 70_000, name: "" }), { message: /stock/ });
+    equal(await client.products.count(), 1);
+  });
+
+  test("takes keys of numbers, of several parts, and gives them out", async () => {
+    const client = shop({ collections });
+    equal(await client.notes.push("one"), 1);
+    equal(await client.notes.push("two"), 2);
+    deepEqual(await client.notes.entries({ reverse: true }).all(), [
+      [2, "two"],
+      [1, "one"],
+    ]);
+    await client.scores.set([7, "ann"], 99);
+    await client.scores.set([7, "bob"], 11);
+    deepEqual(await client.scores.keys().all(), [
+      [7, "ann"],
+      [7, "bob"],
+    ]);
+    equal(await client.scores.delete([7, "ann"]), true);
+    equal(await client.scores.clear(), 1);
+  });
+
+  test("is found by its indexes", async () => {
+    const client = shop({ collections });
+    await client.products.batch([
+      { type: "set", key: "a", value: { stock: 3, name: "A" } },
+      { type: "set", key: "b", value: { stock: 1, name: "B" } },
+      { type: "set", key: "c", value: { stock: 9, name: "C" } },
+    ]);
+    const few = await client.products.index.byStock.entries({ lt: 5 }).all();
+    deepEqual(
+      few.map(([key, { name }]) => key + name),
+      ["bB", "aA"],
+    );
+    equal(await client.products.index.byStock.count(), 3);
+  });
+
+  test("copies what it is given when it is called", async () => {
+    const client = shop({ collections });
+    const session = { user: "ann", tags: ["a"] };
+    const set = client.sessions.set("s", session);
+    session.tags.push("b");
+    await set;
+    deepEqual(await client.sessions.get("s"), { user: "ann", tags: ["a"] });
+  });
+
+  test("is told by name if the worker has none such", async () => {
+    const client = shop({ collections });
+    const { orders } = client as unknown as { orders: { get(key: string): Promise<unknown> } };
+    await rejects(orders.get("a"), { message: /no collection "orders".*products/ });
+  });
+});
+
+suite("a declarative update", () => {
+  test("adds and sets if its conditions hold, and tells what is there", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", yeezy);
+    const buy = { add: { stock: -1 }, where: { stock: { gt: 0 } } };
+    const sold = await Promise.all([1, 2, 3].map(() => client.products.update("yeezy", buy)));
+    deepEqual(
+      sold.map(({ applied, value }) => [applied, value?.stock]),
+      [
+        [true, 1],
+        [true, 0],
+        [false, 0],
+      ],
+    );
+    const renamed = await client.products.update("yeezy", {
+      set: { name: "sold out" },
+      where: { stock: 0 },
+    });
+    deepEqual(renamed, { applied: true, value: { stock: 0, name: "sold out" } });
+  });
+
+  test("refuses what the schema refuses, and leaves the value as it was", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", { stock: 0, name: "a" });
+    await rejects(client.products.update("yeezy", { add: { stock: -1 } }), { message: /stock/ });
+    deepEqual(await client.products.get("yeezy"), { stock: 0, name: "a" });
+  });
+
+  test("works on plain objects too, and on a missing key only with a value for it", async () => {
+    const client = shop({ collections });
+    const set = { user: "bob" };
+    deepEqual(await client.sessions.update("s", { set }), { applied: false, value: undefined });
+    const made = await client.sessions.update("s", { set, valueIfMissing: { user: "ann" } });
+    deepEqual(made, { applied: true, value: { user: "bob" } });
+  });
+});
+
+suite("a remote collection's updateIf", () => {
+  test("changes a copy, or returns another value, and stores that", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", { stock: 20, name: "a" });
+    const drop = () =>
+      client.products.updateIf(
+        "yeezy",
+        (product) => {
+          product.stock -= 1;
+        },
+        { predicate: ({ stock }) => stock > 0, retries: 100 },
+      );
+    const sold = await Promise.all(Array.from({ length: 15 }, drop));
+    ok(sold.every((one) => one));
+    equal((await client.products.get("yeezy"))?.stock, 5);
+    equal(await client.products.updateIf("none", () => {}), false);
+    equal(await client.sessions.updateIf("s", () => {}, { valueIfMissing: { user: "ann" } }), true);
+    deepEqual(await client.sessions.get("s"), { user: "ann" });
+  });
+
+  test("gives up after so many conflicts", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", yeezy);
+    const { version } = (await client.products.getEntry("yeezy"))!;
+    await client.products.set("yeezy", yeezy);
+    const late = client.products.set("yeezy", yeezy, { ifVersion: version });
+    ok((await rejects(late, { code: "VARVE_CONFLICT" })) instanceof ConflictError);
+  });
+});
