@@ -48,6 +48,7 @@ export class Host {
   private turn: Turn | undefined;
   private owned: Owned | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
+  private readonly ports: MessagePort[];
 
   constructor(name: string, hosting: Hosting, tell: (message: FromHost) => void) {
     this.name = name;
@@ -56,6 +57,7 @@ export class Host {
     this.tell = tell;
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
+    this.ports = [];
     this.channel =
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
@@ -116,7 +118,7 @@ export class Host {
     const owned = new Owned(db, this.hosting);
     this.owned = owned;
     try {
-      if (this.channel !== undefined) this.listen(this.channel, this.channel);
+      if (this.channel !== undefined) this.listen(this.channel);
       owned.sweep();
       this.announce();
       await turn.told;
@@ -144,13 +146,27 @@ export class Host {
 
   // ---------------------------------------------------------------- clients
 
-  private listen(channel: string, all: string): void {
-    const broadcast = new BroadcastChannel(all);
+  /** A client elsewhere has sent a port, by which it is answered faster. */
+  visit(port: MessagePort): void {
+    if (this.owned === undefined) {
+      port.close();
+      return;
+    }
+    this.ports.push(port);
+    port.onmessage = ({ data }) => this.answer(data as Ask, (reply) => port.postMessage(reply));
+    port.postMessage({ type: "here", owner: this.id, client: 0, round: 0 });
+  }
+
+  private listen(channel: string): void {
+    const broadcast = new BroadcastChannel(channel);
     this.broadcast = broadcast;
     const mine = new BroadcastChannel(`${channel}:${this.id}`);
+    let isVisited = false;
     const hear = ({ data }: MessageEvent) => {
       const message = data as Ask | Who;
       if (message.type !== "ask" && message.type !== "who") return;
+      if (!isVisited) this.tell({ type: "visited" });
+      isVisited = true;
       this.answer(message, (reply) => this.inbox(channel, message.client).postMessage(reply));
     };
     broadcast.onmessage = hear;
@@ -177,6 +193,7 @@ export class Host {
     this.broadcast = undefined;
     for (const inbox of this.inboxes.values()) inbox.close();
     this.inboxes.clear();
+    for (const port of this.ports.splice(0)) port.close();
   }
 
   /** To all that there are. */

@@ -5,11 +5,12 @@ import type { FromHost, ToHost } from "./local.js";
 import type { Ask, ToClient, Who } from "./messages.js";
 import { followPage } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
+import { Ways } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
 /** What speaks like a worker: a `Worker`, or a `MessagePort` on which a database is served. */
 export interface WorkerLike {
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, transfer?: Transferable[]): void;
   addEventListener(type: string, listener: (event: Event) => void): void;
   start?(): void;
   terminate?(): void;
@@ -80,9 +81,7 @@ export class Link {
   private isUp: boolean;
   /** The owner that this client's own worker is, when it is that. */
   private local: string | undefined;
-  private channel: string | undefined;
-  private broadcast: BroadcastChannel | undefined;
-  private readonly boxes: Map<string, BroadcastChannel>;
+  private ways: Ways | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private hops: number;
   private isReady: (failure?: unknown) => void;
@@ -106,7 +105,7 @@ export class Link {
     this.isUp = false;
     this.asleep = false;
     this.local = undefined;
-    this.boxes = new Map();
+    this.ways = undefined;
     this.hops = 0;
     this.isReady = () => {};
     this.ready = new Promise((resolve, reject) => {
@@ -234,6 +233,9 @@ export class Link {
       case "failed":
         this.failed(fromWire(message.error));
         break;
+      case "visited":
+        if (this.local !== undefined) this.ways?.offer(this.local);
+        break;
       case "released":
         this.released?.();
         break;
@@ -275,38 +277,22 @@ export class Link {
   // ---------------------------------------------------------------- owners elsewhere
 
   private join(channel: string | undefined): void {
-    if (channel === undefined || this.broadcast !== undefined) return;
-    this.channel = channel;
-    this.broadcast = new BroadcastChannel(channel);
-    const inbox = new BroadcastChannel(`${channel}:${this.id}`);
-    this.boxes.set("", inbox);
-    const hear = ({ data }: MessageEvent) => {
-      const message = data as ToClient | Who;
-      if (message.type !== "who") this.told(message);
-    };
-    this.broadcast.onmessage = hear;
-    inbox.onmessage = hear;
+    if (channel === undefined || this.ways !== undefined || this.asleep) return;
+    this.ways = new Ways(channel, this.id, {
+      hear: (message) => this.told(message),
+      visit: (port) => this.worker?.postMessage({ type: "visit" }, [port]),
+    });
     this.sender.ask();
   }
 
   private leave(): void {
-    this.broadcast?.close();
-    this.broadcast = undefined;
-    for (const box of this.boxes.values()) box.close();
-    this.boxes.clear();
+    this.ways?.close();
+    this.ways = undefined;
   }
 
   private post(owner: string, message: Ask): void {
-    if (owner === this.local) {
-      this.toHost(message);
-      return;
-    }
-    let box = this.boxes.get(owner);
-    if (box === undefined) {
-      box = new BroadcastChannel(`${this.channel}:${owner}`);
-      this.boxes.set(owner, box);
-    }
-    box.postMessage(message);
+    if (owner === this.local) this.toHost(message);
+    else this.ways?.post(owner, message);
   }
 
   private ask(message: Who): void {
@@ -322,7 +308,7 @@ export class Link {
       this.start();
     }
     this.toHost(message);
-    this.broadcast?.postMessage(message);
+    this.ways?.who(message);
   }
 
   // ---------------------------------------------------------------- what the page goes through

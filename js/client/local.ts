@@ -13,7 +13,12 @@ export interface Release {
   readonly type: "release";
 }
 
-export type ToHost = Hello | Release | ToOwner;
+/** A client elsewhere has sent a port, which is transferred with this. */
+export interface Visit {
+  readonly type: "visit";
+}
+
+export type ToHost = Hello | Release | Visit | ToOwner;
 
 /** The worker runs. */
 export interface Up {
@@ -34,11 +39,16 @@ export interface Failed {
   readonly error: WireError;
 }
 
+/** The worker is owner, and clients elsewhere ask for it. */
+export interface Visited {
+  readonly type: "visited";
+}
+
 export interface Released {
   readonly type: "released";
 }
 
-export type FromHost = Up | State | Failed | Released | ToClient;
+export type FromHost = Up | State | Failed | Visited | Released | ToClient;
 
 /** The lock of a database, and the channel of all that have to do with it. */
 export function channelName(identity: unknown): string {

@@ -126,7 +126,7 @@ function listen(
 ): void {
   let host: Host | undefined;
   const tell = (message: FromHost) => port.postMessage(message);
-  port.addEventListener("message", ({ data }) => {
+  port.addEventListener("message", ({ data, ports }) => {
     const message = data as ToHost;
     if (message.type === "hello") {
       try {
@@ -139,6 +139,9 @@ function listen(
       const released = () => tell({ type: "released" });
       if (host === undefined) released();
       else host.release().then(released, released);
+    } else if (message.type === "visit") {
+      const [visitor] = ports;
+      if (visitor !== undefined) host?.visit(visitor);
     } else {
       host?.hear(message, tell);
     }
