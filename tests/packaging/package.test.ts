@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build, transform } from "esbuild";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
@@ -200,6 +200,36 @@ suite("the example of the README", () => {
     ok(lines.length <= 12, `it has ${lines.length} lines`);
     const lib = ["ES2022", "DOM"];
     equal(compile(example, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
+  });
+});
+
+suite("the records of the README", () => {
+  const readme = readFileSync(root("README.md"), "utf8");
+  const [, ts = "", rust = ""] =
+    /## Records[\s\S]*?```ts\n([\s\S]*?)```[\s\S]*?```rust\n([\s\S]*?)```/.exec(readme) ?? [];
+  const linesOf = (code: string) => code.split("\n").map((line) => line.trim());
+
+  test("are stored by the page's program, and read and changed by the Rust program", async () => {
+    const run = async (source: string) => {
+      const { code } = await transform(source, { loader: "ts", format: "esm", target: "node20" });
+      return runs(code, "records.mjs").trim();
+    };
+    rmSync(join(project(), "shop.varve"), { force: true });
+    equal(await run(ts), "Yeezy Boost 350 V2 20000");
+    const manifest = root("crate/Cargo.toml");
+    const cargo = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--example", "records"];
+    equal(command(cargo).trim(), "19999 of Yeezy Boost 350 V2");
+    const reading = ts.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
+    equal(await run(reading), "Yeezy Boost 350 V2 19999");
+  });
+
+  test("are shown in under forty lines, which are those that run", () => {
+    const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));
+    for (const line of linesOf(rust)) ok(example.includes(line), line);
+    const lines = [...linesOf(ts), ...linesOf(rust)].filter((line) => line !== "");
+    ok(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
+    const lib = ["ES2022", "DOM"];
+    equal(compile(ts, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
   });
 });
 
