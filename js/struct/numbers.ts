@@ -49,7 +49,8 @@ function scalar<T extends number | bigint>(
 }
 
 function outside(low: unknown, high: unknown, value: unknown): Error {
-  return wrong(`has to be a ${typeof low} from ${low} to ${high}.`, value);
+  const what = Number.isSafeInteger(low) ? "an integer" : `a ${typeof low}`;
+  return wrong(`has to be ${what} from ${low} to ${high}.`, value);
 }
 
 // Each getter and setter is written out: one that called another function through a variable would

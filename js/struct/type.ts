@@ -23,7 +23,7 @@ export interface Cursor {
 }
 
 /** The names that a view's own properties have. */
-export const RESERVED: readonly string[] = ["$m", "$o", "$b", "$n", "$e", "$w"];
+export const RESERVED: readonly string[] = ["$m", "$o", "$b", "$n", "$e", "$w", "$s"];
 
 /** One update of one value: all views that may change it. */
 export interface Edit {

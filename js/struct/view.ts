@@ -71,12 +71,21 @@ export function viewClass(shape: Shape): ViewClass {
     toJSON: copy(1),
     assign(this: Record<string, unknown>, fields: Record<string, unknown>): void {
       for (const [name, value] of Object.entries(fields)) {
-        if (!(name in this)) throw wrong(`${shape.name}.${name} is no field.`);
+        // Nothing else: what came from outside may name a view's own properties, or a prototype.
+        if (!shape.leaves.some((leaf) => leaf.name === name)) {
+          throw wrong(`${shape.name}.${name} is no field.`);
+        }
         this[name] = value;
       }
     },
-    // What a console shows.
-    [Symbol.for("nodejs.util.inspect.custom")]: copy(0),
+    // What a console shows: it is not to throw.
+    [Symbol.for("nodejs.util.inspect.custom")](this: { snapshot(): unknown }): unknown {
+      try {
+        return this.snapshot();
+      } catch (error) {
+        return error;
+      }
+    },
   };
   for (const name of Reflect.ownKeys(methods)) {
     Object.defineProperty(View.prototype, name, { value: methods[name] });
@@ -127,8 +136,23 @@ function setter(shape: Shape, { name, at, type }: Leaf): SetField {
   return type.setter?.(at, slow) ?? slow;
 }
 
-/** Assigns in an update. A value that is refused leaves what was there. */
+/**
+ * Assigns in an update. A value that is refused leaves what was there. Views of parts of what is
+ * replaced end: there may be another variant now, and what they wrote would be no value of it.
+ */
 export function assign(to: Cursor, at: number, type: Type, value: unknown): void {
+  const from = at - to.$b;
+  put(to, at, type, value);
+  const views = to.$w?.views ?? [];
+  // Those that were made before this one are not in it.
+  for (let i = views.length - 1; views[i] !== to && i >= 0; i--) {
+    const view = views[i] as Cursor;
+    const place = view.$o - view.$b;
+    if (place >= from && place < from + type.bytes) view.$e = -1;
+  }
+}
+
+function put(to: Cursor, at: number, type: Type, value: unknown): void {
   if (type.assign !== undefined) {
     type.assign(to, at, type, value);
   } else if (type.composite === undefined) {

@@ -97,6 +97,11 @@ function updated(change: (view: ReturnType<typeof Order.writable>) => void) {
   return { value, inPlace: anew === undefined };
 }
 
+function boxOf({ by }: ReturnType<typeof Order.writable>): { width: number } {
+  if (by.type !== "Box") throw new Error(by.type);
+  return by.value;
+}
+
 suite("a view for reading", () => {
   const view = Order.view(Order.encode(order));
 
@@ -143,6 +148,14 @@ suite("a view for reading", () => {
       message: /updateIf/,
     });
     deepEqual(view.snapshot() as unknown, order);
+  });
+
+  test("is shown as what it says, and as an error where it cannot", () => {
+    const inspect = Symbol.for("nodejs.util.inspect.custom");
+    const shown = (of: object) => (of as { [inspect]: () => unknown })[inspect]();
+    deepEqual(shown(Size.view(Size.encode({ width: 1, height: 2 }))), { width: 1, height: 2 });
+    const Flag = struct("Flag", { on: bool });
+    ok(shown(Flag.view(Uint8Array.of(2))) instanceof Error);
   });
 
   test("ends with its memory's epoch, and every part of it", () => {
@@ -300,6 +313,30 @@ suite("a view in an update", () => {
       throws(() => view.assign({ nothing: 1 } as object), { message: /Order.nothing is no field/ });
     });
     deepEqual(value as unknown, order);
+  });
+
+  test("takes no field's name for one of its own", () => {
+    const { value } = updated((view) => {
+      for (const name of ["$o", "$m", "__proto__", "snapshot", "constructor"]) {
+        const fields = JSON.parse(`{"${name}":5}`);
+        throws(() => view.assign(fields), { code: "VARVE_BAD_ARGUMENT", message: /is no field/ });
+      }
+    });
+    deepEqual(value as unknown, order);
+  });
+
+  test("ends the views of what is replaced by another variant, and no others", () => {
+    updated((view) => {
+      const { size } = view;
+      view.by = { type: "Cash", value: 5 };
+      view.assign({ by: { type: "Box", value: { width: 1, height: 2 } } });
+      const box = boxOf(view);
+      box.width = 3;
+      view.by = { type: "Card", value: "1234" };
+      throws(() => (box.width = 0xffff), { code: "VARVE_STALE_VIEW" });
+      size.width = 9;
+      equal(view.size.width, 9);
+    });
   });
 
   test("ends when it is revoked, and every view that was got from it", () => {
