@@ -45,7 +45,7 @@ async function bundle(source: string, options: BuildOptions = {}) {
 suite("the package as published", () => {
   test("holds the built modules, the wasm, the licences, and nothing of the workshop", () => {
     const wanted = [
-      /^dist\/[a-z/-]+\.(js|d\.ts)$/,
+      /^dist\/[a-z0-9/-]+\.(js|d\.ts)$/,
       /^dist\/varve(\.wasm|\.d\.wasm\.ts)$/,
       /^(package\.json|README\.md|CHANGELOG\.md|LICENSE-MIT|LICENSE-APACHE)$/,
     ];
@@ -59,8 +59,8 @@ suite("the package as published", () => {
     }
   });
 
-  test("takes less than 300 KB to download", () => {
-    ok(pack().details.size < 300_000, `it takes ${pack().details.size} bytes`);
+  test("takes less than 420 KB to download", () => {
+    ok(pack().details.size < 420_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("leads each name that it exports to a file, types first", () => {
