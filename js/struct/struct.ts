@@ -6,6 +6,7 @@ import { fingerprint } from "./fingerprint.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
 import {
   alive,
+  allowance,
   type Cursor,
   changed,
   type Edit,
@@ -152,7 +153,12 @@ class StructSchema implements Type {
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
-    inside(this.name, () => this.plain(view, 0, 2));
+    allowance.left = 64 * bytes.length + 65_536;
+    try {
+      inside(this.name, () => this.plain(view, 0, 2));
+    } finally {
+      allowance.left = -1;
+    }
   }
 
   put(to: Pick<Writer, "$m">, at: number, value: unknown): void {

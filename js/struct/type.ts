@@ -179,6 +179,12 @@ export function lone(u8: Uint8Array): Memory {
   return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
 }
 
+/**
+ * How many more bytes of parts may be looked at, while a value is checked; below zero means any
+ * number. Parts may lie over one another, and lists of lists of one list would take forever.
+ */
+export const allowance = { left: -1 };
+
 /** The start and the count of a part that lies elsewhere in the value, proven to lie in it. */
 export function part(from: Cursor, at: number, stride: number, align: number): Span {
   const { data } = from.$m;
@@ -188,6 +194,10 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
     throw malformed(
       `range: ${length} times ${stride} bytes at ${offset} are not within ${from.$n}`,
     );
+  }
+  if (allowance.left >= 0) {
+    allowance.left -= length * stride;
+    if (allowance.left < 0) throw malformed("range: its parts lie over one another too often");
   }
   if ((offset & (align - 1)) !== 0) {
     throw malformed(`alignment: ${offset} is no multiple of ${align}`);

@@ -503,6 +503,25 @@ suite("a versioned struct", () => {
   });
 });
 
+suite("checking bytes", () => {
+  test("comes to an end where lists lie over one another", () => {
+    const Deep = struct("Deep", { lists: vec(vec(vec(vec(u8)))) });
+    const bytes = new Uint8Array(65_536);
+    const data = new DataView(bytes.buffer);
+    for (let at = 0; at < bytes.length; at += 8) data.setUint32(at + 4, bytes.length / 8, true);
+    throws(() => Deep.check(bytes), { code: "VARVE_MALFORMED_VALUE", message: /over one another/ });
+    equal(Deep.view(bytes).lists.length, bytes.length / 8);
+  });
+
+  test("allows a part that several fields share", () => {
+    const Names = struct("Names", { a: str, b: str });
+    const bytes = Names.encode({ a: "shared", b: "" });
+    bytes.copyWithin(8, 0, 8);
+    Names.check(bytes);
+    equal(Names.view(bytes).b, "shared");
+  });
+});
+
 suite("storing", () => {
   test("refuses a value that changes while it is stored", () => {
     let asked = 0;
