@@ -43,7 +43,10 @@ function isNone(value: unknown): value is undefined | null {
   return value === undefined || value === null;
 }
 
-/** A number or `undefined`, in the number's own bytes: 0 is what stands for nothing. */
+/**
+ * A number or `undefined`, in the number's own bytes: 0 is what stands for nothing. In Rust
+ * `Option<NonZeroU32>` and its like, of integers.
+ */
 export function optNonZero<V extends number | bigint, I>(
   of: Type<V, V, I, V>,
 ): Type<V | undefined, V | undefined, I | undefined | null, V | undefined> {

@@ -1,7 +1,8 @@
 /**
  * Views: one class for each schema, with one getter and setter for each field on its prototype. They
  * are closures and no generated code, which edge runtimes and strict pages forbid and which gained
- * nothing. One class serves reads and updates, since what meets more than four classes is slow.
+ * nothing. One class serves reads and updates: engines remember four classes at each place in the code, and
+ * where more than four schemas have their numbers of one type read, a read takes 20 ns in place of 2.
  */
 
 import type { Memory } from "./codec.js";
