@@ -64,9 +64,19 @@ export interface Snapshots<L> {
 /** A view of a value, for reading: each field is read where it lies when it is asked for. */
 export type ViewOf<L> = { readonly [K in keyof L]: Part<L[K], "view"> } & Snapshots<L>;
 
-/** A view that may be assigned to. */
+/**
+ * A view that may be assigned to, in an update. What is refused throws a `TypeError` that names the
+ * field, and leaves what was there. Parts of the same length are written in place; another length moves
+ * the value, and the update stores it anew. Views of a part that is replaced as a whole end.
+ */
 export type WritableOf<L> = { -readonly [K in keyof L]: Part<L[K], "write"> } & Snapshots<L> & {
-    /** Assigns all these fields: also those whose views are not what is stored, such as lists. */
+    /**
+     * Assigns all these fields: also those whose views are not what is stored, such as lists.
+     *
+     * ```ts
+     * products.updateIf("yeezy", (p) => p.assign({ tags: ["new", "sale"], size: { width: 1, height: 2 } }));
+     * ```
+     */
     assign(fields: Partial<InputOf<L>>): void;
   };
 

@@ -24,7 +24,9 @@ import {
 import { isThere, type ViewClass, viewClass } from "./view.js";
 
 /**
- * A schema: a struct with these fields, laid out in their order as Rust's `repr(C)` does it.
+ * A schema: a struct with these fields, laid out in their order as Rust's `repr(C)` does it, and with
+ * what is longer behind it, as musli-zerocopy has it: numbers are little-endian, a part elsewhere is its
+ * offset from the value's start and its length, four bytes each.
  *
  * ```ts
  * const Product = struct("Product", { stock: u16, name: str });

@@ -27,7 +27,7 @@ export type UnionType<U> = Type<
 
 /**
  * One of several variants, by the names that they have in Rust, where it is a `#[repr(u8)]` enum with
- * data: `union({ Cash: u32, Card: str, None: null })`. A value is `{ type: "Cash", value: 100 }`; in
+ * data (RFC 2195): `union({ Cash: u32, Card: str, None: null })`. A value is `{ type: "Cash", value: 100 }`; in
  * JSON it is `{ "Cash": 100 }` or `"None"`, as serde has it.
  */
 export function union<const U extends Variants>(variants: U): UnionType<U> {
