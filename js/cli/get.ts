@@ -4,6 +4,7 @@ import { Database } from "../database.js";
 import type { Entry } from "../index.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode, Failure } from "./failure.js";
+import { keyFormOf } from "./keys-of.js";
 import { collectionOf, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
 import { showing } from "./records.js";
@@ -13,16 +14,20 @@ import { type Call, misused } from "./usage.js";
 export async function get(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags } = call;
   const [path = "", word = ""] = words;
-  const key = keyOf(call, "KEY", word);
+  const { collection } = call.texts;
+  // What is no key is told before anything is opened, where that can be known.
+  if (collection === undefined) keyOf(call, "KEY", word);
   return look(path, { ordered: false }, async (db) => {
-    const { collection } = call.texts;
     const told = collection === undefined ? undefined : collectionOf(db, collection);
+    const keys = told && keyFormOf(told.key);
+    const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
     const shown = told && showing(told);
     const entry = told === undefined ? db.getEntry(key) : entryIn(db, told, key);
     // A copy: writing it takes longer than a view lives.
     const value = entry?.value.slice();
     if (flags.has("json")) {
-      const found = { found: value !== undefined, ...field("key", key) };
+      const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
+      const found = { found: value !== undefined, ...name };
       const about = value && {
         bytes: value.length,
         version: entry?.version,

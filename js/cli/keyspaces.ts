@@ -1,6 +1,6 @@
 /** What lies in a file beside the raw keys: collections, their indexes, and what tells of them. */
 
-import { decoded, OWN, type Stored } from "../collection/catalogue.js";
+import { decoded, indexKeyOf, OWN, type Stored } from "../collection/catalogue.js";
 import { entriesIn } from "../collection/scan.js";
 import { Database } from "../database.js";
 import { type ByteRange, boundsOf } from "../range.js";
@@ -20,6 +20,8 @@ export interface Told {
   readonly value: Descriptor | undefined;
   /** What its keys are, as it is stored. */
   readonly key: unknown;
+  /** Its indexes, by their names: what is stored of them. */
+  readonly indexes: readonly (readonly [string, unknown])[];
 }
 
 const ALL: ByteRange = { keyAs: "bytes" };
@@ -49,9 +51,13 @@ function viewOf({ engine }: Session): (memory: unknown, at: number, length: numb
 
 /** All collections, by name. Takes the order of keys. */
 export function collectionsOf(db: Database): Told[] {
-  const found = [...entriesOf(db, OWN, { ...ALL, prefix: "collection/" })].map(([key, value]) => {
+  // Copies: reading what tells of an index may move the others.
+  const stored = [...entriesOf(db, OWN, { ...ALL, prefix: "collection/" })].map(
+    ([key, value]) => [key, value.slice()] as const,
+  );
+  const found = stored.map(([key, value]) => {
     const name = new TextDecoder().decode(key);
-    return toldBy(name.slice("collection/".length), decoded(name, value));
+    return toldBy(db, name.slice("collection/".length), decoded(name, value));
   });
   return found.filter((one) => one !== undefined);
 }
@@ -64,14 +70,26 @@ export function collectionsOf(db: Database): Told[] {
 export function collectionOf(db: Database, name: string): Told {
   const key = `collection/${name}`;
   const stored = Database.sessionOf(db).engine.get(key, OWN);
-  const told = stored === undefined ? undefined : toldBy(name, decoded(key, stored));
+  const told = stored === undefined ? undefined : toldBy(db, name, decoded(key, stored));
   if (told === undefined) {
     throw new Failure(EXIT.no, `There is no collection ${JSON.stringify(name)} in this file.`);
   }
   return told;
 }
 
-function toldBy(name: string, { keyspace, flags, json }: Stored): Told | undefined {
+function toldBy(db: Database, name: string, stored: Stored): Told | undefined {
+  const { keyspace, flags, json } = stored;
   if ((flags & DROPPED) !== 0) return undefined;
-  return { name, keyspace, value: descriptorOf(json.value), key: json.key };
+  const indexes = (json.indexes ?? []).map(
+    (index) => [index, indexOf(db, keyspace, index)] as const,
+  );
+  const there = indexes.filter(([, shape]) => shape !== undefined);
+  return { name, keyspace, value: descriptorOf(json.value), key: json.key, indexes: there };
+}
+
+function indexOf(db: Database, keyspace: number, name: string): unknown {
+  const key = indexKeyOf(keyspace, name);
+  const stored = Database.sessionOf(db).engine.get(key, OWN);
+  const found = stored && decoded(key, stored);
+  return found === undefined || (found.flags & DROPPED) !== 0 ? undefined : found.json;
 }

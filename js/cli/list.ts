@@ -4,6 +4,7 @@ import type { ByteRange, Database } from "../index.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode } from "./failure.js";
 import { keyOf } from "./get.js";
+import { type KeyForm, keyFormOf } from "./keys-of.js";
 import { collectionOf, entriesOf as entriesIn } from "./keyspaces.js";
 import type { Output } from "./output.js";
 import { type Showing, showing } from "./records.js";
@@ -14,12 +15,15 @@ import { type Call, misused } from "./usage.js";
 const SHOWN = 200;
 
 export async function list(call: Call, output: Output): Promise<ExitCode> {
-  const range = rangeOf(call);
-  const show = call.flags.has("json") ? asJson : asText;
   const { collection } = call.texts;
+  // What is wrong with the range is told before anything is opened, where that can be known.
+  if (collection === undefined) rangeOf(call, undefined);
+  const show = call.flags.has("json") ? asJson : asText;
   return look(call.words[0] ?? "", { ordered: true }, async (db) => {
     const told = collection === undefined ? undefined : collectionOf(db, collection);
-    const shown = told && showing(told);
+    const keys = told && keyFormOf(told.key);
+    const range = rangeOf(call, keys);
+    const shown: Shown = { keys, values: told && showing(told) };
     for (const [key, value] of entriesOf(db, told?.keyspace, range, call.flags.has("values"))) {
       // Before anything is waited for: the value is good until then.
       const line = show(key, value, shown);
@@ -46,27 +50,43 @@ function* entriesOf(
   else for (const key of db.keys(range)) yield [key, undefined];
 }
 
-function asText(key: Uint8Array, value: Uint8Array | undefined, shown?: Showing): string {
-  const text = value && (shown === undefined ? beginning(value, SHOWN) : shown.line(value));
-  return `${oneLine(key)}${text === undefined ? "" : `\t${text}`}\n`;
+/** How keys and values of a collection are shown; raw ones as they are. */
+interface Shown {
+  readonly keys: KeyForm | undefined;
+  readonly values: Showing | undefined;
 }
 
-function asJson(key: Uint8Array, value: Uint8Array | undefined, shown?: Showing): string {
+function asText(key: Uint8Array, value: Uint8Array | undefined, { keys, values }: Shown): string {
+  const name = keys === undefined ? oneLine(key) : inLine(keys.value(key));
+  const text = value && (values === undefined ? beginning(value, SHOWN) : values.line(value));
+  return `${name}${text === undefined ? "" : `\t${text}`}\n`;
+}
+
+function inLine(key: unknown): string {
+  return oneLine(new TextEncoder().encode(JSON.stringify(key)));
+}
+
+function asJson(key: Uint8Array, value: Uint8Array | undefined, { keys, values }: Shown): string {
+  const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
   const bytes = (one: Uint8Array) => ({ bytes: one.length, ...field("value", one) });
-  const fields = value && (shown === undefined ? bytes(value) : shown.fields(value));
-  return `${JSON.stringify({ ...field("key", key), ...fields })}\n`;
+  const fields = value && (values === undefined ? bytes(value) : values.fields(value));
+  return `${JSON.stringify({ ...name, ...fields })}\n`;
 }
 
-function rangeOf(call: Call): ByteRange {
+function rangeOf(call: Call, keys: KeyForm | undefined): ByteRange {
   const { prefix, start, end, limit } = call.texts;
   if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
     throw misused(call.command, `--limit is a whole number: ${limit}.`);
   }
+  const bound = (what: string, word: string | undefined) => {
+    if (word === undefined) return undefined;
+    return keys === undefined ? keyOf(call, what, word) : keys.bytes(word, true);
+  };
   return {
     keyAs: "bytes",
-    prefix: prefix === undefined ? undefined : keyOf(call, "--prefix", prefix),
-    gte: start === undefined ? undefined : keyOf(call, "--start", start),
-    lt: end === undefined ? undefined : keyOf(call, "--end", end),
+    prefix: bound("--prefix", prefix),
+    gte: bound("--start", start),
+    lt: bound("--end", end),
     limit: limit === undefined ? undefined : Number(limit),
     reverse: call.flags.has("reverse"),
   };

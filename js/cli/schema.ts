@@ -1,9 +1,11 @@
 /** `varve schema` */
 
+import type { PartKind } from "../struct/key.js";
 import { rustOf } from "../struct/rust.js";
 import { TypeScriptFile } from "../struct/typescript.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode } from "./failure.js";
+import { partKindOf } from "./keys-of.js";
 import { collectionsOf, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
 import { harmless } from "./text.js";
@@ -21,34 +23,50 @@ export async function schema(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
-function described({ name, key, value }: Told): object {
-  return { name, key, value: value ?? null };
+function described({ name, key, value, indexes }: Told): object {
+  return { name, key, value: value ?? null, indexes: Object.fromEntries(indexes) };
 }
 
 function asTypeScript(all: readonly Told[]): string {
   const file = new TypeScriptFile();
-  const uses = all.map(({ name, value, key }) => {
-    const call = (codec: string) => `// ${keysOf(key)}: db.collection(${line(name)}, ${codec})\n`;
-    if (value === undefined) return `// ${keysOf(key)}: ${line(name)} is of a newer version\n`;
-    return call(value.kind === "struct" ? file.define(value) : file.type(value));
+  const uses = all.map(({ name, value, key, indexes }) => {
+    if (value === undefined) return `// ${line(name)} is of a newer version\n`;
+    const codec = value.kind === "struct" ? file.define(value) : file.type(value);
+    const parts = [keyOption(file, key), indexOption(indexes)].filter((part) => part !== "");
+    const options = parts.length === 0 ? "" : `, { ${parts.join(", ")} }`;
+    return `// db.collection(${line(name)}, ${codec}${options})\n`;
   });
   return `${uses.join("")}${file.text()}`;
 }
 
+/** Texts need no option. */
+function keyOption(file: TypeScriptFile, key: unknown): string {
+  if (key === "string") return "";
+  if (key === "bytes") return `key: ${file.use("blob")}`;
+  const kinds = Array.isArray(key) ? key.map(partKindOf) : [undefined];
+  const parts = kinds.map((kind) => (kind === undefined ? "unknown" : partOf(file, kind)));
+  return `key: ${parts.length === 1 ? parts[0] : `[${parts.join(", ")}]`}`;
+}
+
+function partOf(file: TypeScriptFile, kind: PartKind): string {
+  return "desc" in kind ? `${file.use("desc")}(${partOf(file, kind.desc)})` : file.type(kind);
+}
+
+function indexOption(indexes: Told["indexes"]): string {
+  if (indexes.length === 0) return "";
+  return `indexes: ${JSON.stringify(Object.fromEntries(indexes))}`;
+}
+
 function asRust(all: readonly Told[]): string {
   const uses = all.map(({ name, value, key }) => {
-    const holds = value === undefined ? "what is of a newer version" : value.kind;
-    return `// ${keysOf(key)}: the collection ${line(name)} holds ${value?.kind === "struct" ? line(value.name) : holds}\n`;
+    const holds = value?.kind === "struct" ? line(value.name) : (value?.kind ?? "what is newer");
+    return `// The collection ${line(name)} holds ${holds} under keys of ${line(key)}\n`;
   });
   const structs = all.flatMap(({ value }) => (value?.kind === "struct" ? [value] : []));
   return `${uses.join("")}${structs.length === 0 ? "" : rustOf(structs)}`;
 }
 
-/** A text that stays in its line. */
-function line(text: string): string {
-  return JSON.stringify(text);
-}
-
-function keysOf(key: unknown): string {
-  return typeof key === "string" ? `keys: ${key}` : `keys: ${JSON.stringify(key)}`;
+/** What stays in its line. */
+function line(value: unknown): string {
+  return JSON.stringify(value);
 }

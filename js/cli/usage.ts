@@ -34,7 +34,8 @@ export const COMMANDS = {
     words: ["FILE", "KEY"],
     more:
       "The value's bytes go to standard output, and nothing else.\n" +
-      "Structs and JSON of a collection are printed as JSON.\n",
+      "Structs and JSON of a collection are printed as JSON. Keys of it that are numbers, dates\n" +
+      "or tuples are given as JSON.\n",
     options: {
       collection: COLLECTION,
       base64: BASE64,
@@ -47,7 +48,8 @@ export const COMMANDS = {
     more:
       "Control characters and what is not UTF-8 are escaped: \\n, \\x1b, \\u{202e}, \\xff.\n" +
       "With --values a tab and the value follow the key; of a long one the first 200 bytes.\n" +
-      "JSON lines have whole values, and in keyBase64 and valueBase64 what is not UTF-8.\n",
+      "JSON lines have whole values, and in keyBase64 and valueBase64 what is not UTF-8.\n" +
+      "Keys of a collection that are numbers, dates or tuples are told as JSON.\n",
     options: {
       prefix: { takes: "P", about: "only keys that begin with P" },
       start: { takes: "KEY", about: "only this key and those after it" },

@@ -340,7 +340,8 @@ function fieldsIn(value: unknown): number {
   return (value as { fields?: readonly unknown[] }).fields?.length ?? 0;
 }
 
-function indexKeyOf(keyspace: number, name: string): Uint8Array<ArrayBuffer> {
+/** The key of an index's descriptor. */
+export function indexKeyOf(keyspace: number, name: string): Uint8Array<ArrayBuffer> {
   const text = encoder.encode(`index/1234${name}`);
   dataOf(text).setUint32(6, keyspace);
   return text;

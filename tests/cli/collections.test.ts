@@ -1,8 +1,12 @@
 /** What the commands tell of collections. */
 
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { transform } from "esbuild";
 import type { Database } from "varve";
 import {
+  desc,
   enum8,
   f64,
   flatten,
@@ -14,10 +18,12 @@ import {
   timestamp,
   u8,
   u16,
+  u32,
+  u64,
   union,
   vec,
 } from "varve/struct";
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { database, printed, varve } from "./support.js";
 
 const Page = struct("Page", { offset: u16, limit: u8 });
@@ -49,6 +55,14 @@ function fill(db: Database): void {
   const products = db.collection("products", Product);
   products.set("yeezy", yeezy);
   products.set("zero", { ...yeezy, stock: 0, name: "\x1b[31m" });
+  const scores = db.collection("scores", Page, {
+    key: [u32, desc(f64), str, timestamp, u64],
+    indexes: { byLimit: { fields: [desc("limit"), "offset"], unique: true } },
+  });
+  scores.set([7, 1.5, "ann", yeezy.addedAt, 2n ** 63n], { offset: 1, limit: 2 });
+  scores.set([7, -1.5, "bob", yeezy.addedAt, 1n], { offset: 3, limit: 4 });
+  scores.set([8, 1.5, "ann", yeezy.addedAt, 1n], { offset: 5, limit: 6 });
+  db.collection("counts", Page, { key: u16 }).set(258, { offset: 0, limit: 0 });
   db.collection("sessions", json<{ user: string }>()).set("a1", { user: "ann" });
   db.collection("notes", text()).set("n", "a note");
 }
@@ -71,6 +85,33 @@ suite("varve on collections", () => {
       "zero\n",
     );
     equal(await printed("list", path, "--collection", "notes", "--values"), "n\ta note\n");
+  });
+
+  test("shows and takes keys that are numbers, dates and tuples as JSON", async () => {
+    const path = await shop();
+    const at = 1_790_000_000_123;
+    const lines = [
+      `[7,1.5,"ann",${at},"9223372036854775808"]\n`,
+      `[7,-1.5,"bob",${at},"1"]\n`,
+      `[8,1.5,"ann",${at},"1"]\n`,
+    ];
+    const scores = ["--collection", "scores"];
+    equal(await printed("list", path, ...scores), lines.join(""));
+    equal(await printed("list", path, ...scores, "--prefix", "[7,-1.5]"), lines[1]);
+    equal(await printed("list", path, ...scores, "--start", "[8]"), lines[2]);
+    equal(await printed("list", path, ...scores, "--end", "8"), `${lines[0]}${lines[1]}`);
+    const json = await printed("list", path, ...scores, "--json", "--values", "--limit", "1");
+    const { key, value } = JSON.parse(json);
+    deepEqual([key, value], [JSON.parse(lines[0] ?? ""), { offset: 1, limit: 2 }]);
+    equal(await printed("get", path, lines[1] ?? "", ...scores), '{"offset":3,"limit":4}\n');
+    const written = '[7,-1.5,"bob","2026-09-21T14:13:20.123Z",1]';
+    equal(await printed("get", path, written, ...scores), '{"offset":3,"limit":4}\n');
+    equal(await printed("list", path, "--collection", "counts"), "258\n");
+    equal(await printed("get", path, "258", "--collection", "counts"), '{"offset":0,"limit":0}\n');
+    for (const word of ["ann", '["ann"]', "[7]", "1e99"]) {
+      const { code, stdout } = await varve(["get", path, word, ...scores]);
+      deepEqual([code, stdout.length], [2, 0], word);
+    }
   });
 
   test("gets the value of a key of one", async () => {
@@ -114,10 +155,12 @@ suite("varve schema", () => {
     const path = await shop();
     equal(
       await printed("schema", path, "--ts"),
-      `// keys: string: db.collection("notes", text())
-// keys: string: db.collection("products", Product)
-// keys: string: db.collection("sessions", json())
-import { enum8, f64, flatten, json, option, str, struct, text, timestamp, u16, u8, union, vec } from "varve/struct";
+      `// db.collection("counts", Page, { key: u16 })
+// db.collection("notes", text())
+// db.collection("products", Product)
+// db.collection("scores", Page, { key: [u32, desc(f64), str, timestamp, u64], indexes: {"byLimit":{"fields":[{"desc":"limit"},"offset"],"unique":true}} })
+// db.collection("sessions", json())
+import { desc, enum8, f64, flatten, json, option, str, struct, text, timestamp, u16, u32, u64, u8, union, vec } from "varve/struct";
 
 export const Page = struct("Page", {
   offset: u16,
@@ -139,11 +182,31 @@ export const Product = struct("Product", {
     equal(await printed("schema", path), await printed("schema", path, "--ts"));
   });
 
+  test("prints TypeScript that compiles and declares the same", async () => {
+    const folder = join(context().root, `.build/printed-${process.pid}`);
+    mkdirSync(folder, { recursive: true });
+    cleanup(() => rmSync(folder, { recursive: true, force: true }));
+    const source = `${await printed("schema", await shop())}
+console.log(JSON.stringify([Page.fingerprint, Product.fingerprint]));
+`;
+    writeFileSync(join(folder, "printed.ts"), source);
+    const run = (...args: string[]) =>
+      execFileSync(process.execPath, args, { cwd: folder, encoding: "utf8" });
+    const tsc = join(context().root, "node_modules/typescript/bin/tsc");
+    const flags =
+      "--ignoreConfig --noEmit --strict --skipLibCheck --module NodeNext --target ES2022 --types node";
+    equal(run(tsc, ...flags.split(" "), "printed.ts"), "");
+    const { code } = await transform(source, { loader: "ts", format: "esm" });
+    writeFileSync(join(folder, "printed.mjs"), code);
+    deepEqual(JSON.parse(run("printed.mjs")), [Page.fingerprint, Product.fingerprint]);
+  });
+
   test("prints the structs of all collections as Rust", async () => {
     const shown = await printed("schema", await shop(), "--rust");
     for (const part of [
-      '// keys: string: the collection "products" holds "Product"\n',
-      '// keys: string: the collection "sessions" holds json\n',
+      '// The collection "counts" holds "Page" under keys of [{"kind":"u16"}]\n',
+      '// The collection "products" holds "Product" under keys of "string"\n',
+      '// The collection "sessions" holds json under keys of "string"\n',
       "use varve::schema::{Opt, Record};\n",
       'pub enum State {\n    #[varve(rename = "new")]\n    New,\n    #[varve(rename = "sold out")]\n    SoldOut,\n}\n',
       "    #[varve(flatten)]\n    pub page: Page,\n",
@@ -157,17 +220,30 @@ export const Product = struct("Product", {
   test("prints descriptors as they are stored, and nothing for a file without collections", async () => {
     const all = JSON.parse(await printed("schema", await shop(), "--json"));
     deepEqual(
-      all.map(({ name, key, value }: { name: string; key: string; value: { kind: string } }) => [
+      all.map(({ name, key, value }: { name: string; key: unknown; value: { kind: string } }) => [
         name,
         key,
         value.kind,
       ]),
       [
+        ["counts", [{ kind: "u16" }], "struct"],
         ["notes", "string", "text"],
         ["products", "string", "struct"],
+        [
+          "scores",
+          [
+            { kind: "u32" },
+            { desc: { kind: "f64" } },
+            { kind: "str" },
+            { kind: "timestamp" },
+            { kind: "u64" },
+          ],
+          "struct",
+        ],
         ["sessions", "string", "json"],
       ],
     );
+    deepEqual(all[3].indexes, { byLimit: { fields: [{ desc: "limit" }, "offset"], unique: true } });
     const path = await database((db) => db.set("key", "value"));
     equal(await printed("schema", path), "");
     equal(await printed("schema", path, "--rust"), "");
@@ -180,11 +256,12 @@ suite("varve salvage", () => {
     const path = await shop();
     const copy = join(dirname(path), "copy.varve");
     const said = await printed("salvage", path, copy);
-    ok(said.startsWith("copied 1 key and 3 collections with 4 records ("), said);
+    ok(said.startsWith("copied 1 key and 5 collections with 8 records ("), said);
     for (const args of [
       ["schema", "--json"],
       ["list", "--values"],
       ["list", "--collection", "products", "--values"],
+      ["list", "--collection", "scores", "--values"],
       ["list", "--collection", "sessions", "--values"],
       ["list", "--collection", "notes", "--values"],
     ]) {
