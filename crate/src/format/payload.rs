@@ -10,6 +10,9 @@ pub const KEY_COLLECTION: &[u8] = b"collection/";
 /// big-endian, and its name in UTF-8 behind this.
 pub const KEY_INDEX: &[u8] = b"index/";
 
+/// Engine keyspace: what is under way with a collection, with its name in UTF-8 behind this.
+pub const KEY_MIGRATION: &[u8] = b"migration/";
+
 /// Engine keyspace: with the number of a segment's first frame as 8 bytes, big-endian, behind this,
 /// says that the frames before it, from the number in its value on (8 bytes, little-endian), were
 /// relocated or superseded, and their segments given back.
@@ -19,6 +22,9 @@ pub const KEY_GAP: &[u8] = b"gap/";
 pub const DESCRIPTOR_INDEX: u32 = 1;
 /// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never given out again.
 pub const DESCRIPTOR_DROPPED: u32 = 2;
+/// Flag of a [`CollectionDescriptor`]: it describes an index that has not all entries yet. Whoever
+/// writes keeps it, and nobody reads it.
+pub const DESCRIPTOR_BUILDING: u32 = 4;
 
 /// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: where the bytes are.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 //! What collections a file has, and where: twin of `js/collection/catalogue.ts`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::file::File;
 use crate::format::payload::{
     CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX, KEY_COLLECTION, KEY_INDEX,
+    KEY_MIGRATION,
 };
 use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION};
 use crate::schema::key::KeyKind;
@@ -34,6 +37,8 @@ pub(super) struct Form {
     pub indexes: Vec<Index>,
     /// An index that is of no form known here, so that it cannot be kept.
     unknown_index: Option<String>,
+    /// Whether its values may be being converted by another program, which was interrupted.
+    is_converted: AtomicBool,
 }
 
 /// The bytes of a descriptor, taken apart.
@@ -83,6 +88,7 @@ impl Form {
             told: json,
             indexes: Vec::new(),
             unknown_index: None,
+            is_converted: AtomicBool::new(false),
         })
     }
 
@@ -121,6 +127,27 @@ impl Form {
         }
     }
 
+    /// Before a write: what was converted of the collection so far is no longer all, so the keyspaces
+    /// that it lies in are named as what is to be emptied.
+    pub(super) fn interrupt_conversion(&self, engine: &mut Engine<impl File>) -> Result<(), Error> {
+        if !self.is_converted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let key = migration_key(&self.name);
+        let noted = engine.get(KEYSPACE_ENGINE, &key)?.map(serde_json::from_slice::<Value>);
+        let Some(mut noted) = noted.transpose().ok().flatten() else { return Ok(()) };
+        let Some(to) = noted.as_object_mut().and_then(|noted| noted.remove("to")) else {
+            return Ok(());
+        };
+        let mut clear = noted["clear"].as_array().cloned().unwrap_or_default();
+        clear.push(to["keyspace"].clone());
+        let indexes = to["indexes"].as_array().into_iter().flatten();
+        clear.extend(indexes.map(|index| index[2].clone()));
+        noted["clear"] = Value::Array(clear);
+        engine.set(KEYSPACE_ENGINE, &key, noted.to_string().as_bytes())?;
+        Ok(())
+    }
+
     fn mismatch(&self, reason: String) -> Error {
         Error::SchemaMismatch { collection: self.name.clone(), reason }
     }
@@ -138,7 +165,8 @@ fn key_of(name: &str) -> Result<Vec<u8>, Error> {
 pub(super) fn find<F: File>(engine: &mut Engine<F>, name: &str) -> Result<Option<Form>, Error> {
     let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
     let mut form = Form::new(name, bytes)?;
-    let names = form.told["indexes"].as_array().cloned().unwrap_or_default();
+    let named = |under: &str| form.told[under].as_array().cloned().unwrap_or_default();
+    let names = [named("indexes"), named("building")].concat();
     for name in names.iter().filter_map(Value::as_str) {
         let key = [KEY_INDEX, &form.keyspace.to_be_bytes(), name.as_bytes()].concat();
         let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
@@ -150,7 +178,12 @@ pub(super) fn find<F: File>(engine: &mut Engine<F>, name: &str) -> Result<Option
             },
         }
     }
+    form.is_converted = AtomicBool::new(engine.has(KEYSPACE_ENGINE, &migration_key(name))?);
     Ok(Some(form))
+}
+
+fn migration_key(name: &str) -> Vec<u8> {
+    [KEY_MIGRATION, name.as_bytes()].concat()
 }
 
 /// What is stored in the engine's keyspace under keys that begin so, by the rest of the key.

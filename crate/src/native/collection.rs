@@ -198,7 +198,8 @@ impl<'s, T: Record> Collection<'s, T> {
         index: &str,
         range: KeyRange<'_>,
     ) -> Result<Records<'_, T>, Error> {
-        let found = self.form.indexes.iter().find(|one| one.name == index).ok_or_else(|| {
+        let mut built = self.form.indexes.iter().filter(|one| one.built);
+        let found = built.find(|one| one.name == index).ok_or_else(|| {
             let reason = format!("{:?} has no index {index:?}", self.form.name);
             Error::BadArgument(Malformed::new("", reason))
         })?;
@@ -208,9 +209,9 @@ impl<'s, T: Record> Collection<'s, T> {
         Ok(Records { store, walk, form, is_index: true, key: Vec::new(), record: PhantomData })
     }
 
-    /// The names of its indexes.
+    /// The names of its indexes, but for those that are being built.
     pub fn indexes(&self) -> impl Iterator<Item = &str> {
-        self.form.indexes.iter().map(|index| index.name.as_str())
+        self.form.indexes.iter().filter(|index| index.built).map(|index| index.name.as_str())
     }
 
     /// What its keys are.
@@ -221,8 +222,9 @@ impl<'s, T: Record> Collection<'s, T> {
         self.form.key()
     }
 
-    fn writable(&self) -> Result<Arc<Form>, Error> {
+    fn writable(&mut self) -> Result<Arc<Form>, Error> {
         self.form.refuse_unkept()?;
+        self.form.interrupt_conversion(self.store.engine())?;
         Ok(Arc::clone(&self.form))
     }
 

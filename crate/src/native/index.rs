@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::format::payload::IndexEntry;
+use crate::format::payload::{DESCRIPTOR_BUILDING, IndexEntry};
 use crate::schema::key::{KeyKind, Part, invert, put_bytes, put_float, put_signed, put_unsigned};
 use crate::schema::{Kind, Malformed, Plain};
 
@@ -13,6 +13,8 @@ use super::catalogue::{Descriptor, Form};
 pub(super) struct Index {
     pub name: String,
     pub keyspace: u32,
+    /// Whether it has the entries of all records.
+    pub built: bool,
     /// Whether no two records may have the same entry.
     pub unique: bool,
     fields: Vec<IndexField>,
@@ -48,6 +50,7 @@ impl Index {
         Some(Index {
             name: name.to_string(),
             keyspace: head.keyspace,
+            built: head.flags & DESCRIPTOR_BUILDING == 0,
             versioned: matches!(value, Kind::Struct { versioned: true, .. }),
             unique: json.get("unique").and_then(Value::as_bool) == Some(true),
             fields: json.get("fields")?.as_array()?.iter().map(field).collect::<Option<_>>()?,

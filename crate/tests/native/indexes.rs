@@ -5,7 +5,7 @@ use std::path::Path;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_INDEX};
+use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX};
 use varve::native::{Collection, Error, KeyRange, Store};
 use varve::schema::{Kind, Opt, Record};
 use varve::{Options, StdFile};
@@ -46,15 +46,22 @@ fn descriptor(keyspace: u32, parent: u32, json: &Value) -> Vec<u8> {
 
 /// Makes the collection "items" with these indexes, by the engine's own calls.
 fn declare(path: &Path, indexes: &[(&str, Value)]) {
+    declare_as(path, indexes, "indexes", 0);
+}
+
+/// The same with indexes in another state.
+fn declare_as(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
     let file = StdFile::open(path).unwrap();
     let mut engine = varve::Store::open(file, Options::default()).unwrap();
     let names: Vec<&str> = indexes.iter().map(|(name, _)| *name).collect();
     let value = Kind::from(Item::LAYOUT).to_json();
-    let json = json!({ "value": value, "key": "string", "indexes": names });
+    let json = json!({ "value": value, "key": "string", under: names });
     engine.set(OWN, b"collection/items", &descriptor(COLLECTION, 0, &json)).unwrap();
     for (keyspace, (name, json)) in (COLLECTION + 1..).zip(indexes) {
         let key = [b"index/".as_slice(), &COLLECTION.to_be_bytes(), name.as_bytes()].concat();
-        engine.set(OWN, &key, &descriptor(keyspace, COLLECTION, json)).unwrap();
+        let mut bytes = descriptor(keyspace, COLLECTION, json);
+        bytes[12] |= flags as u8;
+        engine.set(OWN, &key, &bytes).unwrap();
     }
     engine.close().map_err(|(_, error)| error).unwrap();
 }
@@ -153,4 +160,49 @@ fn a_collection_with_an_index_that_is_not_known_is_read_and_not_written() {
     let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would be left behind");
     assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
     assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
+}
+
+#[test]
+fn an_index_that_is_being_built_is_kept_and_not_read() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    let indexes = [("byStock", json!({ "fields": ["stock"] }))];
+    declare_as(&path, &indexes, "building", DESCRIPTOR_BUILDING);
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    set(&mut items, "a", "A", None, 1);
+    set(&mut items, "a", "A", None, 2);
+    assert_eq!(items.indexes().count(), 0);
+    assert!(items.entries_by("byStock", KeyRange::all()).is_err());
+    drop(store);
+    let engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    assert_eq!(engine.count(COLLECTION + 1), 1);
+}
+
+#[test]
+fn a_write_takes_back_a_conversion_that_was_interrupted_and_a_read_does_not() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(&path, &[]);
+    let noted = json!({
+        "to": { "fingerprint": "00", "keyspace": 7, "indexes": [["byStock", {}, 8]], "after": "61" },
+        "clear": [5],
+    });
+    let open = || varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let mut engine = open();
+    engine.set(OWN, b"migration/items", noted.to_string().as_bytes()).unwrap();
+    engine.close().map_err(|(_, error)| error).unwrap();
+    let told = || {
+        let mut engine = open();
+        let bytes = engine.get(OWN, b"migration/items").unwrap().expect("it is noted");
+        serde_json::from_slice::<Value>(bytes).expect("it is JSON")
+    };
+    let mut store = Store::open(&path).unwrap();
+    assert!(store.collection::<Item>("items").unwrap().get("a").unwrap().is_none());
+    drop(store);
+    assert_eq!(told(), noted);
+    let mut store = Store::open(&path).unwrap();
+    set(&mut store.collection::<Item>("items").unwrap(), "a", "A", None, 1);
+    drop(store);
+    assert_eq!(told(), json!({ "clear": [5, 7, 8] }));
 }
