@@ -87,3 +87,35 @@ fn misaligned_bytes_are_refused_and_so_is_what_is_damaged_or_none() {
     bytes.as_mut_slice()[at] ^= 1;
     assert_eq!(code(bytes.as_slice()), "VARVE_CORRUPTION");
 }
+
+#[test]
+fn a_flipped_bit_is_refused_or_changes_nothing() {
+    let mut bytes = shop();
+    let good: Vec<(Vec<u8>, Vec<u8>)> = {
+        let reader = Reader::from_bytes(bytes.as_slice()).unwrap();
+        let entries = reader.entries(KeyRange::all()).unwrap();
+        entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    };
+    let mut random = 0x5EED_u64;
+    for _ in 0..150 {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let length = bytes.as_slice().len() as u64;
+        let (at, bit) = (((random >> 20) % length) as usize, 1 << (random >> 61));
+        bytes.as_mut_slice()[at] ^= bit;
+        if let Ok(reader) = Reader::from_bytes(bytes.as_slice()) {
+            let found = reader.entries(KeyRange::all()).unwrap();
+            assert!(found.eq(good.iter().map(|(key, value)| (&**key, &**value))), "byte {at}");
+            if let Some(products) = reader.collection::<Product>("products").unwrap() {
+                for entry in products.entries(KeyRange::all()).unwrap() {
+                    let product = entry.unwrap().value;
+                    assert_eq!(
+                        product.load(product.name),
+                        Ok(&*format!("product {}", product.stock))
+                    );
+                }
+            }
+        }
+        bytes.as_mut_slice()[at] ^= bit;
+    }
+}
