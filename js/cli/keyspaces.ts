@@ -20,8 +20,15 @@ export interface Told {
   readonly value: Descriptor | undefined;
   /** What its keys are, as it is stored. */
   readonly key: unknown;
-  /** Its indexes, by their names: what is stored of them. */
-  readonly indexes: readonly (readonly [string, unknown])[];
+  readonly indexes: readonly ToldIndex[];
+}
+
+/** An index as a file tells of it. */
+export interface ToldIndex {
+  readonly name: string;
+  readonly keyspace: number;
+  /** What it is of, as it is stored. */
+  readonly shape: unknown;
 }
 
 const ALL: ByteRange = { keyAs: "bytes" };
@@ -80,16 +87,15 @@ export function collectionOf(db: Database, name: string): Told {
 function toldBy(db: Database, name: string, stored: Stored): Told | undefined {
   const { keyspace, flags, json } = stored;
   if ((flags & DROPPED) !== 0) return undefined;
-  const indexes = (json.indexes ?? []).map(
-    (index) => [index, indexOf(db, keyspace, index)] as const,
-  );
-  const there = indexes.filter(([, shape]) => shape !== undefined);
+  const indexes = (json.indexes ?? []).map((index) => indexOf(db, keyspace, index));
+  const there = indexes.filter((index) => index !== undefined);
   return { name, keyspace, value: descriptorOf(json.value), key: json.key, indexes: there };
 }
 
-function indexOf(db: Database, keyspace: number, name: string): unknown {
-  const key = indexKeyOf(keyspace, name);
+function indexOf(db: Database, of: number, name: string): ToldIndex | undefined {
+  const key = indexKeyOf(of, name);
   const stored = Database.sessionOf(db).engine.get(key, OWN);
-  const found = stored && decoded(key, stored);
-  return found === undefined || (found.flags & DROPPED) !== 0 ? undefined : found.json;
+  if (stored === undefined) return undefined;
+  const { flags, keyspace, json } = decoded(key, stored);
+  return (flags & DROPPED) !== 0 ? undefined : { name, keyspace, shape: json };
 }

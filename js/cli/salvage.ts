@@ -4,10 +4,12 @@ import { closeSync, lstatSync, openSync, rmSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { OWN } from "../collection/catalogue.js";
 import { Database } from "../database.js";
+import type { Engine } from "../engine.js";
 import { type Loss, open } from "../index.js";
 import { fileAt } from "../storage/node.js";
 import { look, refuseOther } from "./database.js";
 import { codeOf, EXIT, type ExitCode, Failure } from "./failure.js";
+import { type Indexing, indexingOf } from "./indexing.js";
 import { collectionsOf, entriesOf, type Told } from "./keyspaces.js";
 import { type Output, Progress } from "./output.js";
 import { counted, field, harmless, size } from "./text.js";
@@ -26,6 +28,8 @@ interface Copied {
   records: number;
   bytes: number;
   uncertain: number;
+  /** Entries of indexes that could not be made. */
+  missing: number;
 }
 
 export async function salvage(call: Call, output: Output): Promise<ExitCode> {
@@ -49,8 +53,8 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
       }),
     );
     if (inJson) {
-      const { keys, collections, records, bytes } = copied;
-      const sums = { keys, collections, records, bytes, lost: lost ?? null };
+      const { keys, collections, records, bytes, missing } = copied;
+      const sums = { keys, collections, records, bytes, missing, lost: lost ?? null };
       await output.print(`],${JSON.stringify(sums).slice(1)}\n`);
     } else {
       await output.print(told(target, copied, lost));
@@ -101,7 +105,14 @@ async function copyAll(
 ): Promise<Copied> {
   const { engine } = Database.sessionOf(source);
   const collections = collectionsOf(source);
-  const copied = { keys: 0, collections: collections.length, records: 0, bytes: 0, uncertain: 0 };
+  const copied = {
+    keys: 0,
+    collections: collections.length,
+    records: 0,
+    bytes: 0,
+    uncertain: 0,
+    missing: 0,
+  };
   const total = source.stats().count;
   const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
   const interruption = heedSignals();
@@ -109,19 +120,17 @@ async function copyAll(
   const target = Database.sessionOf(copy);
   let since = 0;
   try {
-    for (const { keyspace, name, counts } of keyspacesOf(source, collections)) {
+    for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
         if (keyspace === OWN && !isKept(key)) continue;
         target.engine.set(key, value, keyspace);
+        copied.missing += index?.(target.engine, key, value) ?? 0;
         if (!target.queued) target.queue();
+        since += key.length + value.length;
         if (counts !== undefined) {
           copied[counts] += 1;
           copied.bytes += value.length;
-        }
-        since += key.length + value.length;
-        if (counts !== undefined && anyUncertain) {
-          engine.version(engine.encodeKey(key), keyspace);
-          if (engine.isUncertain()) {
+          if (anyUncertain && isUncertain(engine, key, keyspace)) {
             copied.uncertain += 1;
             await tellUncertain(key, name);
           }
@@ -141,24 +150,42 @@ async function copyAll(
   return copied;
 }
 
+function isUncertain(engine: Engine, key: Uint8Array, keyspace: number): boolean {
+  engine.version(engine.encodeKey(key), keyspace);
+  return engine.isUncertain();
+}
+
 /** What is copied, and where it is counted. */
 interface Part {
   readonly keyspace: number;
   readonly counts?: "keys" | "records";
   /** The collection's. */
   readonly name?: string;
+  /** Makes the entries of a record in the indexes. */
+  readonly index?: Indexing | undefined;
 }
 
-function* keyspacesOf(source: Database, collections: readonly Told[]): Generator<Part> {
+function* partsOf(source: Database, collections: readonly Told[]): Generator<Part> {
   yield { keyspace: RAW, counts: "keys" };
   yield { keyspace: OWN };
   const { engine } = Database.sessionOf(source);
+  // What was lost of the records may be otherwise than what was lost of the indexes.
+  const anew = source.recovery.lost === undefined ? [] : collections;
+  const skipped = new Set<number>();
+  const indexing = new Map<number, Indexing>();
+  for (const told of anew) {
+    const index = indexingOf(told);
+    if (index === undefined) continue;
+    indexing.set(told.keyspace, index);
+    for (const { keyspace } of told.indexes) skipped.add(keyspace);
+  }
   const names = new Map(collections.map(({ keyspace, name }) => [keyspace, name]));
   for (let keyspace = OWN + 1; keyspace <= LAST_KEYSPACE; keyspace += 1) {
-    if (engine.count(keyspace) === 0) continue;
+    if (engine.count(keyspace) === 0 || skipped.has(keyspace)) continue;
     const name = names.get(keyspace);
+    const index = indexing.get(keyspace);
     // An index, or what nothing tells of any more: bytes that somebody may make something of.
-    yield name === undefined ? { keyspace } : { keyspace, name, counts: "records" };
+    yield name === undefined ? { keyspace } : { keyspace, name, counts: "records", index };
   }
 }
 
@@ -184,7 +211,7 @@ function heedSignals(): { came: boolean; end(): void } {
 }
 
 function told(target: string, copied: Copied, lost: Loss | undefined): string {
-  const { keys, collections, records, bytes, uncertain } = copied;
+  const { keys, collections, records, bytes, uncertain, missing } = copied;
   const beside =
     collections === 0
       ? ""
@@ -197,6 +224,12 @@ function told(target: string, copied: Copied, lost: Loss | undefined): string {
     lines.push(
       `uncertain: ${counted(uncertain, "key")}, which what was lost may have changed or deleted ` +
         "(--json names them)",
+    );
+  }
+  if (missing > 0) {
+    lines.push(
+      `${counted(missing, "entry", "entries")} of indexes could not be made: build them anew, by ` +
+        "db.migrate()",
     );
   }
   return lines.map((line) => `${line}\n`).join("");

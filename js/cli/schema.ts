@@ -24,7 +24,7 @@ export async function schema(call: Call, output: Output): Promise<ExitCode> {
 }
 
 function described({ name, key, value, indexes }: Told): object {
-  return { name, key, value: value ?? null, indexes: Object.fromEntries(indexes) };
+  return { name, key, value: value ?? null, indexes: shapesOf(indexes) };
 }
 
 function asTypeScript(all: readonly Told[]): string {
@@ -52,9 +52,13 @@ function partOf(file: TypeScriptFile, kind: PartKind): string {
   return "desc" in kind ? `${file.use("desc")}(${partOf(file, kind.desc)})` : file.type(kind);
 }
 
+function shapesOf(indexes: Told["indexes"]): object {
+  return Object.fromEntries(indexes.map(({ name, shape }) => [name, shape]));
+}
+
 function indexOption(indexes: Told["indexes"]): string {
   if (indexes.length === 0) return "";
-  return `indexes: ${JSON.stringify(Object.fromEntries(indexes))}`;
+  return `indexes: ${JSON.stringify(shapesOf(indexes))}`;
 }
 
 function asRust(all: readonly Told[]): string {

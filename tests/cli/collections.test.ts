@@ -1,10 +1,10 @@
 /** What the commands tell of collections. */
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { transform } from "esbuild";
-import type { Database } from "varve";
+import { type Database, file, open } from "varve";
 import {
   desc,
   enum8,
@@ -24,7 +24,7 @@ import {
   vec,
 } from "varve/struct";
 import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
-import { database, printed, varve } from "./support.js";
+import { database, folder, printed, varve } from "./support.js";
 
 const Page = struct("Page", { offset: u16, limit: u8 });
 const Product = struct("Product", {
@@ -269,5 +269,37 @@ suite("varve salvage", () => {
       equal(await printed(command, copy, ...more), await printed(command, path, ...more));
     }
     ok((await printed("verify", copy)).startsWith("ok: "));
+  });
+
+  test("makes the indexes of a damaged file anew, so that they lead to what there is", async () => {
+    const indexes = { byOffset: "offset", byLimit: { fields: ["limit", "offset"] } } as const;
+    const directory = folder();
+    const open_ = (name: string) => open(name, { storage: file(directory) });
+    const db = await open_("shop");
+    const pages = db.collection("pages", Page, { indexes });
+    for (let i = 0; i < 3_000; i += 1) {
+      pages.set(`page ${i}`, { offset: 3_000 - i, limit: i % 7 });
+      if (i % 100 === 99) db.commit();
+    }
+    await db.close();
+    const path = join(directory, "shop.varve");
+    const bytes = readFileSync(path);
+    bytes[bytes.indexOf("page 1234") + 3]! ^= 1;
+    writeFileSync(path, bytes);
+    const { code, stdout } = await varve(["salvage", path, join(directory, "copy.varve")]);
+    equal(code, 1);
+    ok(stdout.toString().includes("uncertain: "), stdout.toString());
+    const copy = await open_("copy");
+    const all = copy.collection("pages", Page, { indexes });
+    const keys = [...all.keys()].sort();
+    ok(keys.length >= 2_890 && keys.length < 3_000, `${keys.length} keys`);
+    deepEqual([...all.index.byOffset.keys()].sort(), keys);
+    deepEqual([...all.index.byLimit.keys()].sort(), keys);
+    const offsets = [...all.index.byOffset.values()].map(({ offset }) => offset);
+    deepEqual(
+      offsets,
+      [...offsets].sort((a, b) => a - b),
+    );
+    await copy.close();
   });
 });
