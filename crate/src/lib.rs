@@ -32,6 +32,11 @@ pub mod native;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod schema;
 
+/// The README's Rust compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub use error::{Damage, Error};
 pub use file::{File, IoError, MemoryFile, StdFile};
 pub use store::{OnDamage, Options, Recovery, Savepoint, Stats, Store};

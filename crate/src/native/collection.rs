@@ -120,6 +120,27 @@ impl<'s, T: Record> Collection<'s, T> {
         })
     }
 
+    /// Sets a record under a key above all that are there, and gives that: for queues and logs, whose
+    /// keys are numbers, `auto()` in TypeScript.
+    ///
+    /// # Errors
+    /// As for [`set`](Collection::set), and a collection whose keys are something else.
+    pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
+        let keyspace = self.form.keyspace;
+        let last = self.store.engine().keys(keyspace)?.next_back().map(<[u8]>::to_vec);
+        let next = match last {
+            None => 1,
+            Some(last) => {
+                1 + u64::decode(self.form.key()?, &last).ok_or_else(|| {
+                    let reason = format!("the keys of {:?} are not given out", self.form.name);
+                    Error::BadArgument(Malformed::new("", reason))
+                })?
+            }
+        };
+        self.set(next, make)?;
+        Ok(next)
+    }
+
     /// Removes a record; tells whether it was there.
     ///
     /// # Errors

@@ -92,6 +92,13 @@ impl From<crate::Error> for Error {
     }
 }
 
+/// What a record that was read refers to is malformed.
+impl From<Malformed> for Error {
+    fn from(malformed: Malformed) -> Self {
+        Error::MalformedValue(malformed)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

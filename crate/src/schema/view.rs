@@ -7,7 +7,7 @@ use musli_zerocopy::Ref;
 use musli_zerocopy::buf::{Buf, Load};
 
 use super::kind::aligned;
-use super::{Layout, Malformed, Record};
+use super::{Kind, Layout, Malformed, Record};
 use crate::format::MAX_VALUE;
 
 /// A record where it lies: it is its root, and reads what lies behind it.
@@ -46,6 +46,15 @@ impl<'a, T: Record> View<'a, T> {
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Whether all of it is as its layout says: also what it refers to, and what only TypeScript asks for,
+    /// such as dates and texts of fixed length.
+    ///
+    /// # Errors
+    /// Names the field and what is wrong with it.
+    pub fn check(&self) -> Result<(), Malformed> {
+        Kind::from(T::LAYOUT).check(self.bytes)
     }
 
     /// What a reference of the root leads to, as it leads there: text, bytes, or a slice.

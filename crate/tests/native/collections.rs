@@ -145,3 +145,23 @@ fn two_collections_never_share_a_keyspace() {
         assert_eq!(products.get("one").unwrap().expect("it is there").stock, round);
     }
 }
+
+#[test]
+fn pushed_records_get_keys_above_all_that_are_there() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).unwrap();
+    let auto = KeyKind::from_json(&json!([{ "kind": "u53" }])).expect("it is known");
+    let mut scores = store.keyed_collection::<Score>("log", &auto).unwrap();
+    let score = Score { at: 1, points: 2 };
+    assert_eq!(scores.push(|_| score).unwrap(), 1);
+    assert_eq!(scores.push(|_| score).unwrap(), 2);
+    scores.set(300_u64, |_| score).unwrap();
+    assert_eq!(scores.push(|_| score).unwrap(), 301);
+    assert!(scores.delete(301_u64).unwrap());
+    assert_eq!(scores.push(|_| score).unwrap(), 301);
+    scores.get(301_u64).unwrap().expect("it was pushed").check().expect("it is well");
+    let mut products = store.collection::<Product>("products").unwrap();
+    products.set("a", |parts| Product { stock: 1, name: parts.str("A") }).unwrap();
+    let pushed = products.push(|parts| Product { stock: 1, name: parts.str("A") });
+    assert_eq!(pushed.expect_err("its keys are texts").code(), "VARVE_BAD_ARGUMENT");
+}
