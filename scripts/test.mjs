@@ -49,7 +49,11 @@ const SUITES = [
     programs: ["chromium", "firefox"],
     run: (echo) => script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4"], echo),
   },
-  suite({ name: "command line", rooms: ["cli"], programs: ["node24", "deno", "bun"] }),
+  suite({
+    name: "command line",
+    rooms: ["cli"],
+    programs: ["node24", "deno", "bun", "chromium"],
+  }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
   suite({ name: "packaging", alone: true, rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];

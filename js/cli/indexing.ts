@@ -2,8 +2,8 @@
 
 import { type Entry, type IndexShape, IndexSpace } from "../collection/indexes.js";
 import type { Engine } from "../engine.js";
+import { schemaOf } from "../struct/schema-of.js";
 import type { Told } from "./keyspaces.js";
-import { schemaOf } from "./schema-of.js";
 
 /**
  * Puts the entries of a record into the indexes of its collection. Answers how many could not be made:

@@ -2,8 +2,8 @@
 
 import { MAX_KEY } from "../bytes.js";
 import { type PartKind, partCodec, TupleCodec } from "../struct/key.js";
+import { descriptorOf } from "../struct/schema-of.js";
 import { EXIT, Failure } from "./failure.js";
-import { descriptorOf } from "./schema-of.js";
 import { fromBase64 } from "./text.js";
 
 /** How the keys of a collection are told: as JSON. */

@@ -1,6 +1,6 @@
 /** A program in Rust, crate/examples/shop.rs, and this one on the same file. */
 
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,6 +8,7 @@ import { type DatabaseBusyError, file, open } from "varve";
 import { toRust } from "varve/rust";
 import { desc, f64, str, struct, u16, u32 } from "varve/struct";
 import { cleanup, context, deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { program, shop } from "./example.js";
 import { folder } from "./support.js";
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -15,25 +16,6 @@ const INDEXES = {
   byStock: desc("stock"),
   byName: { fields: "name", unique: true },
 } as const;
-
-let built: string | undefined;
-
-/** The example, as `cargo test` builds it too. */
-function program(): string {
-  if (built !== undefined) return built;
-  const { root } = context();
-  const args = ["build", "--quiet", "--package", "varve", "--example", "shop", "--profile", "test"];
-  execFileSync("cargo", args, { cwd: root, stdio: ["ignore", "ignore", "inherit"] });
-  built = join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "debug/examples/shop");
-  ok(existsSync(built), built);
-  return built;
-}
-
-/** What the example says, on either output, and how it ends. */
-function shop(path: string, ...words: string[]): [said: string, code: number | null] {
-  const { stdout, stderr, status } = spawnSync(program(), [path, ...words], { encoding: "utf8" });
-  return [stdout + stderr, status];
-}
 
 async function products(directory: string) {
   const db = await open("shop", { storage: file(directory) });
