@@ -205,16 +205,9 @@ export class EngineMemory {
   encodeKey(key: Key): number {
     if (typeof key !== "string") return this.encodeBytes(key);
     if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
-    const { length } = key;
-    if (length > SHORT_TEXT) return this.encodeText(key);
-    const { scratch } = this;
-    let all = 0;
-    for (let i = 0; i < length; i++) {
-      const unit = key.charCodeAt(i);
-      all |= unit;
-      scratch[i] = unit;
-    }
-    if (all >= 0x80 || length === 0) return this.encodeText(key);
+    if (key.length > SHORT_TEXT) return this.encodeText(key);
+    const length = this.copyAscii(key, this.scratchAt);
+    if (length <= 0) return this.encodeText(key);
     this.lastKey = key;
     this.lastKeyLength = length;
     return length;
@@ -303,12 +296,25 @@ export class EngineMemory {
     for (let i = 0; i < length; i++) u8[at + i] = bytes[i] as number;
   }
 
-  /** Writes a text of ASCII and gives its length, or -1 at the first other character. */
+  /**
+   * Writes a text of ASCII to an address that is a multiple of four, and gives its length, or -1 if it
+   * has other characters. Four at a time: half of the time goes into reading them one by one.
+   */
   protected copyAscii(text: string, at: number): number {
-    const { u8 } = this;
+    const { u8, u32 } = this;
     const { length } = text;
+    const word = at >>> 2;
     let all = 0;
-    for (let i = 0; i < length; i++) {
+    let i = 0;
+    for (const last = length - 3; i < last; i += 4) {
+      const a = text.charCodeAt(i);
+      const b = text.charCodeAt(i + 1);
+      const c = text.charCodeAt(i + 2);
+      const d = text.charCodeAt(i + 3);
+      all |= a | b | c | d;
+      u32[word + (i >>> 2)] = a | (b << 8) | (c << 16) | (d << 24);
+    }
+    for (; i < length; i++) {
       const unit = text.charCodeAt(i);
       all |= unit;
       u8[at + i] = unit;

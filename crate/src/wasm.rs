@@ -103,8 +103,12 @@ struct Instance {
     footprint: [usize; 3],
     /// Keys of a range: their lengths and then their bytes.
     page: Vec<u8>,
-    scratch: [u8; 2 * KEY_AREA],
+    scratch: Scratch,
 }
+
+/// Two key areas. Aligned, so that short texts can be written word by word.
+#[repr(align(8))]
+struct Scratch([u8; 2 * KEY_AREA]);
 
 struct Shared(UnsafeCell<Instance>);
 
@@ -117,7 +121,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     error: None,
     footprint: [0; 3],
     page: Vec::new(),
-    scratch: [0; 2 * KEY_AREA],
+    scratch: Scratch([0; 2 * KEY_AREA]),
 }));
 
 /// The instance. Invariant: an export takes it once and gives it up before it returns, and the
@@ -135,7 +139,8 @@ impl Instance {
         call: impl FnOnce(&mut Store<HostFile>, &[u8], &mut Answer) -> Result<T, Error>,
     ) -> Option<T> {
         let Instance { store, answer, scratch, .. } = self;
-        match store.as_mut().ok_or(Error::NotOpen).and_then(|store| call(store, scratch, answer)) {
+        match store.as_mut().ok_or(Error::NotOpen).and_then(|store| call(store, &scratch.0, answer))
+        {
             Ok(value) => {
                 self.answer.code = 0;
                 Some(value)
@@ -190,7 +195,7 @@ impl Answer {
 /// The address of the key area; a second one follows it.
 #[unsafe(no_mangle)]
 extern "C" fn scratch() -> *const u8 {
-    instance().scratch.as_ptr()
+    instance().scratch.0.as_ptr()
 }
 
 /// The address of the answer block: code, length, and fifteen numbers.
