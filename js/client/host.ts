@@ -5,14 +5,14 @@
 
 import type { Database } from "../database.js";
 import { open } from "../open.js";
-import type { OpenOptions } from "../options.js";
+import type { OpenOptions, OpenProgress } from "../options.js";
 import { defaultStorage } from "../places.js";
 import type { Storage } from "../storage/contract.js";
 import { loadModule } from "../wasm/load.js";
 import { DatabaseJournal } from "./journal.js";
 import { Ledger, type Reply } from "./ledger.js";
 import { channelName, type FromHost, type ToHost } from "./local.js";
-import type { Ask, ToClient, Who } from "./messages.js";
+import type { Answer, Ask, ToClient, Who, WireError } from "./messages.js";
 import { PROTOCOL } from "./messages.js";
 import type { Procedures } from "./operations.js";
 import { type CollectionSpecs, ServedCollections } from "./served.js";
@@ -23,6 +23,9 @@ const SWEEP_MS = 60_000;
 
 /** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
+
+/** Between two reports of how far opening has come. */
+const PROGRESS_MS = 50;
 
 /** Whom an owner answers, and how. */
 export type Respond = (message: ToClient) => void;
@@ -49,6 +52,7 @@ export class Host {
   private owned: Owned | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
+  private toldProgress: number;
 
   constructor(name: string, hosting: Hosting, tell: (message: FromHost) => void) {
     this.name = name;
@@ -58,6 +62,7 @@ export class Host {
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
     this.ports = [];
+    this.toldProgress = 0;
     this.channel =
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
@@ -132,7 +137,9 @@ export class Host {
     const { options } = this.hosting;
     for (let tries = 0; ; tries += 1) {
       try {
-        return await open(this.name, { ...options, storage: this.storage, signal: turn.over });
+        const { storage } = this;
+        const onProgress = (progress: OpenProgress) => this.progress(progress);
+        return await open(this.name, { ...options, storage, onProgress, signal: turn.over });
       } catch (error) {
         // Whoever had the lock may still have the file for a moment.
         const wait = BUSY_MS[tries];
@@ -142,6 +149,14 @@ export class Host {
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
     }
+  }
+
+  /** Tells the page, though not of every step. */
+  private progress(progress: OpenProgress): void {
+    const now = Date.now();
+    if (now < this.toldProgress + PROGRESS_MS) return;
+    this.toldProgress = now;
+    this.tell({ type: "state", state: "opening", progress });
   }
 
   // ---------------------------------------------------------------- clients
@@ -212,11 +227,29 @@ export class Host {
     const { client } = message;
     if (message.type === "who") respond({ type: "here", owner, client, round: message.round });
     if (message.type === "who" || message.protocol !== PROTOCOL) return;
-    owned.handle(message, ({ answers, again }) => {
+    owned.handle(message, ({ answers, again, failure }) => {
       if (answers.length > 0) respond({ type: "told", owner, answers });
       if (again) respond({ type: "again", owner });
+      if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
   }
+
+  /** What is open here refuses to go on. Whoever opens the file anew finds it intact. */
+  private renew(): void {
+    const { turn } = this;
+    if (turn === undefined) return;
+    this.release().then(() => {
+      if (this.turn === undefined) this.begin();
+    });
+  }
+}
+
+function isPoisoned({ outcome }: Answer): boolean {
+  return "error" in outcome && isPoison(outcome.error);
+}
+
+function isPoison(error: WireError | undefined): boolean {
+  return error?.code === "VARVE_DATABASE_POISONED";
 }
 
 function locks(): LockManager | undefined {
@@ -264,7 +297,7 @@ class Owned {
     if (now > this.swept + SWEEP_MS) this.sweep();
     const reply = this.ledger.handle(ask, now);
     const asked = (call: string) => ask.requests.some((request) => request.call === call);
-    const undone = (error: unknown) => done(this.ledger.undone(ask, error));
+    const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
     if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
       this.db.committed.then(() => done(reply), undone);
       return;

@@ -37,6 +37,10 @@ export interface Reply {
   readonly answers: readonly Answer[];
   /** Writes before those asked for are missing: the client has to send everything again. */
   readonly again: boolean;
+  /** The last of the client's writes that was done before this. */
+  readonly last: number;
+  /** Why all of it failed, if it did. */
+  readonly failure?: WireError;
 }
 
 interface Client {
@@ -60,27 +64,44 @@ export class Ledger {
 
   /** Does what a client asks for. When it returns, the writes are made, but not yet committed. */
   handle(ask: Ask, now: number): Reply {
-    const client = this.clientOf(ask.client);
-    acknowledge(client, ask.acknowledged);
+    // As long as it is not known what was done, nothing of it is answered.
+    let last = Number.POSITIVE_INFINITY;
     try {
-      const work = () => this.work(client, ask, now);
+      const client = this.clientOf(ask.client);
+      acknowledge(client, ask.acknowledged);
+      last = client.last;
+      const work = () => ({ ...this.work(client, ask, now), last });
       return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
     } catch (error) {
-      return this.undone(ask, error);
+      return this.failed(ask, last, error);
     }
   }
 
-  /** Nothing of it was done, or all of it was undone: that is the outcome of all that it asked for. */
-  undone(ask: Ask, error: unknown): Reply {
+  /**
+   * What was done could not be committed, and was undone, or could not be flushed: that is the outcome
+   * of all that was done just now. What had been done before is as it was.
+   */
+  failed(ask: Ask, last: number, error: unknown): Reply {
     // Others may be in the same commit. What became of it is known from their records alone.
     this.clients.clear();
-    const client = this.clientOf(ask.client);
-    acknowledge(client, ask.acknowledged);
-    const outcome: Outcome = { error: this.journal.wire(error), applied: false };
-    const answers = ask.requests
-      .filter(({ write }) => write === 0 || write > client.last)
-      .map(({ id }) => ({ id, outcome }));
-    return { answers, again: false };
+    const results = this.resultsOf(ask.client);
+    const failure = { error: this.journal.wire(error) };
+    const answers: Answer[] = [];
+    for (const { id, call, write } of ask.requests) {
+      const outcome = write > 0 && write <= last ? results.get(write) : failure;
+      if (call !== "" && outcome !== undefined) answers.push({ id, outcome });
+    }
+    return { answers, again: false, last, failure: failure.error };
+  }
+
+  /** What is remembered of a client, as far as the database still tells. */
+  private resultsOf(client: number): ReadonlyMap<number, Outcome> {
+    try {
+      return this.clientOf(client).results;
+    } catch {
+      // The next owner will tell.
+      return new Map();
+    }
   }
 
   /** Forgets the clients that can ask for nothing any more. Gives how many. */
@@ -103,7 +124,7 @@ export class Ledger {
     return client;
   }
 
-  private work(client: Client, ask: Ask, now: number): Reply {
+  private work(client: Client, ask: Ask, now: number): Omit<Reply, "last"> {
     const answers: Answer[] = [];
     let again = false;
     let changed = false;
@@ -135,11 +156,11 @@ export class Ledger {
   }
 
   private outcomeOf(request: Request, now: number): Outcome {
-    if (now >= request.deadline) return { error: tooLate(request), applied: false };
+    if (now >= request.deadline) return { error: tooLate(request) };
     try {
       return { value: this.journal.perform(request) };
     } catch (error) {
-      return { error: this.journal.wire(error), applied: false };
+      return { error: this.journal.wire(error) };
     }
   }
 }

@@ -1,5 +1,6 @@
 /** A client's connection: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
+import type { OpenProgress } from "../options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Ask, ToClient, Who } from "./messages.js";
@@ -33,6 +34,8 @@ export interface ClientStatus {
   readonly owner: "here" | "elsewhere" | undefined;
   /** Why it waits, in a sentence. */
   readonly reason: string | undefined;
+  /** While this client's worker opens a file that takes some time: how far it has come. */
+  readonly progress?: OpenProgress;
 }
 
 /** A request's own options. */
@@ -227,7 +230,8 @@ export class Link {
         break;
       case "state":
         if (this.sender.owner === undefined && !this.asleep) {
-          this.show(message.state === "opening" ? "opening" : "waiting", WAITS[message.state]);
+          const { state, progress } = message;
+          this.show(state === "opening" ? "opening" : "waiting", WAITS[state], progress);
         }
         break;
       case "failed":
@@ -370,12 +374,13 @@ export class Link {
     this.isReady(closed(this.name));
   }
 
-  private show(state: ClientStatus["state"], reason?: string): void {
+  private show(state: ClientStatus["state"], reason?: string, progress?: OpenProgress): void {
     const { owner: known } = this.sender;
     const owner = known === undefined ? undefined : known === this.local ? "here" : "elsewhere";
     const { status } = this;
-    if (status.state === state && status.owner === owner && status.reason === reason) return;
-    this.status = { state, owner, reason };
+    const isSame = status.state === state && status.owner === owner && status.reason === reason;
+    if (isSame && progress === undefined) return;
+    this.status = { state, owner, reason, ...(progress && { progress }) };
     this.options.changed();
   }
 }

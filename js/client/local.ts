@@ -1,5 +1,6 @@
 /** What a page and the worker that it started say to each other, beside the protocol. */
 
+import type { OpenProgress } from "../options.js";
 import type { ToClient, ToOwner, WireError } from "./messages.js";
 
 /** The page has a client for this database: the worker is to stand for its ownership. */
@@ -31,6 +32,8 @@ export interface State {
   readonly type: "state";
   /** `"waiting"` for the present owner, `"busy"`: for a file that nobody was to have any more. */
   readonly state: "waiting" | "opening" | "busy";
+  /** How far opening has come. */
+  readonly progress?: OpenProgress;
 }
 
 /** The worker could not become owner, and stands for it no more. */

@@ -38,10 +38,7 @@ export interface WireError {
 /** What came of a request. */
 export type Outcome =
   | { readonly value: unknown }
-  | {
-      readonly error: WireError /** Whether a write may have been done. */;
-      readonly applied: false;
-    }
+  | { readonly error: WireError }
   /** It was applied, and its answer was not kept: it came too late or was too large. */
   | { readonly forgotten: true };
 

@@ -105,7 +105,7 @@ function encodeResult({ request, outcome }: Result): Encoded {
 
 function decodeResult(status: number, bytes: Uint8Array): Outcome {
   if (status === SUCCESS) return { value: unpack(bytes) };
-  if (status === FAILURE) return { error: unpack(bytes) as WireError, applied: false };
+  if (status === FAILURE) return { error: unpack(bytes) as WireError };
   return { forgotten: true };
 }
 

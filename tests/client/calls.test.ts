@@ -1,4 +1,11 @@
-import { connect, type Database, DatabaseClosedError, memory, VarveError } from "varve";
+import {
+  connect,
+  type Database,
+  DatabaseClosedError,
+  memory,
+  type Storage,
+  VarveError,
+} from "varve";
 import { bytes, deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -171,6 +178,37 @@ suite("errors of a client", () => {
     await rejects(wrong.get("a"), { code: "VARVE_BAD_ARGUMENT", message: /"other".*"shop"/ });
     await wrong.close();
     port1.close();
+  });
+});
+
+suite("an owner whose database refuses to go on", () => {
+  test("opens it anew, with all that was answered", async () => {
+    const plain = memory();
+    let fails = false;
+    const storage: Storage = {
+      ...plain,
+      async open(name, mode) {
+        const { file } = await plain.open(name, mode);
+        const flush = () => {
+          if (fails) throw new Error("the disk is gone");
+        };
+        const close = () => file.close();
+        const { read, write, truncate, getSize } = file;
+        const calls = { read, write, truncate, getSize };
+        for (const [call, of] of Object.entries(calls))
+          Object.assign(calls, { [call]: of.bind(file) });
+        return { file: { ...calls, flush, close } };
+      },
+    };
+    const client = shop({ storage, durability: "flushed" });
+    await client.set("a", "1");
+    fails = true;
+    await rejects(client.set("b", "2"));
+    fails = false;
+    await rejects(client.set("c", "3"), { code: "VARVE_DATABASE_POISONED" });
+    await client.set("d", "4");
+    equal(await client.getText("a"), "1");
+    equal(await client.getText("d"), "4");
   });
 });
 
