@@ -57,7 +57,12 @@ class ListView extends placeClass() implements WritableList<unknown, unknown> {
     alive(this);
     const place = Math.trunc(index < 0 ? index + this.length : index);
     if (!(place >= 0 && place < this.length)) return undefined;
-    return inside(`[${place}]`, () => this.$t.take(this, this.$o + place * this.$t.bytes));
+    const type = this.$t;
+    try {
+      return type.take(this, this.$o + place * type.bytes);
+    } catch (error) {
+      throw within(error, `[${place}]`);
+    }
   }
 
   set(index: number, item: unknown): void {

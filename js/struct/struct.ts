@@ -113,16 +113,21 @@ class StructSchema implements Type {
 
   size(value: unknown): number {
     if (this.extent === undefined) return this.bytes;
-    const { extent } = this;
-    return inside(this.name, () => extent(value, this.bytes));
+    try {
+      return this.extent(value, this.bytes);
+    } catch (error) {
+      throw within(error, this.name);
+    }
   }
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
     const writer: Writer = { $m: memory, $b: at, $n: size, end: this.bytes };
-    inside(this.name, () => {
+    try {
       this.put(writer, at, value);
       if (writer.end !== size) throw changed();
-    });
+    } catch (error) {
+      throw within(error, this.name);
+    }
   }
 
   view(from: Uint8Array | Memory, at?: number, length?: number): Cursor {
@@ -189,15 +194,21 @@ class StructSchema implements Type {
 
   plain(from: Cursor, at: number, mode: Mode): unknown {
     const plain: Record<string, unknown> = {};
-    each(this.leaves, (leaf) => {
-      const { name, type, fallback } = leaf;
-      const value = this.has(from, at, leaf)
-        ? plainOf(type, from, at + leaf.at, mode)
-        : plainOf(type, (fallback as NonNullable<Leaf["fallback"]>).from, 0, mode);
-      // A prototype is what assigning to this name would set.
-      if (name !== "__proto__") plain[name] = value;
-      else Object.defineProperty(plain, name, { ...OWN, value });
-    });
+    let name = "";
+    try {
+      for (const leaf of this.leaves) {
+        name = leaf.name;
+        const { type, fallback } = leaf;
+        const value = this.has(from, at, leaf)
+          ? plainOf(type, from, at + leaf.at, mode)
+          : plainOf(type, (fallback as NonNullable<Leaf["fallback"]>).from, 0, mode);
+        // A prototype is what assigning to this name would set.
+        if (name !== "__proto__") plain[name] = value;
+        else Object.defineProperty(plain, name, { ...OWN, value });
+      }
+    } catch (error) {
+      throw within(error, name);
+    }
     return plain;
   }
 
@@ -237,23 +248,16 @@ function refuseOthers(value: unknown): asserts value is object {
 function extent(parts: readonly Leaf[], value: unknown, end: number): number {
   refuseOthers(value);
   let sum = end;
-  each(parts, (leaf) => {
-    sum = (leaf.type.extent as NonNullable<Type["extent"]>)(inputOf(value, leaf), sum);
-  });
-  return sum;
-}
-
-/** Does something with each field, and names it if that fails. */
-function each(leaves: readonly Leaf[], act: (leaf: Leaf) => void): void {
   let name = "";
   try {
-    for (const leaf of leaves) {
+    for (const leaf of parts) {
       name = leaf.name;
-      act(leaf);
+      sum = (leaf.type.extent as NonNullable<Type["extent"]>)(inputOf(value, leaf), sum);
     }
   } catch (error) {
     throw within(error, name);
   }
+  return sum;
 }
 
 function inputOf(value: object, { name, fallback }: Leaf): unknown {
