@@ -99,10 +99,7 @@ suite("a program in Rust", () => {
     await db.close();
     const [said, code] = shop(join(directory, "shop.varve"), "list");
     ok(said.startsWith("shop: VARVE_SCHEMA_MISMATCH "), said);
-    ok(
-      said.includes("{stock:u32,name:&str} is stored, and asked for is {stock:u16,name:&str}"),
-      said,
-    );
+    ok(said.includes('"stock" is u32 there, and u16 here'), said);
     equal(code, 1);
   });
 

@@ -16,6 +16,7 @@ use crate::store::Store as Engine;
 
 use super::Error;
 use super::index::Index;
+use super::mismatch::difference;
 
 /// Under this key in the engine's keyspace lies the number of the next keyspace that was never given
 /// out.
@@ -102,10 +103,12 @@ impl Form {
     /// Refuses to read as `T` what is something else, or with other keys.
     pub(super) fn refuse_other<T: Record>(&self, key: Option<&KeyKind>) -> Result<(), Error> {
         if self.fingerprint != T::FINGERPRINT {
-            let asked = Kind::from(T::LAYOUT).layout();
-            let stored =
-                self.value.as_ref().map_or_else(|| self.told["value"].to_string(), Kind::layout);
-            return Err(self.mismatch(format!("{stored} is stored, and asked for is {asked}")));
+            let asked = Kind::from(T::LAYOUT);
+            let told = match &self.value {
+                Some(stored) => difference(stored, &asked).join("; "),
+                None => format!("it holds {}, and not {}", self.told["value"], asked.layout()),
+            };
+            return Err(self.mismatch(told));
         }
         let stored = self.key()?;
         match key {

@@ -15,6 +15,7 @@ mod error;
 mod file;
 mod index;
 mod lock;
+mod mismatch;
 mod processes;
 mod range;
 mod reader;

@@ -247,8 +247,12 @@ impl Store {
     /// process, however it comes.
     ///
     /// # Errors
-    /// What the file says; the group is then taken back. [`crate::Error::Misuse`] in a transaction.
+    /// What the file says; the group is then taken back. [`crate::Error::Reentrancy`] in a
+    /// transaction.
     pub fn commit(&mut self) -> Result<(), Error> {
+        if self.engine.depth() > 0 {
+            return Err(crate::Error::Reentrancy.into());
+        }
         self.engine.commit()?;
         if self.engine.wants_tending() {
             self.engine.tend(false)?;

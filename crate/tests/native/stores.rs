@@ -68,6 +68,8 @@ fn a_transaction_that_fails_or_panics_leaves_nothing() {
     }));
     assert!(panicked.is_err());
     assert_eq!(keys(&mut store, KeyRange::all()), ["a"]);
+    let committed = store.transaction(Store::commit).expect_err("it is not over");
+    assert_eq!(committed.code(), "VARVE_REENTRANCY");
     store.transaction(|store| store.set("e", "e")).expect("it is well");
     assert_eq!(keys(&mut store, KeyRange::all()), ["a", "e"]);
     store.flush().expect("there is room");

@@ -1,0 +1,57 @@
+//! What tells one schema from another.
+
+use crate::schema::{Field, Kind};
+
+/// What differs between what is stored and what was asked for, field by field.
+pub(super) fn difference(stored: &Kind, asked: &Kind) -> Vec<String> {
+    let (Kind::Struct { fields: there, .. }, Kind::Struct { fields: here, .. }) = (stored, asked)
+    else {
+        return vec![format!("it holds {}, and not {}", stored.layout(), asked.layout())];
+    };
+    let find = |fields: &[Field], name: &str| fields.iter().position(|one| one.name == name);
+    let mut told = Vec::new();
+    for field in there {
+        match find(here, &field.name).map(|at| &here[at].kind) {
+            None => told.push(format!("{:?} is there, and not here", field.name)),
+            Some(kind) if kind.layout() != field.kind.layout() => {
+                let (was, is) = (field.kind.layout(), kind.layout());
+                told.push(format!("{:?} is {was} there, and {is} here", field.name));
+            }
+            Some(_) => {}
+        }
+    }
+    let new = here.iter().filter(|field| find(there, &field.name).is_none());
+    told.extend(new.map(|field| format!("{:?} is here, and not there", field.name)));
+    if told.is_empty() {
+        told.push("the same fields come in another order".to_string());
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema(fields: &[(&str, &str)]) -> Kind {
+        let fields: Vec<_> =
+            fields.iter().map(|(name, kind)| json!([name, { "kind": kind }])).collect();
+        Kind::from_json(&json!({ "kind": "struct", "name": "A", "fields": fields })).unwrap()
+    }
+
+    #[test]
+    fn every_field_that_differs_is_named() {
+        let stored = schema(&[("a", "u8"), ("b", "u16"), ("c", "str")]);
+        let asked = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
+        let told = [
+            "\"b\" is u16 there, and u32 here",
+            "\"c\" is there, and not here",
+            "\"d\" is here, and not there",
+        ];
+        assert_eq!(difference(&stored, &asked), told);
+        let turned = schema(&[("b", "u16"), ("a", "u8"), ("c", "str")]);
+        assert_eq!(difference(&stored, &turned), ["the same fields come in another order"]);
+        let text = difference(&Kind::Str, &asked);
+        assert_eq!(text, ["it holds &str, and not {a:u8,b:u32,d:u64}"]);
+    }
+}
