@@ -116,6 +116,7 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
 
 const NOTES = [
   "Each part in a process or worker of its own; samples of all ways in turn, forwards and backwards.",
+  "Flattened and plain fields are read after six other schemas were, as in a program that has some: what makes a view is then shared by all of them, and no longer compiled for one.",
   "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
   "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. What has to decode has no view that could be kept.",
   "Rows: memory storage, a fresh table and one commit for each hundred inserts. Raw inserts store bytes that were encoded before; the others start from an object.",

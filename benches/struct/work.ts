@@ -14,7 +14,7 @@ export function work({ part, quick }: Request, rivals: Rivals): Promise<Measured
   const samples = quick ? 3 : 25;
   switch (part) {
     case "views":
-      return measureViews(rivals, samples, quick ? 1 : 5);
+      return measureViews(rivals, quick ? 3 : 101, 1);
     case "rows":
       return measureRows(samples, quick ? 2 : 20);
     case "flat":

@@ -9,7 +9,7 @@ export type NumberType = Type<number, number, number, number>;
 /** A type whose values are bigints, written and read alike. */
 export type BigintType = Type<bigint, bigint, bigint, bigint>;
 
-type Getter = (at: number) => (this: Cursor) => unknown;
+type Getter = NonNullable<Type["getter"]>;
 type Setter = NonNullable<Type["setter"]>;
 
 /** A number as it lies in memory: read and written wherever that is, and by views of a struct. */
@@ -348,4 +348,11 @@ export const bool: Type<boolean, boolean, boolean, boolean> = {
     if (byte > 1) throw malformed(`bool: ${byte}`);
     return byte === 1;
   },
+  getter: (at, slow) =>
+    function () {
+      const memory = this.$m;
+      if (this.$e !== memory.epoch) stale();
+      const byte = memory.data.getUint8(this.$o + at);
+      return byte > 1 ? slow.call(this) : byte === 1;
+    },
 };

@@ -45,6 +45,9 @@ export interface Writer {
   end: number;
 }
 
+/** What reading a field runs. */
+export type GetField = (this: Cursor) => unknown;
+
 /** What assigning to a field runs. */
 export type SetField = (this: Cursor, value: unknown) => void;
 
@@ -66,8 +69,8 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   take(from: Cursor, at: number): unknown;
   /** A copy as plain objects. Throws unless all of it is well-formed. Without one, `take` does that. */
   plain?(from: Cursor, at: number, mode: Mode): unknown;
-  /** A getter that is faster than `take`. */
-  getter?: ((at: number, label: string) => (this: Cursor) => unknown) | undefined;
+  /** A getter that is faster than `take`, and leaves what is malformed to the one that it is given. */
+  getter?: ((at: number, slow: GetField) => GetField) | undefined;
   /** A setter that is faster than `put`, and leaves what may be wrong to the one that it is given. */
   setter?: ((at: number, slow: SetField) => SetField) | undefined;
   /** Where the value ends if this part's begin at `end`. Only of types with parts elsewhere. */

@@ -99,8 +99,8 @@ export function viewClass(shape: Shape): ViewClass {
 }
 
 function getter(shape: Shape, { name, at, type, fallback }: Leaf): (this: Cursor) => unknown {
-  const label = `${shape.name}.${name}`;
-  const get = type.getter?.(at, label) ?? taking(type, at, label);
+  const slow = taking(type, at, `${shape.name}.${name}`);
+  const get = type.getter?.(at, slow) ?? slow;
   if (fallback === undefined) return get;
   return function () {
     alive(this);
