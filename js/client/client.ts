@@ -12,6 +12,7 @@ import { attempt, type RetryOptions, Tx, type Writes } from "./optimistic.js";
 import { bytesOf, own, ownAll } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes } from "./types.js";
+import { type KeyChange, liveRows, type Watching } from "./watch.js";
 
 /** A value of another realm's database, copied, and its version. */
 export interface RemoteEntry {
@@ -77,6 +78,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
       ask: (call, args, options) => this.ask(call, args, options),
       tell: (call, args, options) => this.tell(call, args, options),
       commitIf: (writes, options) => this.commitIf(writes, options),
+      watch: (place, range, heard) => this.link.watch(place, range, heard),
     };
     const known = new Map<string, object>();
     const behind = new Proxy(Object.create(Client.prototype) as object, {
@@ -241,6 +243,29 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
       if (writes !== undefined) await this.commitIf(writes, options);
       return result;
     });
+  }
+
+  /**
+   * Hears after each commit which keys of a range have changed, and their versions, whoever has written
+   * them: any client, in any tab, or a procedure. What several commits change in a short time is told
+   * at once. Looking takes as long as going over the range, so watch the part that is shown.
+   *
+   * Nothing is missed when another tab becomes owner. A key that was set and set back between two looks
+   * has another version, and is told.
+   */
+  watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching {
+    return this.link.watch(undefined, range, (changes, isFirst) => {
+      if (!isFirst) listener(changes as readonly KeyChange<string>[]);
+    });
+  }
+
+  /**
+   * Gives the keys and values of a range now, and again after every change in it, each time all of
+   * them as of one moment. What changes while it is read is given by the next one: there is no gap.
+   */
+  live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching {
+    const watch = (heard: () => void) => this.link.watch(undefined, range, heard);
+    return liveRows(watch, () => this.entries(range).all(), listener);
   }
 
   /** Resolves when all that was asked for before has been handed to the file. */

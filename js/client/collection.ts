@@ -4,12 +4,18 @@ import { badArgument } from "../errors.js";
 import type { CallOptions } from "./link.js";
 import { attempt, type RetryOptions, type Writes } from "./optimistic.js";
 import { RemoteScan } from "./scan.js";
+import { type KeyChange, liveRows, type Watching } from "./watch.js";
 
 /** How a collection's calls travel. */
 export interface Caller {
   ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
   tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
   commitIf(writes: Writes, options: CallOptions): Promise<void>;
+  watch(
+    place: string,
+    range: unknown,
+    heard: (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void,
+  ): Watching;
 }
 
 /** A range of keys, as for `Collection`. */
@@ -239,6 +245,19 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
       await this.caller.commitIf({ reads, writes }, options);
       return true;
     });
+  }
+
+  /** Hears after each commit which keys of a range have changed; as `client.watch`. */
+  watch(range: RemoteRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching {
+    return this.caller.watch(this.name, range, (changes, isFirst) => {
+      if (!isFirst) listener(changes as readonly KeyChange<K>[]);
+    });
+  }
+
+  /** Gives the records of a range now and after every change in it, without a gap; as `client.live`. */
+  live(range: RemoteRange<Given>, listener: (rows: [K, Plain][]) => void): Watching {
+    const watch = (heard: () => void) => this.caller.watch(this.name, range, heard);
+    return liveRows(watch, () => this.entries(range).all(), listener);
   }
 
   private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {

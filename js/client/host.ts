@@ -12,10 +12,11 @@ import { loadModule } from "../wasm/load.js";
 import { DatabaseJournal } from "./journal.js";
 import { Ledger, type Reply } from "./ledger.js";
 import { channelName, type FromHost, type ToHost } from "./local.js";
-import type { Answer, Ask, ToClient, Who, WireError } from "./messages.js";
+import type { Answer, Ask, ToClient, ToOwner, Watch, WireError } from "./messages.js";
 import { PROTOCOL } from "./messages.js";
 import type { Procedures } from "./operations.js";
 import { type CollectionSpecs, ServedCollections } from "./served.js";
+import { Watches } from "./watches.js";
 import { toWire } from "./wire-errors.js";
 
 /** Between two looks for clients that can ask for nothing any more. */
@@ -95,7 +96,9 @@ export class Host {
   hear(message: ToHost, respond: Respond): void {
     // That it is there, if nothing else.
     if (message.type === "who") this.tell({ type: "up", channel: this.channel });
-    if (message.type === "ask" || message.type === "who") this.answer(message, respond);
+    if (message.type !== "hello" && message.type !== "release" && message.type !== "visit") {
+      this.answer(message, respond);
+    }
   }
 
   private async stand(turn: Turn): Promise<void> {
@@ -120,7 +123,7 @@ export class Host {
     this.tell({ type: "state", state: "opening" });
     const db = await this.open(turn);
     if (turn.over.aborted) return db.close();
-    const owned = new Owned(db, this.hosting);
+    const owned = new Owned(this.id, db, this.hosting);
     this.owned = owned;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
@@ -168,7 +171,7 @@ export class Host {
       return;
     }
     this.ports.push(port);
-    port.onmessage = ({ data }) => this.answer(data as Ask, (reply) => port.postMessage(reply));
+    port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
     port.postMessage({ type: "here", owner: this.id, client: 0, round: 0 });
   }
 
@@ -178,8 +181,9 @@ export class Host {
     const mine = new BroadcastChannel(`${channel}:${this.id}`);
     let isVisited = false;
     const hear = ({ data }: MessageEvent) => {
-      const message = data as Ask | Who;
-      if (message.type !== "ask" && message.type !== "who") return;
+      const message = data as ToOwner | ToClient;
+      // Other owners speak here too.
+      if (!("client" in message) || message.type === "here") return;
       if (!isVisited) this.tell({ type: "visited" });
       isVisited = true;
       this.answer(message, (reply) => this.inbox(channel, message.client).postMessage(reply));
@@ -217,7 +221,7 @@ export class Host {
     this.broadcast?.postMessage(message);
   }
 
-  private answer(message: Ask | Who, respond: Respond): void {
+  private answer(message: ToOwner, respond: Respond): void {
     const owner = this.id;
     const { owned } = this;
     if (owned === undefined) {
@@ -226,7 +230,9 @@ export class Host {
     }
     const { client } = message;
     if (message.type === "who") respond({ type: "here", owner, client, round: message.round });
-    if (message.type === "who" || message.protocol !== PROTOCOL) return;
+    if (message.type === "watch") owned.watch(message, respond);
+    if (message.type === "unwatch") owned.watches.remove(message);
+    if (message.type !== "ask" || message.protocol !== PROTOCOL) return;
     owned.handle(message, ({ answers, again, failure }) => {
       if (answers.length > 0) respond({ type: "told", owner, answers });
       if (again) respond({ type: "again", owner });
@@ -283,16 +289,30 @@ class Turn {
 class Owned {
   private readonly db: Database;
   private readonly ledger: Ledger;
+  readonly watches: Watches;
   private swept: number;
 
-  constructor(db: Database, { procedures, collections: specs }: Hosting) {
+  constructor(id: string, db: Database, { procedures, collections: specs }: Hosting) {
     this.db = db;
     const collections = new ServedCollections(db, specs);
+    this.watches = new Watches(id, db, collections);
     this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
     this.swept = 0;
   }
 
-  handle(ask: Ask, done: (reply: Reply) => void): void {
+  watch(watch: Watch, respond: Respond): void {
+    try {
+      this.watches.add(watch, respond);
+    } catch {
+      // Who asked has made sure of the range by reading it. What fails now, its next renewal tries.
+    }
+  }
+
+  handle(ask: Ask, answer: (reply: Reply) => void): void {
+    const done = (reply: Reply) => {
+      answer(reply);
+      if (ask.requests.some(({ write }) => write > 0)) this.watches.changed();
+    };
     const now = Date.now();
     if (now > this.swept + SWEEP_MS) this.sweep();
     const reply = this.ledger.handle(ask, now);
@@ -322,6 +342,7 @@ class Owned {
   }
 
   async close(): Promise<void> {
+    this.watches.stop();
     await this.db.close();
   }
 }

@@ -3,9 +3,10 @@
 import type { OpenProgress } from "../options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
-import type { Ask, ToClient, Who } from "./messages.js";
+import type { ToClient, ToOwner, Who } from "./messages.js";
 import { followPage } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
+import { type KeyChange, type Watching, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
@@ -53,6 +54,8 @@ export interface LinkOptions {
   readonly changed: () => void;
 }
 
+type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
+
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
 
@@ -79,6 +82,7 @@ export class Link {
   private readonly options: LinkOptions;
   private readonly id: number;
   private readonly sender: Sender;
+  private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
   /** Whether it has said that it runs. */
   private isUp: boolean;
@@ -102,6 +106,10 @@ export class Link {
     this.sender = new Sender(this.id, {
       ask: (owner, message) => this.post(owner, message),
       who: (message) => this.ask(message),
+    });
+    this.watches = new WatchList(this.id, (message) => {
+      const { owner } = this.sender;
+      if (owner !== undefined && !this.asleep) this.post(owner, message);
     });
     this.status = { state: "idle", owner: undefined, reason: undefined };
     this.worker = undefined;
@@ -171,6 +179,12 @@ export class Link {
   }
 
   // ---------------------------------------------------------------- the worker
+
+  /** Has a watch begun as soon as there is an owner. */
+  watch(place: string | undefined, range: unknown, heard: Heard): Watching {
+    this.need();
+    return this.watches.add(place, range, heard);
+  }
 
   /** Has a worker, if there is none. */
   need(): void {
@@ -252,7 +266,13 @@ export class Link {
   /** Something an owner says, here or elsewhere. */
   private told(message: ToClient): void {
     if (this.asleep) return;
+    if (message.type === "seen") {
+      this.watches.hear(message);
+      return;
+    }
+    const before = this.sender.owner;
     this.sender.hear(message, Date.now());
+    if (message.type === "here" && message.owner !== before) this.watches.renew();
     if (message.type === "here" || this.sender.owner === message.owner) {
       this.show("open");
       this.isReady();
@@ -294,7 +314,7 @@ export class Link {
     this.ways = undefined;
   }
 
-  private post(owner: string, message: Ask): void {
+  private post(owner: string, message: ToOwner): void {
     if (owner === this.local) this.toHost(message);
     else this.ways?.post(owner, message);
   }
@@ -354,6 +374,7 @@ export class Link {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
     this.unhook();
+    this.watches.stop();
     clearTimeout(this.timer);
     const { worker } = this;
     if (worker !== undefined && this.isUp) {

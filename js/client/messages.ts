@@ -67,8 +67,26 @@ export interface Who {
   readonly client: number;
 }
 
+/** Looks at a range from now on. It is repeated now and then, and told to every new owner. */
+export interface Watch {
+  readonly type: "watch";
+  readonly client: number;
+  /** The client's number for it. */
+  readonly id: number;
+  /** The collection, or none: raw keys. */
+  readonly place: string | undefined;
+  readonly range: unknown;
+}
+
+/** Looks there no more. */
+export interface Unwatch {
+  readonly type: "unwatch";
+  readonly client: number;
+  readonly id: number;
+}
+
 /** What clients send to owners. */
-export type ToOwner = Ask | Who;
+export type ToOwner = Ask | Who | Watch | Unwatch;
 
 /** The owner of the file speaks: when it has become that, and when it is asked for. */
 export interface Here {
@@ -98,5 +116,24 @@ export interface Again {
   readonly owner: string;
 }
 
+/** What has changed in a watched range, since the `Seen` with the number before it. */
+export interface Seen {
+  readonly type: "seen";
+  readonly owner: string;
+  readonly id: number;
+  /** 1: all that is there, whatever was told before. */
+  readonly number: number;
+  /** Keys and their versions; 0 for those that are gone. */
+  readonly changes: readonly (readonly [key: unknown, version: number])[];
+}
+
 /** What owners send to clients. */
-export type ToClient = Here | Gone | Told | Again;
+export type ToClient = Here | Gone | Told | Again | Seen;
+
+/** The same text for the same key, whichever object it is. */
+export function keyName(key: unknown): string {
+  if (typeof key === "string") return `"${key}`;
+  if (key instanceof Uint8Array) return key.join();
+  if (Array.isArray(key)) return `[${key.map(keyName).join("|")}]`;
+  return `${typeof key} ${key}`;
+}

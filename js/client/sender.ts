@@ -150,6 +150,10 @@ export class Sender {
         break;
       case "here":
         this.here(message, now);
+        break;
+      default:
+        // What was seen is nothing that was asked for.
+        break;
     }
   }
 

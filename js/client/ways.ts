@@ -4,7 +4,7 @@
  * half of the time; nothing depends on it.
  */
 
-import type { Ask, ToClient, Who } from "./messages.js";
+import type { ToClient, ToOwner, Who } from "./messages.js";
 
 /**
  * The shared worker's program. The page of the present owner says that it is that; ports for the owner
@@ -58,7 +58,7 @@ export class Ways {
   }
 
   /** To an owner elsewhere. */
-  post(owner: string, message: Ask): void {
+  post(owner: string, message: ToOwner): void {
     const { port } = this;
     if (port?.owner === owner && port.isOpen) {
       port.port.postMessage(message);

@@ -93,6 +93,38 @@ suite("two clients with a worker each", () => {
     equal(two.status.owner, "here");
   });
 
+  test("go on watching when another becomes owner, and miss nothing", async () => {
+    const name = await fresh("connect-watch");
+    const one = tab(name);
+    await one.set("a", "1");
+    const two = tab(name);
+    const three = tab(name);
+    await Promise.all([two.ready, three.ready]);
+    const seen: string[] = [];
+    let wake = () => {};
+    two.watch({}, (changes) => {
+      seen.push(...changes.map(({ key }) => key));
+      wake();
+    });
+    const rows: number[] = [];
+    three.live({}, (all) => {
+      rows.push(all.length);
+      wake();
+    });
+    await two.count();
+    await one.set("b", "2");
+    const closing = one.close();
+    await three.set("c", "3");
+    await closing;
+    await two.set("d", "4");
+    while (seen.length < 3 || rows.at(-1) !== 4) {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+    deepEqual([...new Set(seen)].sort(), ["b", "c", "d"]);
+  });
+
   test("hand over when the owner's worker is killed, and no write is lost or repeated", async () => {
     const name = await fresh("connect-killed");
     let worker: Worker | undefined;
