@@ -35,6 +35,52 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key"), "");
   });
 
+  test("a key set a thousand times in a turn is written once, unless a view shows what was there", async () => {
+    const db = await opened(storage);
+    db.set("other", filled(100, 0));
+    db.set("key", filled(100, 1));
+    const one = db.stats().pendingBytes;
+    for (let i = 0; i < 1_000; i++) db.set("key", filled(100, i));
+    equal(db.stats().pendingBytes, one);
+    const version = db.getEntry("key")?.version ?? 0;
+    const view = db.get("key");
+    deepEqual(view, filled(100, 999));
+    db.set("key", filled(100, 7));
+    deepEqual(view, filled(100, 999), "it shows its own record");
+    deepEqual(db.get("key"), filled(100, 7));
+    ok(db.stats().pendingBytes > one);
+    equal(db.getEntry("key")?.version, version + 1);
+    deepEqual(db.get("other"), filled(100, 0));
+  });
+
+  test("a set that is refused or undone gives back what an earlier one of the turn has set", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    // As long as the room that three characters might need.
+    db.set("key", filled(9, 1));
+    throws(() => db.set("key", "ab\ud800"), BAD);
+    throws(
+      () => {
+        db.transaction(() => {
+          db.set("key", filled(9, 2));
+          db.set("key", filled(9, 3));
+          throw new RangeError("no");
+        });
+      },
+      { name: "RangeError" },
+    );
+    deepEqual(db.get("key"), filled(9, 1));
+    await killViews(db);
+    db.set("key", filled(9, 4));
+    db.set("key", "abc");
+    db.set("key", "abc");
+    equal(db.getText("key"), "abc");
+    db = await reopened(db, storage, name);
+    equal(db.getText("key"), "abc");
+    equal(db.count(), 1);
+    await db.close();
+  });
+
   test("a missing key is undefined, and deleting it says so", async () => {
     const db = await opened(storage);
     equal(db.get("nothing"), undefined);
