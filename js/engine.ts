@@ -41,7 +41,6 @@ interface Exports {
     factor: number,
     ...entropy: number[]
   ): number;
-  reserve(bytes: number): void;
   find(keyspace: number, keyLength: number): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   set_commit(length: number): number;
@@ -154,7 +153,6 @@ export class Engine extends EngineMemory {
     const wasm = instance.exports as unknown as Exports;
     host.memory = wasm.memory;
     const engine = new Engine(name, wasm, host);
-    engine.reserve(options.memory);
     const entropy = crypto.getRandomValues(new Uint32Array(8));
     const flags =
       (options.ordered ? 0 : POINTS_ONLY) |
@@ -502,11 +500,6 @@ export class Engine extends EngineMemory {
   /** Has a function called whenever the file is read: memory may have been taken for this turn. */
   onRead(hear: () => void): void {
     this.host.onRead = hear;
-  }
-
-  /** Takes memory and gives it back, so that so much can be used before the memory has to grow. */
-  reserve(bytes: number): void {
-    this.call(() => this.wasm.reserve(bytes));
   }
 
   /** Commits, flushes and marks the end as clean. */

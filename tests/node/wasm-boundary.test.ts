@@ -22,7 +22,6 @@ const EXPORTS = [
   "recovery",
   "release",
   "remove",
-  "reserve",
   "result",
   "rollback",
   "savepoint",

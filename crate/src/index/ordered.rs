@@ -9,6 +9,8 @@ use std::ops::Bound;
 
 use byteview::ByteView;
 
+use crate::sort;
+
 /// A key that the engine owns: short ones lie inline and take no allocation.
 ///
 /// Compared as slices: byteview 0.10.2's own `PartialEq` reads a `u64` through a 4-aligned pointer
@@ -33,7 +35,7 @@ impl std::ops::Deref for Key {
 }
 
 /// The order of bytes, eight at a time.
-#[inline(always)]
+#[inline(never)]
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let shared = a.len().min(b.len());
     let words = |at: usize| {
@@ -59,26 +61,27 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
 const BLOCK: usize = 64;
 const GROUP: usize = 128;
 
+/// Keys that are added together.
+const AT_ONCE: usize = 1 << 16;
+
 /// How many of some keys in order are below `key`, or with `behind` not above it.
 ///
-/// A few steps to and fro, then ahead by eight and by one: the processor guesses how that goes on
-/// and has the next keys on their way, where halving waits for each.
+/// Ahead by 64, by eight and by one: the processor guesses how that goes on and has the next keys on
+/// their way, where halving waits for each.
 fn count_below(keys: &[Key], key: &[u8], behind: bool) -> usize {
-    let is_below = |at: usize| match compare(&keys[at], key) {
-        Ordering::Less => true,
-        Ordering::Equal => behind,
-        Ordering::Greater => false,
-    };
-    let (mut at, mut end) = (0, keys.len());
-    while end - at > 128 {
-        let middle = at + (end - at) / 2;
-        if is_below(middle) { at = middle + 1 } else { end = middle }
+    let (mut at, mut step) = (0, 1);
+    while step * 8 < keys.len() {
+        step *= 8;
     }
-    while at + 8 <= end && is_below(at + 7) {
-        at += 8;
-    }
-    while at < end && is_below(at) {
-        at += 1;
+    while step > 0 {
+        while let Some(other) = keys.get(at + step - 1) {
+            match compare(other, key) {
+                Ordering::Less => at += step,
+                Ordering::Equal if behind => at += step,
+                _ => break,
+            }
+        }
+        step /= 8;
     }
     at
 }
@@ -135,19 +138,23 @@ pub struct OrderedKeys {
     /// No group and no block is empty.
     groups: Tier<Group>,
     len: usize,
+    later: Vec<Key>,
 }
 
 impl OrderedKeys {
     /// Adds a key that is not there.
     pub fn insert(&mut self, key: &[u8]) {
-        let new = Key::new(key);
+        self.put(Key::new(key));
+    }
+
+    fn put(&mut self, new: Key) {
         self.len += 1;
         if self.groups.parts.is_empty() {
             self.groups.insert(0, new.clone(), Group::default());
             self.groups.parts[0].insert(0, new.clone(), vec![new]);
             return;
         }
-        let (in_groups, mut in_group, mut at) = self.find(key, false);
+        let (in_groups, mut in_group, mut at) = self.find(&new, false);
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {
@@ -168,6 +175,35 @@ impl OrderedKeys {
             let is_end = in_group == GROUP;
             let behind = group.split_off(if is_end { GROUP } else { GROUP / 2 });
             self.groups.insert(in_groups + 1, behind.starts[0].clone(), behind);
+        }
+    }
+
+    /// As [`insert`](OrderedKeys::insert) for keys of which many come at once. They are there when
+    /// [`insert_rest`](OrderedKeys::insert_rest) has been called.
+    pub fn insert_later(&mut self, key: &[u8]) {
+        self.later.push(Key::new(key));
+        if self.later.len() == AT_ONCE {
+            self.insert_rest();
+        }
+    }
+
+    /// Adds what was to be added later: nearly in order, so that the next key mostly goes where the
+    /// processor has just been.
+    pub fn insert_rest(&mut self) {
+        let keys = std::mem::take(&mut self.later);
+        let Some(first) = keys.first() else { return };
+        let mut shared = first.len();
+        for key in &keys {
+            let both = first[..shared].iter().zip(&**key);
+            shared = both.take_while(|(a, b)| a == b).count();
+        }
+        let order = keys.iter().zip(0..).map(|(key, i)| {
+            let mut next = [0; 4];
+            next.iter_mut().zip(&key[shared..]).for_each(|(to, from)| *to = *from);
+            (u32::from_be_bytes(next), i)
+        });
+        for (_, i) in sort::by_number(order.collect()) {
+            self.put(keys[i as usize].clone());
         }
     }
 
@@ -277,7 +313,8 @@ fn normal(groups: &[Group], (in_groups, in_group, at): Place) -> Place {
 impl<'a> FromIterator<&'a [u8]> for OrderedKeys {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(keys: I) -> Self {
         let mut all = OrderedKeys::default();
-        keys.into_iter().for_each(|key| all.insert(key));
+        keys.into_iter().for_each(|key| all.insert_later(key));
+        all.insert_rest();
         all
     }
 }
@@ -368,6 +405,28 @@ mod tests {
         let all: Vec<&[u8]> =
             keys.range(Bound::Unbounded, Bound::Unbounded).map(|k| &**k).collect();
         assert_eq!(all, sorted);
+    }
+
+    #[test]
+    fn keys_that_are_added_together_come_in_order_whatever_they_share() {
+        let starts: [&[u8]; 4] = [b"", b"user", b"a long start that all of them share/", &[0; 9]];
+        for start in starts {
+            let mut x = 1u64;
+            let numbers = std::iter::from_fn(|| {
+                x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                Some(x >> 20)
+            });
+            // More than go at once; ends of every length, and some with nothing behind the start.
+            let count = if start.is_empty() { AT_ONCE + 5000 } else { 3000 };
+            let end = |n: u64| n.to_be_bytes()[8 - (n % 7 + 1) as usize..].to_vec();
+            let keys: BTreeSet<Vec<u8>> =
+                numbers.take(count).map(|n| [start, &end(n)].concat()).collect();
+            let mut shuffled: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            shuffled.sort_by_key(|key| crate::format::checksum::checksum(key, 1));
+            let all: OrderedKeys = shuffled.into_iter().collect();
+            assert_eq!(all.len(), keys.len());
+            assert!(all.range(Bound::Unbounded, Bound::Unbounded).map(|k| &**k).eq(&keys));
+        }
     }
 
     #[test]

@@ -41,7 +41,8 @@ impl Spaces {
 
     /// Takes over the keys of others.
     pub fn take_keys(&mut self, from: Spaces) {
-        for space in from.spaces {
+        for mut space in from.spaces {
+            space.keys.insert_rest();
             self.entry(space.id).keys = space.keys;
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
     if size <= DATA_START && is_unfinished_creation(&start, &found) {
         return Ok(None);
     }
-    match found.contains(&Found::Damaged) {
+    match found.iter().any(|slot| matches!(slot, Found::Damaged)) {
         true => Err(Error::Corruption(Damage::default())),
         false => Err(Error::NotADatabase),
     }
@@ -64,7 +64,7 @@ fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
         let at = slot * SLOT_STRIDE as usize;
         &start[at + superblock::SIZE..at + SLOT_STRIDE as usize]
     };
-    !found.contains(&superblock::Slot::Foreign)
+    !found.iter().any(|slot| matches!(slot, superblock::Slot::Foreign))
         && (0..2).all(|slot| outside(slot).iter().all(|&b| b == 0))
 }
 

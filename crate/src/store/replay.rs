@@ -305,7 +305,7 @@ impl<F: File> Store<F> {
         let mut built = Spaces::default();
         for position in sort::by_number(self.index.positions().collect()) {
             let (_, record) = self.log.find_intact(&mut self.file, position)?;
-            built.entry(record.header.space()).keys.insert(record.key);
+            built.entry(record.header.space()).keys.insert_later(record.key);
         }
         self.spaces.take_keys(built);
         self.sorted = true;
