@@ -41,6 +41,17 @@ suite("a page that connects", () => {
     equal(await second.getText("yeezy"), "Boost");
   });
 
+  test("needs no worker's file of its own where modules are served as they are", async () => {
+    const name = await fresh("connect-plain");
+    const url = `${context().root}/dist/client/index.js`;
+    const plain = (await import(url)) as typeof import("varve/client");
+    const client = plain.connect(name);
+    cleanup(() => client.close());
+    await client.set("yeezy", "Boost");
+    equal(await client.getText("yeezy"), "Boost");
+    equal(client.status.owner, "here");
+  });
+
   test("tells by an event how it stands", async () => {
     const client = tab(await fresh("connect-status"));
     const states: string[] = [];
