@@ -28,7 +28,7 @@ export interface Tables {
   [group: string]: Measured[];
 }
 
-const WARM_UP = 5;
+const WARM_UP = 20;
 
 /** One sample of each way in each round, those of a later round in the opposite order. */
 export async function measure(ways: readonly Way[], samples: number): Promise<Measured[]> {
