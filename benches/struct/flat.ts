@@ -143,25 +143,20 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
     for (let i = 0; i < VALUES; i++) sum += run(i);
     return sum;
   };
-  const times = (count: number, run: () => number) => () => {
-    let sum = 0;
-    for (let i = 0; i < count; i++) sum = run();
-    return sum;
-  };
-  const way = (work: string, count: number, run: (index: number) => number): Way => ({
+  const way = (work: string, run: (index: number) => number): Way => ({
     work,
     store,
     about,
-    count: VALUES * count,
-    run: times(count, each(run)),
+    count: VALUES,
+    run: each(run),
   });
   return [
-    way("write a value", 1, (index) => {
+    way("write a value", (index) => {
       put(index);
       return index;
     }),
-    way("JSON out", 1, (index) => write(memory, starts[index]!, sizes[index]!).length),
-    way("JSON in", 1, (index) => read(lines[index]!, 0, lines[index]!.length).length),
+    way("JSON out", (index) => write(memory, starts[index]!, sizes[index]!).length),
+    way("JSON in", (index) => read(lines[index]!, 0, lines[index]!.length).length),
   ];
 }
 
