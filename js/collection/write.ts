@@ -7,6 +7,7 @@ import type { Bounds } from "../range.js";
 import type { Session } from "../session.js";
 import { IN_CALLBACK } from "../session-gate.js";
 import { diedInCallback } from "../strict.js";
+import type { Codec } from "../struct/codec.js";
 import type { Form } from "./form.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
@@ -25,9 +26,6 @@ const OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 /** So many keys are deleted between two looks at which come next. */
 const CLEAR_PAGE = 1_024;
 
-/** In place of a length: the predicate refused. */
-const REFUSED = -1;
-
 /** The last options that were found to be right: programs pass the same ones again and again. */
 let lastOptions: object | undefined;
 
@@ -45,13 +43,21 @@ export function store<K, View, Writable, Input>(
   if (space.sure !== engine.undone) space.ensure();
   const length = keys.encode(engine, key);
   if (space.indexes.length === 0) place(session, form, length, value, size);
-  else {
-    const bytes = engine.encoded(length);
-    reindexed(session, form, bytes, () => {
-      place(session, form, engine.encodeBy(copier, bytes), value, size);
-    });
-  }
+  else placeIndexed(session, form, engine.encoded(length), value, size);
   if (!session.queued) session.queue();
+}
+
+/** A function of its own: one that holds a closure pays for that also where it makes none. */
+function placeIndexed<View, Writable, Input>(
+  session: Session,
+  form: Form<unknown, View, Writable, Input, never>,
+  key: Uint8Array<ArrayBuffer>,
+  value: Input,
+  size: number,
+): void {
+  reindexed(session, form as Form<unknown, unknown, unknown, never, never>, key, () => {
+    place(session, form, session.engine.encodeBy(copier, key), value, size);
+  });
 }
 
 /** A copy in place of a view of this memory, which may die when room is made for the record. */
@@ -210,20 +216,34 @@ export function update<K, View, Writable, Input>(
     throw badArgument("updateIf() needs a function that changes the value.", change);
   }
   if (options === undefined) return apply(session, form, key, change, undefined, undefined);
-  if (options !== lastOptions) refuseUnknown("updateIf()", options, OPTIONS);
-  lastOptions = options;
-  const { predicate, predicateKey, valueIfMissing } = options;
-  if (predicate !== undefined && typeof predicate !== "function") {
-    throw badArgument("The option predicate of updateIf() is a function.", predicate);
-  }
-  if (predicateKey === undefined) {
+  if (options !== lastOptions) admitOptions(options);
+  const { predicate, valueIfMissing } = options;
+  if (predicate !== undefined && typeof predicate !== "function") throw noPredicate(predicate);
+  if (options.predicateKey === undefined) {
     return apply(session, form, key, change, predicate, valueIfMissing);
   }
-  if (predicate === undefined) {
-    throw badArgument("updateIf() has a predicateKey and no predicate that would look at it.");
-  }
-  if (!judgeOther(session, form, predicateKey, predicate)) return false;
+  if (!allows(session, form, options.predicateKey, predicate)) return false;
   return apply(session, form, key, change, undefined, valueIfMissing);
+}
+
+function admitOptions(options: object): void {
+  refuseUnknown("updateIf()", options, OPTIONS);
+  lastOptions = options;
+}
+
+function noPredicate(given: unknown): Error {
+  return badArgument("The option predicate of updateIf() is a function.", given);
+}
+
+/** What the predicate, which there has to be, says of the value of another key. */
+function allows<K, View, Writable, Input>(
+  session: Session,
+  form: Form<unknown, View, Writable, Input, K>,
+  key: K,
+  predicate: ((value: View) => boolean) | undefined,
+): boolean {
+  if (predicate !== undefined) return judgeOther(session, form, key, predicate);
+  throw badArgument("updateIf() has a predicateKey and no predicate that would look at it.");
 }
 
 /** What the predicate says of the value of another key, or of one that cannot be staged. */
@@ -250,6 +270,10 @@ function judgeOther<K, View, Writable, Input>(
   }
 }
 
+/**
+ * Changes the record of a key. All of its common way is in this one function, since that makes it too
+ * large to be put into others and then compiled in part: it took a third longer in some programs.
+ */
 function apply<K, View, Writable, Input>(
   session: Session,
   form: Form<unknown, View, Writable, Input, K>,
@@ -259,59 +283,123 @@ function apply<K, View, Writable, Input>(
   valueIfMissing: Input | undefined,
 ): boolean {
   const { engine } = session;
-  const { space } = form;
+  const { space, codec } = form;
   if (space.sure !== engine.undone) space.ensure();
-  const { indexes, keyspace } = space;
   const keyLength = form.keys.encode(engine, key);
-  const bytes = indexes.length === 0 ? undefined : engine.encoded(keyLength);
   let at: number;
   try {
-    at = engine.updateBeginEncoded(keyLength, keyspace);
+    at = engine.updateBeginEncoded(keyLength, space.keyspace);
   } catch (error) {
-    // Where there is no room, a refused predicate is still an answer and not a failure.
-    const full = error instanceof QuotaExceededError && predicate !== undefined;
-    if (full && !judgeOther(session, form, key, predicate)) return false;
-    throw error;
+    refusedOrThrow(session, form, key, predicate, error);
+    return false;
   }
   if (at === 0) {
     if (valueIfMissing === undefined) return false;
-    return session.undoUnless(
-      (applied) => applied,
-      () => {
-        store(session, form, key, valueIfMissing);
-        return apply(session, form, key, change, predicate, undefined);
-      },
-    );
+    return insertAndApply(session, form, key, change, predicate, valueIfMissing);
   }
-  let length: number;
-  let moved: Uint8Array<ArrayBuffer> | undefined;
+  const { memory } = engine;
+  const { epoch } = memory;
+  let length = engine.foundLength();
+  let applied = false;
+  let writable: Writable | undefined;
+  let before: Before | undefined;
+  stagedAt = at;
   session.gate |= IN_CALLBACK;
   try {
-    if (bytes === undefined) length = changeStaged(session, form, at, change, predicate);
-    else {
-      const before = entriesOf(
-        indexes,
-        form.codec.view(engine.memory, at, engine.foundLength()),
-        bytes,
-      );
-      length = changeStaged(session, form, at, change, predicate);
-      if (length !== REFUSED) moved = unlessSame(engine, form, length, before, bytes);
+    if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
+    writable = codec.writable(memory, at, length);
+    if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
+      const result = change(writable);
+      if (memory.epoch !== epoch) throw diedInCallback();
+      if (result !== undefined) length = replaced(session, codec, writable, result);
+      else {
+        const bytes = codec.finish(writable);
+        if (bytes !== undefined) length = resized(engine, bytes);
+      }
+      applied = true;
     }
+    codec.revoke(writable);
+    if (before !== undefined && applied) before.moved = unlessSame(engine, form, length, before);
   } catch (error) {
-    session.gate &= ~IN_CALLBACK;
-    if (session.isAlive()) engine.updateAbort();
-    throw error;
+    throw undone(session, codec, writable, error);
   }
   session.gate &= ~IN_CALLBACK;
-  if (length === REFUSED || moved !== undefined) {
+  if (!applied) {
     engine.updateAbort();
-    if (moved === undefined || bytes === undefined) return false;
-    writeAnew(session, form, bytes, moved);
-  } else {
-    engine.updateCommit(length);
+    return false;
+  }
+  if (before?.moved === undefined) engine.updateCommit(length);
+  else {
+    // A staged record cannot be taken back once it is committed: this one was staged in vain.
+    engine.updateAbort();
+    const plain = form as Form<unknown, unknown, unknown, never, never>;
+    writeAnew(session, plain, before.key, before.moved);
   }
   if (!session.queued) session.queue();
   return true;
+}
+
+/** Where there is no room, a refused predicate is still an answer and not a failure. */
+function refusedOrThrow<K, View, Writable, Input>(
+  session: Session,
+  form: Form<unknown, View, Writable, Input, K>,
+  key: K,
+  predicate: ((value: View) => boolean) | undefined,
+  error: unknown,
+): void {
+  const full = error instanceof QuotaExceededError && predicate !== undefined;
+  if (!full || judgeOther(session, form, key, predicate)) throw error;
+}
+
+/** After a callback has thrown: ends its view, gives every byte back, and the error. */
+function undone<Writable>(
+  session: Session,
+  codec: Codec<unknown, Writable, never>,
+  writable: Writable | undefined,
+  error: unknown,
+): unknown {
+  session.gate &= ~IN_CALLBACK;
+  if (writable !== undefined) codec.revoke(writable);
+  if (session.isAlive()) session.engine.updateAbort();
+  return error;
+}
+
+/** A record of a collection with indexes, before it is changed. */
+interface Before {
+  readonly key: Uint8Array<ArrayBuffer>;
+  readonly entries: readonly Entry[];
+  /** What it has become, if that has other entries. */
+  moved: Uint8Array | undefined;
+}
+
+/** The record that is staged, and its key, which was encoded last. */
+function entriesBefore<View>(
+  engine: Engine,
+  { space, codec }: Form<unknown, View, unknown, never, never>,
+  keyLength: number,
+  length: number,
+): Before {
+  const key = engine.encoded(keyLength);
+  const entries = entriesOf(space.indexes, codec.view(engine.memory, stagedAt, length), key);
+  return { key, entries, moved: undefined };
+}
+
+/** Stores what a missing key gets first, and takes it back unless it is then changed. */
+function insertAndApply<K, View, Writable, Input>(
+  session: Session,
+  form: Form<unknown, View, Writable, Input, K>,
+  key: K,
+  change: (value: Writable) => unknown,
+  predicate: ((value: View) => boolean) | undefined,
+  value: Input,
+): boolean {
+  return session.undoUnless(
+    (applied) => applied,
+    () => {
+      store(session, form, key, value);
+      return apply(session, form, key, change, predicate, undefined);
+    },
+  );
 }
 
 /** A copy of the bytes that are staged, if they have other entries in the indexes than before. */
@@ -319,18 +407,14 @@ function unlessSame<View>(
   { memory }: Engine,
   { space, codec }: Form<unknown, View, unknown, never, never>,
   length: number,
-  before: readonly Entry[],
-  key: Uint8Array<ArrayBuffer>,
-): Uint8Array<ArrayBuffer> | undefined {
-  const after = entriesOf(space.indexes, codec.view(memory, stagedAt, length), key);
-  if (areSame(before, after)) return undefined;
+  before: Before,
+): Uint8Array | undefined {
+  const after = entriesOf(space.indexes, codec.view(memory, stagedAt, length), before.key);
+  if (areSame(before.entries, after)) return undefined;
   return new Uint8Array(memory.u8.subarray(stagedAt, stagedAt + length));
 }
 
-/**
- * Writes the bytes that an update made, and has the indexes follow. A staged record cannot be taken
- * back once it is committed, so that one that changes entries was staged in vain.
- */
+/** Writes bytes in place of a record, and has the indexes follow. */
 function writeAnew(
   session: Session,
   form: Form<unknown, unknown, unknown, never, never>,
@@ -373,44 +457,26 @@ export function storeBytes(
 /** Where the record that was changed last is staged. */
 let stagedAt = 0;
 
-/**
- * Changes the record that is staged at this address. Gives its new length, or `REFUSED`; it is then
- * at `stagedAt`.
- */
-function changeStaged<K, View, Writable, Input>(
+/** Stages other bytes, and gives their number. */
+function resized(engine: Engine, bytes: Uint8Array): number {
+  stagedAt = engine.updateResize(bytes.length);
+  engine.memory.u8.set(bytes, stagedAt);
+  return bytes.length;
+}
+
+/** Stages what a callback returned, and gives its length. */
+function replaced<View, Writable, Input>(
   session: Session,
-  { codec }: Form<unknown, View, Writable, Input, K>,
-  at: number,
-  change: (value: Writable) => unknown,
-  predicate: ((value: View) => boolean) | undefined,
+  codec: Codec<View, Writable, Input>,
+  writable: Writable,
+  result: unknown,
 ): number {
   const { engine } = session;
-  const { memory } = engine;
-  const { epoch } = memory;
-  const length = engine.foundLength();
-  stagedAt = at;
-  const writable = codec.writable(memory, at, length);
-  try {
-    if (predicate !== undefined && !session.judged(predicate(writable as unknown as View))) {
-      return REFUSED;
-    }
-    const result = change(writable);
-    if (memory.epoch !== epoch) throw diedInCallback();
-    if (result === undefined) {
-      const bytes = codec.finish(writable);
-      if (bytes === undefined) return length;
-      stagedAt = engine.updateResize(bytes.length);
-      memory.u8.set(bytes, stagedAt);
-      return bytes.length;
-    }
-    const input = returned<Input>(session, writable, result);
-    const size = codec.size(input);
-    stagedAt = engine.updateResize(size);
-    codec.write(memory, stagedAt, input, size);
-    return size;
-  } finally {
-    codec.revoke(writable);
-  }
+  const input = returned<Input>(session, writable, result);
+  const size = codec.size(input);
+  stagedAt = engine.updateResize(size);
+  codec.write(engine.memory, stagedAt, input, size);
+  return size;
 }
 
 /** What a callback returned, as the value that takes the old one's place. */

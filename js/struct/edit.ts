@@ -20,17 +20,16 @@ export function reassign(to: Cursor, at: number, type: Type, value: unknown): vo
   const memory = lone(u8);
   const writer: Writer = { $m: memory, $b: 0, $n: end, end: start };
   type.put(writer, at - to.$b, value);
-  move(edit.views, memory, end);
+  move(edit.whole, memory, end);
+  for (const view of edit.parts ?? []) move(view, memory, end);
   edit.moved = true;
 }
 
-/** Points all views of an update to a copy of the value in which everything lies as it did. */
-function move(views: Cursor[], memory: Cursor["$m"], length: number): void {
-  for (const view of views) {
-    view.$o -= view.$b;
-    view.$b = 0;
-    view.$m = memory;
-    view.$n = length;
-    view.$e = memory.epoch;
-  }
+/** Points a view of an update to a copy of the value in which everything lies as it did. */
+function move(view: Cursor, memory: Cursor["$m"], length: number): void {
+  view.$o -= view.$b;
+  view.$b = 0;
+  view.$m = memory;
+  view.$n = length;
+  view.$e = memory.epoch;
 }

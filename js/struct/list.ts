@@ -8,6 +8,7 @@ import {
   inner,
   inside,
   type Mode,
+  noted,
   part,
   plainOf,
   reserve,
@@ -50,7 +51,7 @@ class ListView extends placeClass() implements WritableList<unknown, unknown> {
     super($m, at, $b, $n, $e, $w);
     this.$t = type;
     this.length = length;
-    $w?.views.push(this);
+    noted(this);
   }
 
   at(index: number): unknown {

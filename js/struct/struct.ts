@@ -14,6 +14,7 @@ import {
   lone,
   type Mode,
   malformed,
+  noted,
   plainOf,
   type Type,
   type Writer,
@@ -142,7 +143,7 @@ class StructSchema implements Type {
 
   writable(memory: Memory, at: number, length: number): Cursor {
     const view = this.view(memory, at, length);
-    const edit: Edit = { views: [view], moved: false, fixed: false };
+    const edit: Edit = { whole: view, parts: undefined, moved: false, fixed: false };
     view.$w = edit;
     if (this.growing) this.renew(view, edit);
     return view;
@@ -155,7 +156,9 @@ class StructSchema implements Type {
 
   revoke(writable: Cursor): void {
     // No epoch is this one.
-    for (const view of writable.$w?.views ?? []) view.$e = -1;
+    writable.$e = -1;
+    const parts = writable.$w?.parts;
+    if (parts !== undefined) endAll(parts);
   }
 
   check(bytes: Uint8Array): void {
@@ -188,7 +191,7 @@ class StructSchema implements Type {
 
   take({ $m, $b, $n, $e, $w }: Cursor, at: number): Cursor {
     const view = new this.View($m, at, $b, $n, $e, $w);
-    $w?.views.push(view);
+    noted(view);
     return view;
   }
 
@@ -237,6 +240,11 @@ class StructSchema implements Type {
     view.$o = view.$b = view.$e = 0;
     view.$n = bytes.length;
   }
+}
+
+/** Apart from `revoke`, which is to be small: most updates hand out no views of parts. */
+function endAll(views: readonly Cursor[]): void {
+  for (const view of views) view.$e = -1;
 }
 
 const OWN = { enumerable: true, configurable: true, writable: true };

@@ -27,12 +27,22 @@ export const RESERVED: readonly string[] = ["$m", "$o", "$b", "$n", "$e", "$w", 
 
 /** One update of one value: all views that may change it. */
 export interface Edit {
-  /** The whole value, and then every view of a part of it that was handed out. */
-  readonly views: Cursor[];
+  /** The view of the whole value. */
+  whole: Cursor;
+  /** Every view of a part of it that was handed out, once there is one: most updates need no list. */
+  parts: Cursor[] | undefined;
   /** Whether the value has moved to memory of its own, since a part got another length. */
   moved: boolean;
   /** Whether a later version of the schema wrote it, so that it cannot be made anew by this one. */
   fixed: boolean;
+}
+
+/** Has a view end with the update that it was handed out in. */
+export function noted(view: Cursor): void {
+  const edit = view.$w;
+  if (edit === undefined) return;
+  if (edit.parts === undefined) edit.parts = [view];
+  else edit.parts.push(view);
 }
 
 /** Where a value is being written to. Parts go behind one another from `end`. */

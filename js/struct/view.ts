@@ -144,10 +144,10 @@ function setter(shape: Shape, { name, at, type }: Leaf): SetField {
 export function assign(to: Cursor, at: number, type: Type, value: unknown): void {
   const from = at - to.$b;
   put(to, at, type, value);
-  const views = to.$w?.views ?? [];
+  const parts = to.$w?.parts ?? [];
   // Those that were made before this one are not in it.
-  for (let i = views.length - 1; views[i] !== to && i >= 0; i--) {
-    const view = views[i] as Cursor;
+  for (let i = parts.length - 1; parts[i] !== to && i >= 0; i--) {
+    const view = parts[i] as Cursor;
     const place = view.$o - view.$b;
     if (place >= from && place < from + type.bytes) view.$e = -1;
   }
