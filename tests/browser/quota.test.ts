@@ -55,6 +55,49 @@ suite("an origin whose share of the disk is full", () => {
     equal(again.count(), 201);
   });
 
+  test("it can be deleted from, compacted and written to again, and keeps what it acknowledged", async () => {
+    const storage = opfs(`quota-${Date.now()}`);
+    let db = await open("emptied", { storage, ...wasmOption() });
+    cleanup(() => db.close());
+    await leaveRoom(8 * MIB);
+    const fill = (from: number, prefix: string): number => {
+      for (let index = from; index < 1_000; index += 1) {
+        try {
+          db.set(`${prefix} ${index}`, new Uint8Array(20_000).fill(index));
+          db.commit();
+        } catch (error) {
+          equal((error as { code?: string }).code, "VARVE_QUOTA_EXCEEDED");
+          return index;
+        }
+      }
+      return 1_000;
+    };
+    const written = fill(0, "first");
+    ok(written > 150 && written < 500, `${written} values fitted`);
+    for (let index = 0; index < written; index += 1) {
+      if (index % 3 === 0) continue;
+      equal(db.delete(`first ${index}`), true);
+      db.commit();
+    }
+    await db.compact();
+    const again = fill(0, "again");
+    ok(again > written / 3, `${again} of ${written} values fitted again`);
+    await db.close();
+    db = await open("emptied", { storage, ...wasmOption() });
+    equal(db.recovery.wasClean, true);
+    equal(db.count(), Math.ceil(written / 3) + again);
+    for (let index = 0; index < written; index += 3) {
+      equal(db.get(`first ${index}`)?.[19_999], index % 256);
+    }
+    for (let index = 0; index < again; index += 1) {
+      equal(db.get(`again ${index}`)?.[19_999], index % 256);
+    }
+    for (const key of [...db.keys()]) equal(db.delete(key), true);
+    db.flush();
+    equal(db.count(), 0);
+    await db.close();
+  });
+
   test("a database that cannot even be created says why, and can be later", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     await leaveRoom(0);

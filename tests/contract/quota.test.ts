@@ -105,6 +105,50 @@ suite("a disk that is full", () => {
       checkFilled(db, "v", 10_000, count);
       await db.close();
     });
+
+    test(`all can be deleted, compacted and written again: ${style}`, async () => {
+      const fake = new FakeStorage();
+      let db = await opened(fake, {}, NAME);
+      limit(fake, 8 * MIB, full);
+      const count = fill(db, "v", 10_000);
+      ok(count > 400, `${count} values fitted`);
+      db = await reopened(db, fake, NAME);
+      for (let i = 0; i < count; i += 3) {
+        equal(db.delete(`v${i}`), true);
+        db.commit();
+      }
+      await db.compact();
+      for (let i = 0; i < count / 8; i++) {
+        db.set(`w${i}`, filled(10_000, i));
+        db.commit();
+      }
+      db = await reopened(db, fake, NAME);
+      checkFilled(db, "w", 10_000, Math.ceil(count / 8));
+      for (let i = 0; i < count; i++) equal(db.has(`v${i}`), i % 3 !== 0);
+      await db.close();
+    });
+
+    test(`many small records can all be deleted: ${style}`, async () => {
+      const fake = new FakeStorage();
+      let db = await opened(fake, {}, NAME);
+      limit(fake, 6 * MIB, full);
+      let count = 0;
+      const refused = () => {
+        for (; ; count++) db.set(`key ${count}`, "as short as can be");
+      };
+      throws(refused, REFUSED);
+      await turn();
+      count = db.count();
+      ok(count > 30_000, `${count} records fitted`);
+      for (const key of [...db.keys()]) equal(db.delete(key), true);
+      db.commit();
+      equal(db.count(), 0);
+      db = await reopened(db, fake, NAME);
+      equal(db.count(), 0);
+      db.set("after", filled(100_000, 1));
+      db.flush();
+      await db.close();
+    });
   }
 
   test("the refusal says what to do", async () => {

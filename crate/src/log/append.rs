@@ -11,6 +11,7 @@ use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::FLAG_CLEAN;
 
 use super::group::{Cursor, FrameSpan};
+use super::reserve::Need;
 use super::{DroppedTail, Log, Slot};
 
 /// Large values are written in pieces of this many bytes.
@@ -59,7 +60,7 @@ impl Log {
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        self.make_room(file, 0).map_err(WriteError::RolledBack)?;
+        self.make_room(file, 0, Need::Relief).map_err(WriteError::RolledBack)?;
         self.write_group(file, next_version)
     }
 

@@ -16,6 +16,7 @@ use crate::memory::AlignedBytes;
 
 use super::append::WriteError;
 use super::live::ExtentName;
+use super::reserve::Need;
 use super::{Log, Mending, NO_BUFFER, Use};
 
 /// A checkpoint that was read and can be relied on.
@@ -228,7 +229,8 @@ impl Log {
         let length = head.full_length().ok_or(Error::Quota)?;
         head.length = length as u32;
         let total = length + head.block_bytes() as usize;
-        let first = self.take_span(file, Use::Checkpoint, self.geometry.extent_span(total))?;
+        let span = self.geometry.extent_span(total);
+        let first = self.take_span(file, Use::Checkpoint, span, Need::Checkpoint)?;
         // Its own slot is not among those that the head speaks of.
         let mut bytes = AlignedBytes::zeroed(length);
         bytes[..HEAD].copy_from_slice(head.to_bytes());
@@ -334,6 +336,40 @@ impl Log {
         write_all(file, &header, start)?;
         self.flush(file).map_err(WriteError::Unclear)?;
 
+        self.change_over(file, Some((first, writing.head.frame)), next_version)?;
+        self.slots[first as usize].written = true;
+        self.slots[first as usize].length = payload;
+        self.tail_bytes = self.bytes_since(&writing.head);
+        Ok(())
+    }
+
+    /// Lets the doomed go without a checkpoint that does without them, together with the one that
+    /// stands: there is no room for another. The gaps that they leave are noted and committed. From
+    /// here on opening replays the whole log.
+    ///
+    /// # Errors
+    /// As for [`end_checkpoint`](Log::end_checkpoint).
+    pub(crate) fn go_without_checkpoint(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
+        self.flush(file).map_err(WriteError::Unclear)?;
+        self.change_over(file, None, next_version)?;
+        let logs = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
+        self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
+        Ok(())
+    }
+
+    /// Has both superblocks name a checkpoint, by its slot and frame, or none. What only the one
+    /// before leads to is garbage then, and the doomed are.
+    #[inline(never)]
+    fn change_over(
+        &mut self,
+        file: &mut impl File,
+        to: Option<(u32, u64)>,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
         let oldest = self.slots.iter().filter(|s| s.used == Use::Log && s.written && !s.doomed);
         let oldest = oldest.min_by_key(|s| s.sequence);
         let mut next = self.superblock;
@@ -341,8 +377,10 @@ impl Log {
             next.first_sequence = u64::from(oldest.sequence);
             next.first_frame = oldest.first_frame;
         }
-        next.checkpoint_sequence = u64::from(self.slots[first as usize].sequence);
-        next.checkpoint_frame = writing.head.frame;
+        let sequence = to.map_or(0, |(first, _)| self.slots[first as usize].sequence);
+        next.checkpoint_sequence = u64::from(sequence);
+        // What was given back lived again before this frame, whether or not there is a checkpoint.
+        next.checkpoint_frame = to.map_or(self.next_frame, |(_, frame)| frame);
         // From here on a failure leaves one superblock with either: nothing may go.
         self.superblock = next;
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
@@ -353,9 +391,8 @@ impl Log {
         self.marked_open = true;
         self.sure_frames = self.flushed_frames;
         self.discard_dead_extents();
-        self.slots[first as usize].written = true;
-        self.slots[first as usize].length = payload;
-        if let Some(before) = self.checkpoint.replace(first) {
+        let before = std::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
+        if let Some(before) = before {
             self.discard(before);
         }
         for index in 0..self.slots.len() {
@@ -363,7 +400,6 @@ impl Log {
                 self.discard(index as u32);
             }
         }
-        self.tail_bytes = self.bytes_since(&writing.head);
         Ok(())
     }
 

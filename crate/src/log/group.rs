@@ -1,7 +1,7 @@
 //! The open group: what the current turn has appended and nobody has been told of yet.
 
 use crate::error::Error;
-use crate::file::{File, write_all};
+use crate::file::File;
 use crate::format::align_up;
 use crate::format::checksum::checksum;
 use crate::format::frame;
@@ -12,6 +12,7 @@ use crate::memory::copy_short;
 
 use super::pool::Holds;
 use super::read::Place;
+use super::reserve::Need;
 use super::{Log, NO_BUFFER, Slot, Use};
 
 /// Where the frame under construction stands.
@@ -75,7 +76,12 @@ impl Log {
 
     /// Makes sure that a record of `size` bytes can be appended, taking a new segment when the
     /// current one is full. On failure nothing has changed.
-    pub fn make_room(&mut self, file: &mut impl File, size: usize) -> Result<(), Error> {
+    pub(crate) fn make_room(
+        &mut self,
+        file: &mut impl File,
+        size: usize,
+        need: Need,
+    ) -> Result<(), Error> {
         let end = self.geometry.room_end();
         if self.cursor.slot.is_some() && self.cursor.tail + size <= end {
             return Ok(());
@@ -83,7 +89,7 @@ impl Log {
         if segment::SIZE + frame::SIZE + size > end {
             return Err(Error::KeyTooLong);
         }
-        let slot = self.take_slot(file)?;
+        let slot = self.take_slot(file, need)?;
         self.close_frame();
         self.cursor = Cursor::at(slot, segment::SIZE);
         self.floor = self.cursor.tail;
@@ -92,7 +98,7 @@ impl Log {
 
     /// Goes on in another segment. There is no open group.
     pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
-        let slot = self.take_slot(file)?;
+        let slot = self.take_slot(file, Need::Relief)?;
         self.cursor = Cursor::at(slot, segment::SIZE);
         self.group = self.cursor;
         self.floor = self.cursor.tail;
@@ -106,15 +112,6 @@ impl Log {
         }
     }
 
-    /// Reserves slots in the file: the end is written first, so that a full disk is known before
-    /// anything is promised.
-    fn reserve(&mut self, file: &mut impl File, first: u32, span: u32) -> Result<(), Error> {
-        let end = self.geometry.slot_start(first + span);
-        write_all(file, &[0; segment::SIZE], end - segment::SIZE as u64)?;
-        self.file_slots = self.file_slots.max(first + span);
-        Ok(())
-    }
-
     fn fresh_slot(&mut self, used: Use, span: u32) -> Slot {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -123,46 +120,25 @@ impl Log {
     }
 
     /// Positions and sequences are 32 bits wide; a file that has used them up is full.
-    fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
+    pub(super) fn check_limits(&self, last_slot: u32) -> Result<(), Error> {
         let fits = last_slot < self.geometry.max_slots() && self.next_sequence < u32::MAX;
         if fits { Ok(()) } else { Err(Error::Full) }
     }
 
-    fn take_slot(&mut self, file: &mut impl File) -> Result<u32, Error> {
-        let index = self.find_spare(file, 1)?;
-        self.check_limits(index)?;
-        self.reserve(file, index, 1)?;
+    fn take_slot(&mut self, file: &mut impl File, need: Need) -> Result<u32, Error> {
+        let index = self.find_room(file, 1, need)?;
         let buffer = self.take_buffer(Holds::Segment(index))?;
         let slot = Slot { buffer, ..self.fresh_slot(Use::Log, 1) };
         self.occupy_span(index, slot);
         Ok(index)
     }
 
-    /// The first of `span` spare slots in a row, perhaps at the end of the file and beyond.
-    fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
-        let mut first = 0;
-        for index in 0..self.slots.len() {
-            if self.slots[index].used == Use::Unknown {
-                self.look_at(file, index as u32)?;
-            }
-            if self.slots[index].used != Use::Spare {
-                first = index + 1;
-            } else if index + 1 - first == span as usize {
-                break;
-            }
-        }
-        Ok(first as u32)
-    }
-
     /// Puts what `slot` describes into its slots.
     fn occupy_span(&mut self, first: u32, slot: Slot) {
         let (from, end) = (first as usize, (first + slot.span) as usize);
-        if self.slots.len() < end {
-            self.slots.resize_with(end, || Slot::new(Use::Spare));
-        }
         self.slots[from..end].fill_with(|| Slot::new(Use::Body));
         self.slots[from] = slot;
-        self.count_spare();
+        self.count_slots();
     }
 
     /// Reserves slots for `span` segments that begin with one header, and gives the first.
@@ -171,10 +147,9 @@ impl Log {
         file: &mut impl File,
         used: Use,
         span: u32,
+        need: Need,
     ) -> Result<u32, Error> {
-        let first = self.find_spare(file, span)?;
-        self.check_limits(first.saturating_add(span - 1))?;
-        self.reserve(file, first, span)?;
+        let first = self.find_room(file, span, need)?;
         let slot = self.fresh_slot(used, span);
         self.occupy_span(first, slot);
         Ok(first)
@@ -183,7 +158,8 @@ impl Log {
     /// Reserves an extent for a value of `length` bytes and gives its first slot.
     pub fn take_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
         let value = self.take_value(length)?;
-        let taken = self.take_span(file, Use::Extent, self.geometry.extent_span(length));
+        let taken =
+            self.take_span(file, Use::Extent, self.geometry.extent_span(length), Need::Write);
         let first = match taken {
             Ok(first) => first,
             Err(error) => {
@@ -211,7 +187,7 @@ impl Log {
         for slot in &mut self.slots[first as usize..(first + span) as usize] {
             *slot = Slot::new(Use::Spare);
         }
-        self.count_spare();
+        self.count_slots();
     }
 
     /// Lets go of the memory of what begins at a slot. Views may still show it.

@@ -154,12 +154,11 @@ pub(crate) struct Gap {
 }
 
 impl Log {
-    /// Bytes of the file but for its checkpoint, what is being erased included.
+    /// Bytes of the file but for its checkpoints, what is being erased included.
     #[must_use]
     pub(crate) fn space(&self) -> u64 {
-        let spans = |index: u32| self.slots.get(index as usize).map_or(0, |slot| slot.span);
-        let checkpoint = self.checkpoint.map_or(0, spans);
-        u64::from(self.file_slots - checkpoint) << self.geometry.segment_log2
+        let slots = (self.slots.len() as u64).saturating_sub(u64::from(self.checkpoint_slots));
+        slots << self.geometry.segment_log2
     }
 
     /// The same without what can be used again, or soon can.
@@ -167,10 +166,16 @@ impl Log {
         self.space().saturating_sub(u64::from(self.spare_slots) << self.geometry.segment_log2)
     }
 
-    /// Counts what can be used again.
-    pub(super) fn count_spare(&mut self) {
-        let is_spare = |slot: &&Slot| slot.is_free() || slot.doomed;
-        self.spare_slots = self.slots.iter().filter(is_spare).count() as u32;
+    /// What lives, that part of the slack, and so many segments.
+    pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {
+        let live = self.live_total;
+        let slack = u64::from(self.factor - 100);
+        live + live / 100 * slack / 100 * part + (segments << self.geometry.segment_log2)
+    }
+
+    /// Bytes of what is used that nothing lives in.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.used_space().saturating_sub(self.live_total)
     }
 
     /// Bytes that doomed segments take.
@@ -235,10 +240,29 @@ impl Log {
             .is_some_and(|slot| self.slots[slot as usize].written && self.could_move(slot))
     }
 
+    /// Whether the checkpoint is the last of the file, and there is room for a larger one before it.
+    pub(crate) fn checkpoint_could_move(&self) -> bool {
+        self.checkpoint.is_some_and(|slot| self.could_move_to(slot, 1))
+    }
+
     fn could_move(&self, slot: u32) -> bool {
+        self.could_move_to(slot, 0)
+    }
+
+    /// Whether what begins in `slot` is the last of the file, and before it are as many spare slots
+    /// in a row, and so many `more`.
+    fn could_move_to(&self, slot: u32, more: u32) -> bool {
+        let span = self.slots[slot as usize].span;
         let (before, after) = self.slots.split_at(slot as usize);
-        let goes = |slot: &Slot| slot.is_free() || slot.used == Use::Garbage || slot.doomed;
-        before.iter().any(|slot| slot.used == Use::Spare) && after[1..].iter().all(goes)
+        // A checkpoint moves when there is room for another.
+        let goes = |slot: &Slot| {
+            slot.is_free()
+                || slot.doomed
+                || matches!(slot.used, Use::Garbage | Use::Checkpoint | Use::Body)
+        };
+        let mut spares = before.split(|slot| slot.used != Use::Spare);
+        spares.any(|row| row.len() >= (span + more) as usize)
+            && after[span as usize..].iter().all(goes)
     }
 
     /// The oldest segment, if its sequence is below that.

@@ -14,6 +14,7 @@ pub mod read;
 mod reclaim;
 pub mod recover;
 pub(crate) mod renew;
+pub(crate) mod reserve;
 mod slots;
 mod superblocks;
 pub mod verify;
@@ -134,6 +135,11 @@ impl Slot {
     /// Whether it has a value in memory that can be read again.
     fn may_lose_value(&self) -> bool {
         self.written && self.pins == 0 && self.value.is_some()
+    }
+
+    /// Whether it can be taken at once, as far as is known.
+    fn is_blank(&self) -> bool {
+        matches!(self.used, Use::Spare | Use::Unknown)
     }
 
     /// Whether nothing in it is needed. Before it is taken it may have to be looked at, or erased.
@@ -293,7 +299,6 @@ pub struct Log {
     quarantine: Vec<AlignedBytes>,
     /// Whether a view may show memory that is about to be used again.
     views_stale: bool,
-    file_slots: u32,
     /// The first slot of the checkpoint that the superblocks name.
     checkpoint: Option<u32>,
     /// Bytes of frames since it was taken.
@@ -306,8 +311,16 @@ pub struct Log {
     garbage_after: u64,
     /// Bytes of live records, and of slots that live extents cover.
     live_total: u64,
-    /// Slots that can be used again, or can after the next checkpoint.
+    /// Slots that can be used again, or can after the next checkpoint; of them those that can at once.
     spare_slots: u32,
+    blank_slots: u32,
+    /// Slots of segments, and of checkpoints.
+    log_slots: u32,
+    checkpoint_slots: u32,
+    /// How large the file may become, in per cent of what lives in it.
+    pub(crate) factor: u32,
+    /// Whether the file could not grow when it was asked last.
+    full: bool,
     mending: Mending,
 }
 
@@ -461,7 +474,7 @@ impl Log {
     /// Bytes of the file that slots cover, superblocks included.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.geometry.slot_start(self.file_slots)
+        self.geometry.slot_start(self.slots.len() as u32)
     }
 
     /// Bytes of memory held for segments, copies of cold records, and values of extents.

@@ -16,9 +16,6 @@ use super::{Log, Slot, Use};
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// Slots that may stay blank at the end of the file, so that it need not grow again at once.
-const SPARE_AT_END: usize = 1;
-
 fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
         let (at, length) = (at + from as u64, PIECE.min(length - from));
@@ -72,12 +69,13 @@ impl Log {
             return Ok(true);
         }
         // At the end of the file nothing needs to be zeroed to be gone.
-        if self.blank_at_end() > SPARE_AT_END {
-            let kept = self.slots.len() - self.blank_at_end() + SPARE_AT_END;
+        let at_end = self.blank_at_end();
+        if at_end > self.kept_at_end(at_end) {
+            let kept = self.slots.len() - at_end + self.kept_at_end(at_end);
             file.truncate(self.geometry.slot_start(kept as u32))?;
             self.slots.truncate(kept);
-            self.file_slots = kept as u32;
-            self.count_spare();
+            self.full = false;
+            self.count_slots();
             return Ok(true);
         }
         let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
@@ -85,6 +83,7 @@ impl Log {
             let at = self.geometry.slot_start(index as u32);
             write_zeros(file, at, self.geometry.segment())?;
             self.slots[index] = Slot::new(Use::Spare);
+            self.count_slots();
             return Ok(true);
         }
         self.untidy = false;
@@ -115,7 +114,7 @@ impl Log {
                 }
             }
         }
-        self.count_spare();
+        self.count_slots();
         Ok(())
     }
 

@@ -215,7 +215,6 @@ impl Log {
             spare_value: None,
             quarantine: Vec::new(),
             views_stale: false,
-            file_slots: 0,
             checkpoint: None,
             tail_bytes: 0,
             stale: Vec::new(),
@@ -223,6 +222,11 @@ impl Log {
             garbage_after: 0,
             live_total: 0,
             spare_slots: 0,
+            blank_slots: 0,
+            log_slots: 0,
+            checkpoint_slots: 0,
+            factor: 150,
+            full: false,
             mending: Mending::default(),
         }
     }

@@ -44,7 +44,8 @@ impl Log {
         let mut log = Log::empty(superblock, self.entropy, pool);
         // Nothing of the old one is touched, and no superblock is written before all is there.
         log.slots = self.slots.iter().map(|_| Slot::new(Use::Foreign)).collect();
-        log.file_slots = self.file_slots;
+        log.factor = self.factor;
+        log.count_slots();
         log.marked_open = true;
         Ok(log)
     }

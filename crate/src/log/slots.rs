@@ -16,7 +16,6 @@ impl Log {
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
         let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
-        self.file_slots = count;
         self.slots = (0..count).map(|_| Slot::new(Use::Unknown)).collect();
         let mut headers = Vec::new();
         for index in 0..count {
@@ -27,7 +26,7 @@ impl Log {
         for (_, i) in sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize], count);
         }
-        self.count_spare();
+        self.count_slots();
         Ok(())
     }
 
@@ -115,7 +114,7 @@ impl Log {
         let is_blank = used(&bytes) == 0;
         self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
         self.untidy |= !is_blank;
-        self.count_spare();
+        self.count_slots();
         Ok(())
     }
 }

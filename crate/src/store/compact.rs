@@ -9,6 +9,7 @@ use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
+use crate::log::reserve::Need;
 use crate::memory::AlignedBytes;
 
 use super::group::Undo;
@@ -54,16 +55,26 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether more is used than should be, or the file is longer than it need be.
     pub(super) fn wants_compaction(&self) -> bool {
-        (self.is_large() || self.could_shrink()) && self.log.space() > self.compact_above
+        (self.is_large() || self.could_shrink() || self.log.lacks_room()) && self.is_worth_it()
+    }
+
+    /// Whether more died since there was nothing to gain.
+    fn is_worth_it(&self) -> bool {
+        self.log.dead_bytes() >= self.compact_above
+    }
+
+    /// Whether there is too little room to go on, and something to gain.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.log.lacks_room() && self.is_worth_it()
     }
 
     /// Whether more is used than should be.
     pub(super) fn is_large(&self) -> bool {
-        self.log.used_space() > self.allowed(70, 2)
+        self.log.used_space() > self.log.allowed(70, 2)
     }
 
     fn could_shrink(&self) -> bool {
-        self.log.space() > self.allowed(100, 4)
+        self.log.space() > self.log.allowed(100, 4)
     }
 
     fn wants_shrinking(&self, job: &Compacting) -> bool {
@@ -72,18 +83,17 @@ impl<F: File> Store<F> {
 
     /// Whether the time between turns does not suffice.
     pub(super) fn is_late(&self) -> bool {
-        self.log.used_space() > self.allowed(80, 2) && self.wants_tending()
-    }
-
-    /// What lives, that part of the slack, and so many segments.
-    fn allowed(&self, part: u64, segments: u64) -> u64 {
-        let live = self.log.live_total();
-        let slack = u64::from(self.factor - 100);
-        live + live / 100 * slack / 100 * part + (segments << self.log.geometry().segment_log2)
+        let is_large = self.log.used_space() > self.log.allowed(80, 2);
+        self.is_pressed() || is_large && self.wants_tending()
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        let below = all.unwrap_or(self.log.next_sequence());
+        self.compact_above = 0;
+        let now = self.log.next_sequence();
+        // Until there is room again nothing moves twice: it would gain nothing the second time.
+        let pressed_from = self.pressed_from.take().unwrap_or(now);
+        self.pressed_from = self.is_pressed().then_some(pressed_from);
+        let below = all.or(self.pressed_from).unwrap_or(now);
         self.compact_slice(Compacting { victim: None, below, all: all.is_some() })
     }
 
@@ -103,10 +113,22 @@ impl<F: File> Store<F> {
                     self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
+                None if self.wants_shrinking(&job) && self.log.checkpoint_could_move() => {
+                    self.wants_all = job.all.then_some(job.below);
+                    self.begin_checkpoint()
+                }
                 None => self.end_compaction(job.all, job.below),
             };
         };
-        let moved = self.move_some(&mut moving).map_err(WriteError::RolledBack)?;
+        let moved = match self.move_some(&mut moving) {
+            // What was emptied before makes room for the rest.
+            Err(Error::Quota) => {
+                self.undo_to(0);
+                self.log.discard_group();
+                return self.end_compaction(job.all, job.below);
+            }
+            moved => moved.map_err(WriteError::RolledBack)?,
+        };
         self.commit_group().map_err(WriteError::RolledBack)?;
         match moved {
             Moved::Some => job.victim = Some(moving),
@@ -123,8 +145,9 @@ impl<F: File> Store<F> {
         if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
-        let is_large = job.all || self.log.used_space() > self.allowed(40, 1);
-        let least = segment / if job.all { 64 } else { 8 };
+        let thorough = job.all || self.is_pressed();
+        let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
+        let least = segment / if thorough { 64 } else { 8 };
         let emptiest = self.log.emptiest(job.below).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = emptiest {
             return Some(victim.slot);
@@ -207,7 +230,7 @@ impl<F: File> Store<F> {
         header: RecordHeader,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        self.log.make_room(&mut self.file, bytes.len())?;
+        self.log.make_room(&mut self.file, bytes.len(), Need::Move)?;
         let to = self.log.append_copy(bytes, from);
         let size = header.size() as u32;
         self.log.died(from, size);
@@ -227,7 +250,7 @@ impl<F: File> Store<F> {
         written: u32,
     ) -> Result<(), Error> {
         let size = record::size_of_record(key.len(), 8);
-        self.log.make_room(&mut self.file, size)?;
+        self.log.make_room(&mut self.file, size, Need::Move)?;
         let moved =
             RecordHeader { value_len: 8, capacity: 8, previous: 0, replaced: [0; 3], ..header };
         let (position, _) = self.log.stage(moved, key);
@@ -239,16 +262,22 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
+    /// Where there was nothing to gain there may be once half a segment more is dead.
+    pub(super) fn watch_the_dead(&mut self) {
+        let step = self.log.geometry().segment() as u64 / 2;
+        self.compact_above = self.compact_above.min(self.log.dead_bytes() + step);
+    }
+
     /// Takes the checkpoint that does without the doomed.
     fn end_compaction(&mut self, all: bool, below: u32) -> Result<Job, WriteError> {
         if self.log.doomed_bytes() == 0 {
-            let step = (self.log.live_total() / 16).max(self.log.geometry().segment() as u64);
-            self.compact_above = self.log.space() + step;
+            self.compact_above = u64::MAX;
+            self.pressed_from = None;
+            self.watch_the_dead();
             return Ok(Job::Nothing);
         }
         // It goes on when these have gone.
         self.wants_all = all.then_some(below);
-        self.compact_above = 0;
         self.begin_checkpoint()
     }
 

@@ -24,6 +24,7 @@ use crate::log::{
     Log,
     pool::Purpose,
     read::{Pin, Place, damaged},
+    reserve::Need,
 };
 
 pub use crate::log::recover::{OnDamage, Recovery};
@@ -134,9 +135,10 @@ pub struct Store<F> {
     is_tending: bool,
     /// All that can be gained was asked for, of segments below this sequence.
     wants_all: Option<u32>,
-    factor: u32,
-    /// Compaction is not worth trying again below this many bytes.
+    /// Compaction is worth trying again when so many bytes are used and dead.
     compact_above: u64,
+    /// Segments from this sequence on came since there was too little room.
+    pressed_from: Option<u32>,
     read_only: bool,
     poisoned: bool,
     /// The failure of housekeeping that poisoned the store and that nobody was told of.
@@ -283,12 +285,25 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+        let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
+        match self.bury(keyspace, key) {
+            // What follows a commit can make room. A refusal leaves the open group as it is.
+            Err(Error::Quota) if is_first => {
+                self.keep_up(0);
+                self.bury(keyspace, key)
+            }
+            done => done,
+        }
+    }
+
+    #[inline(never)]
+    fn bury(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        self.log.make_room(&mut self.file, size)?;
+        self.log.make_room(&mut self.file, size, Need::Relief)?;
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,

@@ -88,13 +88,14 @@ impl<F: File> Store<F> {
             job: Job::Nothing,
             is_tending: false,
             wants_all: None,
-            factor: options.factor.clamp(120, 300),
             compact_above: 0,
+            pressed_from: None,
             read_only: options.read_only,
             poisoned: false,
             trouble: None,
             unflushed: false,
         };
+        store.log.factor = options.factor.clamp(120, 300);
         match store.recover(head, way, options) {
             Ok(None) => {
                 store.log.lend_views();

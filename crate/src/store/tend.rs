@@ -105,7 +105,8 @@ impl<F: File> Store<F> {
     /// Whether large values that were replaced take so much room that they cannot wait until a flush
     /// comes by itself.
     fn wants_sure_extents(&self) -> bool {
-        self.log.has_unsure_extents() && (self.wants_all.is_some() || self.is_large())
+        self.log.has_unsure_extents()
+            && (self.wants_all.is_some() || self.is_large() || self.log.lacks_room())
     }
 
     /// A crash should not cost more than reading half of what lives.
@@ -151,10 +152,13 @@ impl<F: File> Store<F> {
     /// between turns was not enough. The commit has succeeded whatever fails here: what poisons is
     /// told at the end of the turn, all else by the next call that needs it.
     pub(super) fn keep_up(&mut self, bytes: usize) {
+        self.watch_the_dead();
         if self.is_tending || self.poisoned || !self.is_late() {
             return;
         }
-        for _ in 0..bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP {
+        let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
+        while slices > 0 || self.is_pressed() {
+            slices = slices.saturating_sub(1);
             match self.tend(false) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -224,8 +228,15 @@ impl<F: File> Store<F> {
         }
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;
-        let begun = log.begin_checkpoint(file, entries, spaces, *next_version);
-        let writing = begun.map_err(WriteError::RolledBack)?;
+        let writing = match log.begin_checkpoint(file, entries, spaces, *next_version) {
+            // Room matters more now than opening fast.
+            Err(Error::Quota) if log.doomed_bytes() > 0 => {
+                log.go_without_checkpoint(file, *next_version)?;
+                self.unflushed = false;
+                return Ok(Job::Nothing);
+            }
+            begun => begun.map_err(WriteError::RolledBack)?,
+        };
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
         Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed }))

@@ -9,6 +9,7 @@ use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
 use crate::log::live::ExtentName;
+use crate::log::reserve::Need;
 
 use super::{At, Place, Predecessor, Store};
 
@@ -227,7 +228,8 @@ impl<F: File> Store<F> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
         let inline = if in_extent { size_of::<ExtentRef>() } else { capacity };
         let size = record::size_of_record(key.len(), align_up(inline));
-        self.log.make_room(&mut self.file, size)?;
+        let need = if self.is_tending { Need::Relief } else { Need::Write };
+        self.log.make_room(&mut self.file, size, need)?;
         let extent = match in_extent {
             true => Some(self.log.take_extent(&mut self.file, capacity)?),
             false => None,

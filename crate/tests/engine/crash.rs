@@ -137,7 +137,7 @@ fn cut_off_commit(options: &Options) -> Vec<u8> {
     store.commit().expect("commit");
     drop(store.into_file());
     let image = disk.image();
-    assert_eq!(image.len(), 8192 + 2 * 4096, "it takes two segments");
+    assert!(image[8192 + 4096..].iter().any(|&byte| byte != 0), "it takes two segments");
     image[..8192 + 4096].to_vec()
 }
 

@@ -4,6 +4,7 @@
 //! `VARVE_FAULT_SEED` and `VARVE_MODEL_SEED` run one seed alone; `VARVE_CRASH_SEEDS`,
 //! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many, for as long as one has patience.
 
+mod bound;
 mod cold;
 mod crash;
 mod faults;

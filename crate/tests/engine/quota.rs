@@ -226,11 +226,13 @@ fn limits() -> impl Iterator<Item = u64> {
 
 #[test]
 fn at_whatever_size_the_disk_is_full_nothing_is_lost_and_with_room_it_goes_on() {
-    let mut cases = 0;
+    let (mut cases, mut tried) = (0, 0);
     for style in STYLES {
         for limit in limits() {
-            for size in [30, 700] {
-                cases += u32::from(fill_and_empty(limit, style, size));
+            for size in [0, 30, 700] {
+                let order = [Order::Written, Order::Twice, Order::Mixed][tried % 3];
+                tried += 1;
+                cases += u32::from(fill_and_empty(limit, style, size, order));
             }
         }
     }
@@ -238,7 +240,30 @@ fn at_whatever_size_the_disk_is_full_nothing_is_lost_and_with_room_it_goes_on() 
     assert!(cases > 500);
 }
 
-fn fill_and_empty(limit: u64, style: Style, size: usize) -> bool {
+/// In which order keys are deleted.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Written,
+    Twice,
+    Mixed,
+}
+
+impl Order {
+    fn of(self, count: u64) -> Vec<u64> {
+        match self {
+            Order::Written => (0..count).collect(),
+            Order::Twice => (0..count).step_by(2).chain((1..count).step_by(2)).collect(),
+            Order::Mixed => {
+                let mut keys: Vec<u64> = (0..count).collect();
+                let mut rng = Rng::new(count);
+                (1..keys.len()).for_each(|i| keys.swap(i, rng.below(i + 1)));
+                keys
+            }
+        }
+    }
+}
+
+fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
     let Some(mut full) = Full::new(limit, style) else { return false };
     let written = full.fill(0, size);
     full.check();
@@ -255,15 +280,27 @@ fn fill_and_empty(limit: u64, style: Style, size: usize) -> bool {
     full.store.end_turn();
     full.check();
     full = full.reopen();
-    // Some deletions find room, and none that does not changes anything.
-    for i in (0..written).step_by(2).chain((1..written).step_by(2)) {
-        if !full.delete(&key_of(i)) {
+    // With a reserve all deletions find room, in whatever order. Without one some do, and none that does
+    // not changes anything. A disk may refuse even what fills the last segment.
+    let has_reserve = limit >= 8192 + 4 * SEGMENT && style != Style::Blocks;
+    for i in order.of(written) {
+        if has_reserve {
+            let done = full.store.delete(0, &key_of(i)).and_then(|_| full.store.commit());
+            assert_eq!(done, Ok(()), "{}: deletion of {i} of {written}", full.place);
+            full.content.remove(&key_of(i));
+        } else if !full.delete(&key_of(i)) {
             break;
         }
     }
     full.check();
     full.tend(true);
     full.check();
+    if has_reserve {
+        let again = full.fill(0, size);
+        let least = if limit < 8192 + 8 * SEGMENT { 0 } else { written / 2 };
+        assert!(again > least, "{}: {again} of {written} fit again", full.place);
+        full.check();
+    }
     full = full.reopen();
     full.disk.limit.set(u64::MAX);
     for i in 0..written {

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve::{Error, Options, Store};
+use varve::{Error, IoError, Options, Store};
 
 use super::census::{UnderWay, census};
 use super::fault_file::{Fault, FaultFile, Harm};
@@ -20,8 +20,10 @@ const TORN: u64 = 14;
 const BULK: u64 = 100;
 /// and from this one on about housekeeping.
 const HOUSE: u64 = 120;
+/// and from this one on about housekeeping on a disk that is nearly full.
+const FULL: u64 = 130;
 /// So many are run with all tests. Those behind them are of all kinds.
-pub const SEEDS: u64 = 130;
+pub const SEEDS: u64 = 136;
 
 /// What a program is about.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,7 @@ pub struct Kind {
     pub torn: bool,
     pub bulk: bool,
     pub house: bool,
+    pub full: bool,
 }
 
 /// What the program of a seed is about.
@@ -36,9 +39,11 @@ pub fn kind_of(seed: u64) -> Kind {
     if seed >= SEEDS {
         let mut rng = Rng::new(!seed);
         let about = rng.below(6);
-        return Kind { torn: rng.one_in(16), bulk: about == 0, house: about > 2 };
+        let torn = rng.one_in(16);
+        return Kind { torn, bulk: about == 0, house: about > 2, full: about > 4 };
     }
-    Kind { torn: seed < TORN, bulk: (BULK..HOUSE).contains(&seed), house: seed >= HOUSE }
+    let bulk = (BULK..HOUSE).contains(&seed);
+    Kind { torn: seed < TORN, bulk, house: seed >= HOUSE, full: seed >= FULL }
 }
 
 pub const LIMITS: Limits =
@@ -95,7 +100,12 @@ pub fn options_for(seed: u64) -> Options {
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
-    let Kind { bulk, house, .. } = kind_of(seed);
+    let Kind { bulk, house, full, .. } = kind_of(seed);
+    if full {
+        let slots = rng.within(4..10) as u64;
+        let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
+        session.disk.limit(8192 + slots * segment as u64 + rng.below(segment) as u64, harm);
+    }
     let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
@@ -105,6 +115,7 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         let outcome = session.step(&step);
         match outcome {
             Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
+            Err((Error::Quota, _)) if session.disk.is_limited() => session.note_failure(),
             Err((error, _)) => panic!("{step:?} failed: {error}"),
             Ok(()) if session.disk.is_dead() => session.revive(None),
             Ok(()) => {}

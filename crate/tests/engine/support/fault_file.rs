@@ -76,6 +76,8 @@ struct Disk {
     paused: bool,
     calls: u64,
     short_reads: Option<Rng>,
+    /// How long the file may become, and what a write is told that would make it longer.
+    limit: Option<(u64, Harm)>,
 }
 
 enum Call {
@@ -181,6 +183,15 @@ impl FaultFile {
         self.0.borrow_mut().now[at] ^= flips;
     }
 
+    /// From now on there is room for so many bytes; a write beyond them meets the harm.
+    pub fn limit(&self, bytes: u64, harm: Harm) {
+        self.0.borrow_mut().limit = Some((bytes, harm));
+    }
+
+    pub fn is_limited(&self) -> bool {
+        self.0.borrow().limit.is_some()
+    }
+
     /// Whether the armed fault has been met.
     pub fn struck(&self) -> bool {
         self.0.borrow().struck
@@ -248,7 +259,14 @@ impl File for FaultFile {
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
         let mut disk = self.0.borrow_mut();
         let part = |of256: u8| bytes.len() * usize::from(of256) / 256;
-        let taken = match disk.enter(Op::Write(at, bytes))? {
+        let call = disk.enter(Op::Write(at, bytes))?;
+        let end = disk.now.len() as u64;
+        let is_beyond = |limit: u64| at + bytes.len() as u64 > limit.max(end);
+        let taken = match disk.limit.filter(|&(limit, _)| is_beyond(limit)).map(|(_, harm)| harm) {
+            Some(harm) if matches!(call, Call::Proceed) => Call::Harm(harm),
+            _ => call,
+        };
+        let taken = match taken {
             Call::Proceed => bytes.len(),
             Call::Harm(Harm::Fail(error)) => return Err(error),
             Call::Harm(Harm::TakeNothing) => 0,

@@ -1,0 +1,154 @@
+//! Where new segments go, and the reserve: blank slots at the end of the file that no ordinary write
+//! takes, so that a full disk can be emptied.
+//!
+//! The first room there is is taken, so that the file can be cut off behind it, and the file grows by
+//! as much as is missing from the reserve then. Where it cannot grow, deletions and records that move
+//! take the reserve. A file that has reached its bound need not grow for it: there compaction is sure to
+//! make room.
+
+use crate::error::Error;
+use crate::file::{File, write_all};
+use crate::format::segment;
+
+use super::{Log, Slot, Use};
+
+/// One to move records into, and one for deletions meanwhile.
+const RESERVE: u32 = 2;
+/// And one for so many segments: deletions that are spread over all of them take as much before there
+/// is anything to gain in one of them.
+const SEGMENTS_PER_SLOT: u32 = 32;
+
+/// What room is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Values: the reserve stays.
+    Write,
+    /// Likewise; it lets the emptied go, so at the bound it may take what is left.
+    Checkpoint,
+    /// Deletions and what housekeeping notes: they free more than they take.
+    Relief,
+    /// Records that move: likewise, but what was emptied before them may make room first.
+    Move,
+}
+
+impl Log {
+    /// Whether the file cannot or should not grow, and blank slots are missing that should be there.
+    pub(crate) fn lacks_room(&self) -> bool {
+        let taken = self.slots.len() as u32 - self.blank_slots;
+        self.blank_slots < self.reserve() && self.full || taken + RESERVE > self.bound()
+    }
+
+    /// How many slots the file should have at most.
+    fn bound(&self) -> u32 {
+        (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.checkpoint_slots
+    }
+
+    fn reserve(&self) -> u32 {
+        if self.log_slots == 0 { 0 } else { RESERVE + self.log_slots / SEGMENTS_PER_SLOT }
+    }
+
+    /// How many slots are worth keeping at the end of the file, of so many that are free.
+    pub(super) fn kept_at_end(&self, at_end: usize) -> usize {
+        let before = &self.slots[..self.slots.len() - at_end];
+        let elsewhere = before.iter().filter(|slot| slot.is_blank()).count();
+        let missing = (self.reserve() as usize).saturating_sub(elsewhere);
+        at_end.min(missing.max(1))
+    }
+
+    /// Counts what there is of each kind.
+    pub(super) fn count_slots(&mut self) {
+        let (mut blank, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
+        for slot in &self.slots {
+            blank += u32::from(slot.is_blank());
+            spare += u32::from(slot.is_free() || slot.doomed);
+            match slot.used {
+                Use::Log => logs += 1,
+                Use::Checkpoint => checkpoints += slot.span,
+                _ => {}
+            }
+        }
+        (self.blank_slots, self.spare_slots) = (blank, spare);
+        (self.log_slots, self.checkpoint_slots) = (logs, checkpoints);
+    }
+
+    /// Finds `span` slots in a row and makes sure that the file has them, and the reserve beside them.
+    ///
+    /// # Errors
+    /// What the file said; nothing has changed then.
+    #[inline(never)]
+    pub(super) fn find_room(
+        &mut self,
+        file: &mut impl File,
+        span: u32,
+        need: Need,
+    ) -> Result<u32, Error> {
+        let first = self.find_spare(file, span)?;
+        let slots = self.slots.len() as u32;
+        let taken = first.saturating_add(span);
+        let end = slots.max(taken);
+        let is_coming = |slot: &&Slot| matches!(slot.used, Use::Garbage | Use::Dirty);
+        let coming = self.slots.iter().filter(is_coming).count() as u32;
+        let left = self.blank_slots + (end - slots) - span;
+        let least = if need == Need::Checkpoint { 0 } else { self.reserve().min(1) };
+        let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + coming));
+        let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
+        if wanted > slots {
+            if need == Need::Move && wanted > self.bound() && self.doomed_bytes() > 0 {
+                return Err(Error::Quota);
+            }
+            let grown = self.grow(file, wanted);
+            self.full = matches!(grown, Err(Error::Quota | Error::Full));
+            match need {
+                Need::Relief | Need::Move if self.full => self.grow(file, taken)?,
+                _ => grown?,
+            }
+        }
+        self.check_limits(taken - 1)?;
+        Ok(first)
+    }
+
+    /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
+    /// for what needs more, and only then at the end of the file and beyond.
+    fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
+        loop {
+            let (mut best, mut first) = (None, 0);
+            for (slot, index) in self.slots.iter().zip(0..) {
+                if !slot.is_blank() {
+                    let row = (index - first, first);
+                    if row.0 >= span && best.is_none_or(|best| row < best) {
+                        best = Some(row);
+                    }
+                    first = index + 1;
+                }
+            }
+            let first = best.map_or(first, |(_, first)| first);
+            let row = first..(first + span).min(self.slots.len() as u32);
+            for index in row.clone() {
+                if self.slots[index as usize].used == Use::Unknown {
+                    self.look_at(file, index)?;
+                }
+            }
+            if row.into_iter().all(|index| self.slots[index as usize].is_blank()) {
+                return Ok(first);
+            }
+        }
+    }
+
+    /// The end is written first, so that a full disk is known before anything is promised.
+    fn grow(&mut self, file: &mut impl File, slots: u32) -> Result<(), Error> {
+        let before = self.slots.len();
+        if slots as usize <= before {
+            return Ok(());
+        }
+        self.check_limits(slots - 1)?;
+        let end = self.geometry.slot_start(slots) - segment::SIZE as u64;
+        if let Err(error) = write_all(file, &[0; segment::SIZE], end) {
+            // What cannot be cut off is found blank by the next opening.
+            let _ = file.truncate(self.geometry.slot_start(before as u32));
+            return Err(error.into());
+        }
+        self.slots.resize_with(slots as usize, || Slot::new(Use::Spare));
+        self.count_slots();
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! The file's bound: 1.5 times what lives, or whatever the factor is, and two checkpoints and four
+//! segments, however seldom there is time between turns.
+
+use varve::{MemoryFile, Options, Store};
+
+use crate::support::rng::Rng;
+
+const SEGMENT: u64 = 1 << 16;
+const VALUE: usize = 200;
+
+/// How a program uses its store.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    factor: u32,
+    keys: u64,
+    /// Between two turns so many keys are written, and so many slices of housekeeping done.
+    writes: u64,
+    slices: usize,
+    /// Whether some keys are written far more often than others.
+    skewed: bool,
+}
+
+/// The most that the file may have, how much of that is for one checkpoint, and what it has.
+fn sizes(store: &Store<MemoryFile>, factor: u32) -> [u64; 3] {
+    let stats = store.stats();
+    let checkpoint = (8 * stats.count + 4096).div_ceil(SEGMENT) * SEGMENT;
+    let bound = 8192 + stats.live_bytes * u64::from(factor) / 100 + 2 * checkpoint + 4 * SEGMENT;
+    [bound, checkpoint, stats.file_bytes]
+}
+
+fn live(life: Life) {
+    let options = Options { factor: life.factor, segment_log2: 16, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+    let mut rng = Rng::new(life.keys);
+    for i in 0..(life.keys * 12).max(20_000) {
+        let mut key = if i < life.keys { i } else { rng.below(life.keys as usize) as u64 };
+        if life.skewed {
+            key = rng.below(key as usize + 1) as u64;
+        }
+        store.set(0, &key.to_be_bytes(), &[i as u8; VALUE]).expect("set");
+        if i % life.writes == 0 {
+            store.commit().expect("commit");
+            store.end_turn();
+            for _ in 0..life.slices {
+                store.tend(false).expect("tend");
+            }
+        }
+        if i % 16 == 0 {
+            let [bound, checkpoint, file] = sizes(&store, life.factor);
+            // One that has outgrown the room of the one before the last takes new room, and the old room
+            // is free.
+            // Checkpoints that have outgrown the rooms of the two before them take new ones.
+            assert!(
+                file <= bound + 2 * checkpoint,
+                "{life:?}: {file} of {bound} bytes after {i} writes"
+            );
+        }
+    }
+    while store.tend(false).expect("tend") {}
+    let [bound, _, file] = sizes(&store, life.factor);
+    assert!(file <= bound, "{life:?}: {file} of {bound} bytes in the end");
+}
+
+#[test]
+fn the_file_stays_within_its_bound_however_seldom_there_is_time_between_turns() {
+    for factor in [120, 150, 300] {
+        for keys in [20, 300, 1000, 3_000, 10_000] {
+            for (writes, slices) in [(u64::MAX, 0), (700, 0), (300, 1), (100, 50)] {
+                for skewed in [false, true] {
+                    live(Life { factor, keys, writes, slices, skewed });
+                }
+            }
+        }
+    }
+    live(Life { factor: 150, keys: 30_000, writes: 900, slices: 1, skewed: true });
+}
