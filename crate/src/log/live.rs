@@ -240,29 +240,22 @@ impl Log {
             .is_some_and(|slot| self.slots[slot as usize].written && self.could_move(slot))
     }
 
-    /// Whether the checkpoint is the last of the file, and there is room for a larger one before it.
+    /// Whether the checkpoint is behind all segments, and there is room for it before them.
     pub(crate) fn checkpoint_could_move(&self) -> bool {
-        self.checkpoint.is_some_and(|slot| self.could_move_to(slot, 1))
+        self.checkpoint.is_some_and(|slot| self.could_move(slot))
     }
 
+    /// Whether what begins in `slot` is behind all segments, and before it are as many spare slots in
+    /// a row.
     fn could_move(&self, slot: u32) -> bool {
-        self.could_move_to(slot, 0)
-    }
-
-    /// Whether what begins in `slot` is the last of the file, and before it are as many spare slots
-    /// in a row, and so many `more`.
-    fn could_move_to(&self, slot: u32, more: u32) -> bool {
         let span = self.slots[slot as usize].span;
         let (before, after) = self.slots.split_at(slot as usize);
-        // A checkpoint moves when there is room for another.
-        let goes = |slot: &Slot| {
-            slot.is_free()
-                || slot.doomed
-                || matches!(slot.used, Use::Garbage | Use::Checkpoint | Use::Body)
-        };
-        let mut spares = before.split(|slot| slot.used != Use::Spare);
-        spares.any(|row| row.len() >= (span + more) as usize)
-            && after[span as usize..].iter().all(goes)
+        let mut row = 0;
+        let fits = before.iter().any(|slot| {
+            row = if slot.used == Use::Spare { row + 1 } else { 0 };
+            row >= span
+        });
+        fits && after[1..].iter().all(|slot| slot.used != Use::Log || slot.doomed)
     }
 
     /// The oldest segment, if its sequence is below that.

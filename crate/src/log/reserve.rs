@@ -123,12 +123,14 @@ impl Log {
             }
             let first = best.map_or(first, |(_, first)| first);
             let row = first..(first + span).min(self.slots.len() as u32);
-            for index in row.clone() {
+            let mut is_blank = true;
+            for index in row {
                 if self.slots[index as usize].used == Use::Unknown {
                     self.look_at(file, index)?;
                 }
+                is_blank &= self.slots[index as usize].is_blank();
             }
-            if row.into_iter().all(|index| self.slots[index as usize].is_blank()) {
+            if is_blank {
                 return Ok(first);
             }
         }
