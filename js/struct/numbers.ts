@@ -23,9 +23,11 @@ function scalar<T extends number | bigint>(
   getter: Getter,
   setter?: Setter,
 ): Type<T, T, T, T> {
+  const type = typeof low;
+  const isFloat = kind[0] === "f";
   const fits = (value: T): boolean => {
-    if (kind[0] === "f") return !Number.isFinite(value) || (value >= low && value <= high);
-    return value >= low && value <= high && (typeof value === "bigint" || Number.isInteger(value));
+    if (isFloat) return (value >= low && value <= high) || !Number.isFinite(value);
+    return value >= low && value <= high && (type === "bigint" || Number.isInteger(value));
   };
   const take = (from: Cursor, at: number): T => read(from.$m.data, at);
   return {
@@ -34,7 +36,7 @@ function scalar<T extends number | bigint>(
     bytes,
     align: bytes,
     put(to, at, value) {
-      if (typeof value !== typeof low || !fits(value as T)) throw outside(low, high, value);
+      if (typeof value !== type || !fits(value as T)) throw outside(low, high, value);
       write(to.$m.data, at, value as T);
     },
     take,
