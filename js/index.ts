@@ -101,6 +101,7 @@ export type {
   StorageFile,
   StorageRoom,
 } from "./storage/contract.js";
+export { type DurableObjectStorageLike, durableObject } from "./storage/durable-object.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";

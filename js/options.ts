@@ -17,14 +17,14 @@ export type Durability = "buffered" | "written" | "flushed";
 /** The options of `open`. All may be left out. */
 export interface OpenOptions {
   /**
-   * Where the database is kept: `opfs()`, `file()` or `memory()`. Left out, it is the origin's
+   * Where the database is kept: `opfs()`, `file()`, `memory()` or `durableObject()`. Left out, it is the origin's
    * private file system in browser workers and the current folder in Node, Deno and Bun.
    */
   storage?: Storage | undefined;
   /** When writes reach the file. `"written"` when left out. */
   durability?: Durability | undefined;
   /**
-   * Bytes of memory for values between turns, 64 MiB when left out; the database itself may be many
+   * Bytes of memory for values between turns, 64 MiB when left out (4 in Durable Objects); the database itself may be many
    * times larger. Cold values are read from the file and kept among those looked at lately. A turn
    * whose views hold more may use twice as much until it ends, and as much again for values above
    * 256 KiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
@@ -131,6 +131,8 @@ export interface Settings {
   ordered: boolean;
   strictViews: boolean;
   readOnly: boolean;
+  /** Whether something may be done later than at the end of a turn. It is the storage that says so. */
+  timers: boolean;
 }
 
 const KNOWN = [
@@ -175,9 +177,10 @@ export function refuseUnknown(
 /** @throws TypeError for options that are unknown or have a wrong type */
 export function checkOptions(options: OpenOptions): Settings {
   refuseUnknown("open()", options, KNOWN);
+  const timers = options.storage?.timers !== false;
   const {
     durability = "written",
-    memory = 64 * MIB,
+    memory = options.storage?.memory ?? 64 * MIB,
     spaceFactor = 1.5,
     ordered = true,
     strictViews = false,
@@ -212,9 +215,13 @@ export function checkOptions(options: OpenOptions): Settings {
     throw badArgument("The option signal is an AbortSignal.", signal);
   }
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
-    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
+    throw badArgument(
+      "The option storage is what opfs(), file(), memory() or durableObject() gives.",
+      storage,
+    );
   }
-  return { durability, memory, spaceFactor, ordered, strictViews, readOnly };
+  const handedOn = timers || durability !== "buffered" ? durability : "written";
+  return { durability: handedOn, memory, spaceFactor, ordered, strictViews, readOnly, timers };
 }
 
 /** The names of the settings in which two opens differ. */

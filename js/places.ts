@@ -1,6 +1,6 @@
 /** What can be asked of a place for databases without opening one of them. */
 
-import { badArgument, DatabaseBusyError } from "./errors.js";
+import { badArgument, DatabaseBusyError, StorageUnavailableError } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 import { isOpen } from "./registry.js";
 import { hasBuiltins } from "./storage/builtin.js";
@@ -85,6 +85,13 @@ export async function persist(options: StorageOptions = {}): Promise<Persistence
  * @throws StorageUnavailableError when there is none here; the message says what to do
  */
 export function defaultStorage(): Storage {
+  // Files and origins there, where they seem to be, are forgotten with the isolate.
+  if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
+    throw new StorageUnavailableError(
+      "In Cloudflare Workers a database is kept in a Durable Object: give open() the option " +
+        "storage: durableObject(ctx.storage) there, or memory() for data that is meant to vanish.",
+    );
+  }
   if (hasOpfs()) return opfs();
   if (hasBuiltins()) return file();
   requireSyncAccess();

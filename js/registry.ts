@@ -16,8 +16,27 @@ export interface Opening {
   readonly interrupted: Interruption | undefined;
 }
 
-/** By identity. */
-const entries = new Map<unknown, Entry>();
+/** What a map and a weak map have in common. */
+interface Entries {
+  get(identity: object): Entry | undefined;
+  set(identity: object, entry: Entry): unknown;
+  delete(identity: object): boolean;
+}
+
+const byName: Entries = new Map<unknown, Entry>();
+/** An object's identity goes with its storage: a Durable Object ends without closing anything. */
+const byObject: Entries = new WeakMap<object, Entry>();
+
+/** The open databases, by identity. */
+const entries = {
+  get: (identity: unknown) => mapOf(identity).get(identity as object),
+  set: (identity: unknown, entry: Entry) => mapOf(identity).set(identity as object, entry),
+  delete: (identity: unknown) => mapOf(identity).delete(identity as object),
+};
+
+function mapOf(identity: unknown): Entries {
+  return typeof identity === "object" && identity !== null ? byObject : byName;
+}
 
 /** An open database and how many handles it has. */
 export class Entry {
@@ -60,5 +79,5 @@ export class Entry {
 }
 
 export function isOpen(identity: unknown): boolean {
-  return entries.has(identity);
+  return entries.get(identity) !== undefined;
 }

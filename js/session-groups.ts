@@ -41,12 +41,15 @@ export class Groups extends Gate implements EngineListener {
     this.reports = new Reports();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
-    this.timers = new Timers({
-      handOn: this.onTurnEnd,
-      flush: () => this.betweenTurns(() => this.handOn(true)),
-      witness: () => this.betweenTurns(() => this.engine.witness()),
-      tend: () => this.tendInBackground(),
-    });
+    this.timers = new Timers(
+      {
+        handOn: this.onTurnEnd,
+        flush: () => this.betweenTurns(() => this.handOn(true)),
+        witness: () => this.betweenTurns(() => this.engine.witness()),
+        tend: () => this.tendInBackground(),
+      },
+      settings.timers,
+    );
     this.unhook = [];
     engine.listener = this;
     engine.onRead(() => this.soon());
@@ -96,13 +99,19 @@ export class Groups extends Gate implements EngineListener {
   protected turnEnds(): void {}
 
   private closeTurn(): void {
-    this.handOn(this.settings.durability === "flushed" || this.reports.flushAwaited);
-    this.endEngineTurn();
+    const { durability, timers } = this.settings;
+    const wrote = this.engine.pending() !== 0;
+    this.handOn(durability === "flushed" || this.reports.flushAwaited || !timers);
+    // Nobody comes later: who writes does the housekeeping.
+    if (this.endEngineTurn() && wrote && !timers) this.tendInBackground();
     this.timers.arm(this.engine);
   }
 
-  private endEngineTurn(): void {
-    if (this.engine.endTurn(this.watch !== undefined)) this.timers.armTend();
+  /** Answers whether there is housekeeping to do. */
+  private endEngineTurn(): boolean {
+    const more = this.engine.endTurn(this.watch !== undefined);
+    if (more) this.timers.armTend();
+    return more;
   }
 
   /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
@@ -129,7 +138,7 @@ export class Groups extends Gate implements EngineListener {
     this.handOn(false);
     for (let more = true, begins = true; more; ) {
       heed();
-      const until = Date.now() + COMPACT_MS;
+      const until = this.until();
       do {
         more = this.guarded(() => this.engine.tend(begins), this.lost);
         begins = false;
@@ -149,7 +158,7 @@ export class Groups extends Gate implements EngineListener {
     let [unit, part] = [0, 0];
     do {
       heed(sum.bytes);
-      const until = Date.now() + COMPACT_MS;
+      const until = this.until();
       do {
         const step = this.engine.verify(unit, part);
         ({ unit, part } = step);
@@ -165,6 +174,11 @@ export class Groups extends Gate implements EngineListener {
     } while (unit !== 0);
     heed(sum.bytes);
     return { ok: problems.length === 0, ...sum, problems };
+  }
+
+  /** When other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
+  private until(): number {
+    return this.settings.timers ? Date.now() + COMPACT_MS : 0;
   }
 
   private checkViews(): void {
@@ -217,6 +231,11 @@ export class Groups extends Gate implements EngineListener {
   get flushed(): Promise<void> {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
+    const { sync } = this.opened;
+    return sync === undefined ? this.flushedHere() : this.flushedHere().then(sync);
+  }
+
+  private flushedHere(): Promise<void> {
     if (this.engine.pending() === 0 && !this.engine.unflushed()) return Promise.resolve();
     this.soon();
     return this.reports.flushed();
@@ -337,6 +356,8 @@ export class Groups extends Gate implements EngineListener {
       const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
       this.unhook.push(onExit.call(this.opened, ends));
     }
+    // No page is there that could be hidden, and a listener would hold the database for ever.
+    if (!this.settings.timers) return;
     const hide = () => this.betweenTurns(() => this.handOn(true));
     listen("pagehide", globalThis, hide, this.unhook);
     const { document } = globalThis as { document?: EventTarget };

@@ -24,16 +24,18 @@ interface Needs {
 
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
-/** Each runs at most once at a time. Only that of buffered writes keeps a program alive. */
+/** Each runs at most once at a time, and none where the storage wants none. Only that of buffered writes keeps a program alive. */
 export class Timers {
   private readonly tasks: Tasks;
+  private readonly allowed: boolean;
   private buffer: Timer;
   private flush: Timer;
   private witness: Timer;
   private tend: Timer;
 
-  constructor(tasks: Tasks) {
+  constructor(tasks: Tasks, allowed: boolean) {
     this.tasks = tasks;
+    this.allowed = allowed;
     this.buffer = undefined;
     this.flush = undefined;
     this.witness = undefined;
@@ -42,6 +44,7 @@ export class Timers {
 
   /** There is housekeeping to do: a slice after each task, and none while nothing else happens. */
   armTend(pause = 0): void {
+    if (!this.allowed) return;
     this.tend ??= idle(() => {
       this.tend = undefined;
       if (this.tasks.tend()) this.armTend();
@@ -61,6 +64,7 @@ export class Timers {
 
   /** Sets the timers that what is unflushed or unwitnessed needs. */
   arm(needs: Needs): void {
+    if (!this.allowed) return;
     if (this.flush === undefined && needs.unflushed()) {
       this.flush = idle(() => {
         this.flush = undefined;

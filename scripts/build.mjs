@@ -88,7 +88,6 @@ async function buildWasm() {
   const out = join(root, "dist/varve.wasm");
   if (!existsSync(out) || !fresh("wasm-opt", key)) {
     say(`· wasm-opt ${OPTIMIZE.join(" ")}`);
-    writeIfChanged("dist/varve.d.wasm.ts", WASM_TYPES);
     await must(process.execPath, [
       tool("binaryen/bin/wasm-opt"),
       built,
@@ -102,16 +101,11 @@ async function buildWasm() {
     stamp("wasm-opt", key);
   }
   const bytes = readFileSync(out);
-  writeIfChanged("dist/varve.d.wasm.ts", WASM_TYPES);
+  writeIfChanged("dist/varve.d.wasm.ts", readFileSync(join(root, "js/varve.d.wasm.ts")));
   writeIfChanged("dist/wasm-inline.js", inlineModule(bytes));
   writeIfChanged("dist/wasm-inline.d.ts", readFileSync(join(root, "js/wasm-inline.d.ts")));
   checkSize(bytes);
 }
-
-const WASM_TYPES = `/** A bundler that loads wasm gives the compiled module; others give a URL. See its manual. */
-declare const wasm: WebAssembly.Module;
-export default wasm;
-`;
 
 function inlineModule(bytes) {
   return (

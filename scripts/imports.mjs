@@ -10,14 +10,14 @@ const JS_ROOMS = [
   { room: "bytes", files: /^js\/bytes\.ts$/ },
   { room: "struct", files: /^js\/(json|rust|struct(\/[a-z0-9-]+)?)\.ts$/ },
   { room: "storage", files: /^js\/storage\// },
-  { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?)\.ts$/ },
+  { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?|varve\.d\.wasm)\.ts$/ },
   { room: "options", files: /^js\/(options|range)\.ts$/ },
   { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
   { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
   { room: "collection", files: /^js\/collection\// },
   { room: "database", files: /^js\/(database|registry|places|open)\.ts$/ },
   { room: "client", files: /^js\/client\// },
-  { room: "index", files: /^js\/index\.ts$/ },
+  { room: "index", files: /^js\/(index|workerd)\.ts$/ },
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   { room: "cli", files: /^js\/cli(\/[a-z-]+)?\.ts$/ },
 ];
@@ -88,11 +88,14 @@ function wrongInJs() {
 }
 
 function targetOf(path, specifier) {
-  return posix.join(dirname(path), specifier).replace(/\.js$/, ".ts");
+  return posix
+    .join(dirname(path), specifier)
+    .replace(/\.js$/, ".ts")
+    .replace(/\.wasm$/, ".d.wasm.ts");
 }
 
 function wrongRelative(path, room, specifier) {
-  if (!specifier.endsWith(".js")) return `${path} imports ${specifier} without its ending .js`;
+  if (!/\.(js|wasm)$/.test(specifier)) return `${path} imports ${specifier} without its ending .js`;
   const target = targetOf(path, specifier);
   const other = roomOf(target);
   if (other === undefined) return `${path} imports ${target}, which belongs to no room`;

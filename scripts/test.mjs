@@ -55,6 +55,7 @@ const SUITES = [
     programs: ["node24", "deno", "bun", "chromium"],
   }),
   suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
+  suite({ name: "edge", rooms: ["edge"], programs: ["workerd"] }),
   suite({ name: "packaging", alone: true, rooms: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 

@@ -55,6 +55,10 @@ export interface OpenedStorage {
    * `commit(true)`, and keeps the file open. Gives a function that takes the hook away again.
    */
   onExit?(commit: (goesOn?: boolean) => void): () => void;
+  /**
+   * Where a `flush` is kept only some time after it: resolves when all that was flushed is.
+   */
+  sync?(): Promise<void>;
 }
 
 /** How a database is to be opened. */
@@ -63,9 +67,16 @@ export interface OpenMode {
   readonly readOnly?: boolean | undefined;
 }
 
-/** A place for databases, made by `memory()`, `file()` or `opfs()`. It holds nothing by itself. */
+/** A place for databases, made by `memory()`, `file()`, `opfs()` or `durableObject()`. It holds nothing by itself. */
 export interface Storage {
   readonly kind: string;
+  /** Bytes of memory for those who name none; 64 MiB when left out. */
+  readonly memory?: number;
+  /**
+   * `false` where a program that waits for a timer cannot rest. Nothing is done later then: the end of
+   * each turn flushes, and those that write do a slice of housekeeping.
+   */
+  readonly timers?: false;
   /**
    * What tells one database from another: equal (as a `Map` key) for two names exactly when both
    * are the same database. Throws `TypeError` for a name that is none.

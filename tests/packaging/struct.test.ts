@@ -1,10 +1,10 @@
 /** Schemas where code may not be made of strings, and what they add to a bundle. */
 
-import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { build } from "esbuild";
+import { serving } from "../edge/workerd.js";
 import { cleanup, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, runs, runtime, written } from "./project.js";
 
@@ -94,26 +94,8 @@ const config :Workerd.Config = (
 `;
 
 async function saysInWorkerd(folder: string): Promise<string> {
-  const config = join(folder, "config.capnp");
-  writeFileSync(config, CONFIG);
-  const [workerd = ""] = await runtime("workerd");
-  const child = spawn(workerd, ["serve", config, "--control-fd=3"], {
-    stdio: ["ignore", "ignore", "pipe", "pipe"],
-  });
-  cleanup(() => child.kill("SIGKILL"));
-  const port = await new Promise<number>((resolve, reject) => {
-    let complaint = "";
-    child.stderr?.on("data", (chunk) => {
-      complaint += chunk;
-    });
-    child.stdio[3]?.on("data", (chunk) => {
-      const found = /"port":(\d+)/.exec(String(chunk));
-      if (found !== null) resolve(Number(found[1]));
-    });
-    child.on("error", reject);
-    child.on("exit", (code) => reject(new Error(`workerd ended with ${code}: ${complaint}`)));
-  });
-  return (await fetch(`http://127.0.0.1:${port}/`)).text();
+  const { url } = await serving(folder, CONFIG);
+  return (await fetch(url)).text();
 }
 
 interface Page {

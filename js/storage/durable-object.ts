@@ -1,0 +1,289 @@
+/** Storage in a Durable Object of Cloudflare Workers: the file as rows of its SQLite database. */
+
+import {
+  badArgument,
+  DatabaseBusyError,
+  DatabaseNotFoundError,
+  StorageUnavailableError,
+} from "../errors.js";
+import type { OpenedStorage, Storage, StorageFile } from "./contract.js";
+import { fileName, namesOf } from "./names.js";
+
+/** Bytes of one row: small, for each commit writes the file's last row anew. A row may have 2 MB. */
+const PAGE = 16_384;
+
+/** The engine's memory where the option says nothing: an isolate has 128 MB for all of its objects. */
+const MEMORY = 4_194_304;
+
+/** What is used of `ctx.storage`. */
+export interface DurableObjectStorageLike {
+  readonly sql: {
+    exec(query: string, ...bindings: unknown[]): { toArray(): Record<string, unknown>[] };
+  };
+  sync(): Promise<void>;
+}
+
+/** The databases of one object: their identities, and which of them are open. */
+interface Place {
+  readonly identities: Map<string, object>;
+  readonly open: Set<string>;
+}
+
+/** Each object has its own, although objects of one class share their isolate and all that is global. */
+const places = new WeakMap<object, Place>();
+
+/**
+ * A storage within a Durable Object whose class has SQLite storage. Each database is a table of its
+ * own there, called by its name with ".varve" behind it.
+ *
+ * - Writes of one turn are one commit, and the object's answers wait until it is kept: what a client
+ *   has been told of is never lost. `await db.flushed` waits for the same.
+ * - No timer is ever set, so that the object can hibernate: `durability: "buffered"` counts as
+ *   `"written"`, and writes pay for housekeeping, a slice at a time.
+ * - `memory` is 4 MiB when left out. A database that is read now and then needs no more.
+ *
+ * ```ts
+ * import { DurableObject } from "cloudflare:workers";
+ *
+ * export class Shop extends DurableObject {
+ *   db = open("shop", { storage: durableObject(this.ctx.storage) });
+ *
+ *   async sold(id: string) {
+ *     return (await this.db).has(`sold/${id}`);
+ *   }
+ * }
+ * ```
+ *
+ * @throws TypeError for anything but the `ctx.storage` of a Durable Object
+ */
+export function durableObject(storage: DurableObjectStorageLike): Storage {
+  if (typeof storage !== "object" || storage === null) {
+    throw badArgument(
+      "durableObject() needs the ctx.storage of a Durable Object. Outside of one there is none.",
+      storage,
+    );
+  }
+  const place = placeOf(storage);
+  return {
+    kind: "durable-object",
+    memory: MEMORY,
+    timers: false,
+    identity(name) {
+      const table = fileName(name);
+      let identity = place.identities.get(table);
+      if (identity === undefined) {
+        identity = Object.freeze({ table });
+        place.identities.set(table, identity);
+      }
+      return identity;
+    },
+    async open(name, mode): Promise<OpenedStorage> {
+      const table = fileName(name);
+      const sql = sqlOf(storage);
+      if (place.open.has(table)) throw busy(name);
+      if (mode?.readOnly === true && !exists(sql, table)) throw missing(name);
+      const file = new TableFile(sql, table, () => place.open.delete(table));
+      place.open.add(table);
+      return {
+        file,
+        sync: () => storage.sync(),
+        room: () => ({ usage: file.getSize(), quota: undefined, persisted: undefined }),
+      };
+    },
+    async destroy(name) {
+      const table = fileName(name);
+      const sql = sqlOf(storage);
+      if (place.open.has(table)) throw busy(name);
+      if (!exists(sql, table)) return false;
+      sql.exec(`DROP TABLE "${table}"`);
+      return true;
+    },
+    async databases() {
+      const tables = sqlOf(storage).exec("SELECT name FROM sqlite_master WHERE type = 'table'");
+      return namesOf(tables.toArray().map(({ name }) => String(name)));
+    },
+  };
+}
+
+type Sql = DurableObjectStorageLike["sql"];
+
+function placeOf(storage: object): Place {
+  let place = places.get(storage);
+  if (place === undefined) {
+    place = { identities: new Map(), open: new Set() };
+    places.set(storage, place);
+  }
+  return place;
+}
+
+/** Where the class has no SQLite storage, the platform has no `sql`, or one that throws. */
+function sqlOf(storage: DurableObjectStorageLike): Sql {
+  let cause: unknown;
+  try {
+    const { sql } = storage as Partial<DurableObjectStorageLike>;
+    if (typeof sql?.exec === "function") return sql;
+  } catch (error) {
+    cause = error;
+  }
+  throw new StorageUnavailableError(
+    "durableObject() needs the ctx.storage of a Durable Object with SQLite storage. " +
+      "List its class under new_sqlite_classes in the migrations of the Worker's configuration.",
+    { cause },
+  );
+}
+
+function exists(sql: Sql, table: string): boolean {
+  const query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?";
+  return sql.exec(query, table).toArray().length > 0;
+}
+
+/**
+ * The file as rows. All but the last are of one length; the last row's number and length tell how
+ * long the file is. A row that is missing before it is zeros.
+ */
+class TableFile implements StorageFile {
+  readonly #sql: Sql;
+  readonly #table: string;
+  readonly #closed: () => void;
+  #size: number;
+  #open: boolean;
+  /** The page that was looked at last, for the next commit goes on where the last one ended. */
+  #page: number;
+  #bytes: Uint8Array<ArrayBuffer>;
+
+  constructor(sql: Sql, table: string, closed: () => void) {
+    this.#sql = sql;
+    this.#table = `"${table}"`;
+    this.#closed = closed;
+    this.#open = true;
+    this.#page = -1;
+    this.#bytes = new Uint8Array(0);
+    this.#run(
+      "CREATE TABLE IF NOT EXISTS TABLE_NAME (page INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
+    );
+    const [last] = this.#run(
+      "SELECT page, length(bytes) AS length FROM TABLE_NAME ORDER BY page DESC LIMIT 1",
+    );
+    this.#size = last === undefined ? 0 : Number(last.page) * PAGE + Number(last.length);
+  }
+
+  read(buffer: Uint8Array, { at }: { at: number }): number {
+    this.#admit();
+    const end = Math.min(at + buffer.length, this.#size);
+    for (let from = at; from < end; ) {
+      const page = Math.floor(from / PAGE);
+      const start = from - page * PAGE;
+      const stop = Math.min(PAGE, end - page * PAGE);
+      buffer.set(this.#load(page).subarray(start, stop), from - at);
+      from += stop - start;
+    }
+    return Math.max(0, end - at);
+  }
+
+  write(buffer: Uint8Array, { at }: { at: number }): number {
+    this.#admit();
+    const end = at + buffer.length;
+    if (at > this.#size) this.truncate(at);
+    const size = Math.max(this.#size, end);
+    for (let from = at; from < end; ) {
+      const page = Math.floor(from / PAGE);
+      const start = from - page * PAGE;
+      const stop = Math.min(PAGE, end - page * PAGE);
+      const bytes = start === 0 && stop === PAGE ? new Uint8Array(PAGE) : this.#load(page);
+      bytes.set(buffer.subarray(from - at, from - at + stop - start), start);
+      this.#store(page, bytes, Math.min(PAGE, size - page * PAGE));
+      from += stop - start;
+      this.#size = Math.max(this.#size, from);
+    }
+    return buffer.length;
+  }
+
+  truncate(size: number): void {
+    this.#admit();
+    if (size === this.#size) return;
+    const last = Math.ceil(size / PAGE) - 1;
+    if (size < this.#size) {
+      this.#run("DELETE FROM TABLE_NAME WHERE page > ?", last);
+      this.#forget();
+    } else if (this.#size % PAGE !== 0) {
+      // What was the last page is one among others now, unless it stays the last.
+      const old = Math.floor(this.#size / PAGE);
+      if (old !== last) this.#store(old, this.#load(old), PAGE);
+    }
+    if (last >= 0) {
+      const bytes = this.#load(last);
+      const length = size - last * PAGE;
+      bytes.fill(0, Math.min(length, Math.max(0, this.#size - last * PAGE)));
+      this.#store(last, bytes, length);
+    }
+    this.#size = size;
+  }
+
+  getSize(): number {
+    this.#admit();
+    return this.#size;
+  }
+
+  /** What one turn has written is kept as a whole, before anything leaves the object that it says. */
+  flush(): void {
+    this.#admit();
+  }
+
+  close(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#forget();
+    this.#closed();
+  }
+
+  #admit(): void {
+    if (this.#open) return;
+    throw Object.assign(new Error(`The table ${this.#table} is closed.`), { code: "EBADF" });
+  }
+
+  /** All bytes of a page, zeros behind those that it has. Writing stores them, or forgets them. */
+  #load(page: number): Uint8Array<ArrayBuffer> {
+    if (this.#page === page) return this.#bytes;
+    const [row] = this.#run("SELECT bytes FROM TABLE_NAME WHERE page = ?", page);
+    const bytes = new Uint8Array(PAGE);
+    if (row !== undefined) bytes.set(new Uint8Array(row.bytes as ArrayBuffer));
+    this.#page = page;
+    this.#bytes = bytes;
+    return bytes;
+  }
+
+  #store(page: number, bytes: Uint8Array<ArrayBuffer>, length: number): void {
+    // Should the row be refused, then what is in memory is not what is stored.
+    this.#forget();
+    const query = "INSERT OR REPLACE INTO TABLE_NAME (page, bytes) VALUES (?, ?)";
+    this.#run(query, page, length === PAGE ? bytes : bytes.slice(0, length));
+    this.#page = page;
+    this.#bytes = bytes;
+  }
+
+  #forget(): void {
+    this.#page = -1;
+  }
+
+  #run(query: string, ...bindings: unknown[]): Record<string, unknown>[] {
+    try {
+      return this.#sql.exec(query.replace("TABLE_NAME", this.#table), ...bindings).toArray();
+    } catch (cause) {
+      // The platform's errors have no code; a full database can be told by the text alone.
+      if (!/SQLITE_FULL|database or disk is full/.test(String(cause))) throw cause;
+      throw Object.assign(new Error("This Durable Object is full.", { cause }), { code: "ENOSPC" });
+    }
+  }
+}
+
+function missing(name: string): Error {
+  return new DatabaseNotFoundError(
+    `There is no database "${name}" in this Durable Object, and with readOnly none is created.`,
+  );
+}
+
+function busy(name: string): Error {
+  return new DatabaseBusyError(
+    `The database "${name}" is already open in this Durable Object. Close it first.`,
+  );
+}

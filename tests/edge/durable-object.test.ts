@@ -1,0 +1,133 @@
+/** A database within a Durable Object, driven over HTTP. */
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js";
+
+let folders = 0;
+
+/** A new folder with the Worker, served as often as asked for. */
+async function worker(): Promise<() => Promise<Serving>> {
+  const folder = join(context().directory ?? ".", `edge-${folders++}`);
+  mkdirSync(folder, { recursive: true });
+  await bundledWorker("tests/edge/shop.ts", folder);
+  return () => serving(folder, withObjects(folder, "Shop"));
+}
+
+async function call({ url }: Serving, path: string, body = ""): Promise<unknown> {
+  const response = await fetch(url + path, { method: "POST", body });
+  const said = await response.text();
+  if (!response.ok) throw new Error(`${path}: ${said}`);
+  return JSON.parse(said);
+}
+
+suite("a database in a Durable Object", () => {
+  test("sets, gets, updates and rolls back, and has it all when it is started again", async () => {
+    const start = await worker();
+    const first = await start();
+    await call(first, "one/set", "yeezy=Boost 350");
+    await call(first, "one/stock", "2");
+    deepEqual(
+      [
+        await call(first, "one/buy", "ann"),
+        await call(first, "one/buy", "bob"),
+        await call(first, "one/buy", "cid"),
+      ],
+      [true, true, false],
+    );
+    equal(await call(first, "one/undone"), false);
+    equal(await call(first, "one/twice"), "seen");
+    equal(await call(first, "one/flushed"), false);
+    await first.kill();
+    const second = await start();
+    equal(await call(second, "one/get", "yeezy"), "Boost 350");
+    equal(await call(second, "one/left"), 0);
+    equal(await call(second, "one/get", "kept"), "1");
+    deepEqual(await call(second, "one/buyers"), ["ann", "bob"]);
+  });
+
+  test("is apart from that of another object of the same class, though both have one name", async () => {
+    const edge = await (await worker())();
+    await call(edge, "one/set", "key=one");
+    equal(await call(edge, "two/get", "key"), null);
+    await call(edge, "two/set", "key=two");
+    equal(await call(edge, "one/get", "key"), "one");
+  });
+
+  test("loses no sale that was answered and sells none twice, killed by -9 again and again", async () => {
+    const start = await worker();
+    const sold = new Set<string>();
+    const stock = 2_000;
+    let edge = await start();
+    await call(edge, "drop/stock", String(stock));
+    for (let round = 0; round < 4; round++) {
+      await sellUntil(edge, sold, sold.size + 200, `${round}`);
+      await edge.kill();
+      edge = await start();
+      const buyers = new Set((await call(edge, "drop/buyers")) as string[]);
+      for (const buyer of sold) ok(buyers.has(buyer), `${buyer} was told of a sale`);
+      equal(buyers.size + Number(await call(edge, "drop/left")), stock);
+    }
+  });
+
+  test("keeps a file as a file is kept: any reads, writes and sizes", async () => {
+    const edge = await (await worker())();
+    equal(await call(edge, "files/file"), "the same");
+  });
+
+  test("sets no timer, and its writes pay for the housekeeping", async () => {
+    const edge = await (await worker())();
+    const churned = (await call(edge, "churn/churn")) as Record<string, number>;
+    equal(churned.timers, 0);
+    const { fileBytes = 0, liveBytes = 0 } = churned;
+    ok(liveBytes > 2_000_000 && fileBytes < 12_000_000, `${liveBytes} live in ${fileBytes} bytes`);
+    const { ok: whole, fileBytes: small } = (await call(edge, "churn/compact")) as {
+      ok: boolean;
+      fileBytes: number;
+    };
+    ok(whole && small < fileBytes, `${small} of ${fileBytes} bytes when compacted`);
+  });
+
+  test("is one of several there, each a table that can be listed and destroyed", async () => {
+    const edge = await (await worker())();
+    deepEqual(await call(edge, "one/places"), {
+      names: ["Another Shop", "shop"],
+      there: [true, false],
+      after: ["shop"],
+    });
+    ok(/^VARVE_DATABASE_NOT_FOUND /.test(String(await call(edge, "one/missing"))));
+    ok(/^VARVE_DATABASE_BUSY /.test(String(await call(edge, "one/busy"))));
+  });
+
+  test("is refused outside of one, and the message names the way", async () => {
+    const edge = await (await worker())();
+    const [none = "", noSql = "", nothing = ""] = (await call(edge, "")) as string[];
+    ok(/^VARVE_STORAGE_UNAVAILABLE .*durableObject\(ctx\.storage\)/.test(none), none);
+    ok(/^VARVE_STORAGE_UNAVAILABLE .*new_sqlite_classes/.test(noSql), noSql);
+    ok(/^VARVE_BAD_ARGUMENT .*Outside of one there is none/.test(nothing), nothing);
+  });
+});
+
+/** Sells from 16 clients at once until so many were sold, with more requests under way at the end. */
+async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round: string) {
+  let next = 0;
+  await new Promise<void>((resolve, reject) => {
+    const client = async () => {
+      for (;;) {
+        const buyer = `${round}-${next++}`;
+        let answer: unknown;
+        try {
+          answer = await call(edge, "drop/buy", buyer);
+        } catch (error) {
+          // Killed under way: nobody was told anything.
+          if (sold.size < wanted) reject(error);
+          return;
+        }
+        if (answer === true) sold.add(buyer);
+        if (sold.size >= wanted) resolve();
+      }
+    };
+    for (let n = 0; n < 16; n++) void client();
+  });
+}

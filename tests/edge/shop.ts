@@ -1,0 +1,218 @@
+/** The Worker of these tests: `POST /object/call` runs one of the calls below within that object. */
+
+import {
+  type Database,
+  type DurableObjectStorageLike,
+  databases,
+  destroy,
+  durableObject,
+  open,
+  type Storage,
+} from "varve";
+
+interface State {
+  readonly storage: DurableObjectStorageLike;
+}
+
+interface Env {
+  readonly OBJECTS: {
+    idFromName(name: string): unknown;
+    get(id: unknown): { fetch(request: Request): Promise<Response> };
+  };
+}
+
+type Call = (given: string, shop: Shop) => unknown;
+
+/** How many timers were set. */
+let timers = 0;
+const { setTimeout: original } = globalThis;
+globalThis.setTimeout = ((handler: () => void, ms?: number) => {
+  timers += 1;
+  return original(handler, ms);
+}) as typeof setTimeout;
+
+export class Shop {
+  readonly storage: Storage;
+  readonly opening: Promise<Database>;
+
+  constructor({ storage }: State) {
+    this.storage = durableObject(storage);
+    this.opening = open("shop", { storage: this.storage });
+  }
+
+  async fetch(request: Request): Promise<Response> {
+    const name = new URL(request.url).pathname.split("/")[2] ?? "";
+    const call = CALLS[name];
+    if (call === undefined) return new Response("no such call", { status: 404 });
+    try {
+      return Response.json((await call(await request.text(), this)) ?? null);
+    } catch (error) {
+      return Response.json({ error: String(error) }, { status: 500 });
+    }
+  }
+}
+
+const u32 = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset);
+
+/** Calls on the database. All but opening is synchronous. */
+const CALLS: Record<string, Call> = {
+  async set(given, { opening }) {
+    const [key = "", value = ""] = given.split("=");
+    (await opening).set(key, value);
+  },
+  async get(given, { opening }) {
+    return (await opening).getText(given);
+  },
+  async stock(given, { opening }) {
+    const bytes = new Uint8Array(4);
+    u32(bytes).setUint32(0, Number(given));
+    (await opening).set("stock", bytes);
+  },
+  async left(_, { opening }) {
+    const view = (await opening).get("stock");
+    return view && u32(view).getUint32(0);
+  },
+  /** One sale: a unit less, and who bought it. Both or neither. */
+  async buy(buyer, { opening }) {
+    const db = await opening;
+    return db.transaction((tx) => {
+      const sold = tx.updateIf(
+        "stock",
+        (bytes) => u32(bytes).setUint32(0, u32(bytes).getUint32(0) - 1),
+        { predicate: (bytes) => u32(bytes).getUint32(0) > 0 },
+      );
+      if (sold) tx.set(`sold/${buyer}`, "1");
+      return sold;
+    });
+  },
+  async buyers(_, { opening }) {
+    return [...(await opening).keys({ prefix: "sold/" })].map((key) => key.slice(5));
+  },
+  async undone(_, { opening }) {
+    const db = await opening;
+    try {
+      db.transaction((tx) => {
+        tx.set("undone", "1");
+        throw new Error("never mind");
+      });
+    } catch {
+      return db.has("undone");
+    }
+    return "it did not throw";
+  },
+  async twice(_, { storage, opening }) {
+    const other = await open("shop", { storage });
+    other.set("by another handle", "seen");
+    await other.close();
+    return (await opening).getText("by another handle");
+  },
+  async flushed(_, { opening }) {
+    const db = await opening;
+    db.set("kept", "1");
+    await db.flushed;
+    return db.stats().unflushed;
+  },
+  /** Overwrites 200 values of 10 KB twenty times, a turn each. */
+  async churn(_, { opening }) {
+    const db = await opening;
+    const value = new Uint8Array(10_000);
+    const before = timers;
+    for (let turn = 0; turn < 4_000; turn++) {
+      crypto.getRandomValues(value);
+      db.set(`churn/${turn % 200}`, value);
+      await Promise.resolve();
+    }
+    const { fileBytes, liveBytes } = db.stats();
+    return { timers: timers - before, fileBytes, liveBytes };
+  },
+  async compact(_, { opening }) {
+    const db = await opening;
+    db.clear({ prefix: "churn/" });
+    await db.compact();
+    const { ok } = await db.verify();
+    return { ok, fileBytes: db.stats().fileBytes };
+  },
+  async places(_, { storage }) {
+    const db = await open("Another Shop", { storage });
+    db.set("key", "value");
+    await db.close();
+    const names = await databases({ storage });
+    const there = [await destroy("Another Shop", { storage }), await destroy("none", { storage })];
+    return { names, there, after: await databases({ storage }) };
+  },
+  async missing(_, { storage }) {
+    return codeOf(open("none", { storage, readOnly: true }));
+  },
+  async busy(_, { storage }) {
+    return codeOf(storage.open("shop"));
+  },
+  file: (_, { storage }) => comparedFile(storage),
+};
+
+async function codeOf(promise: Promise<unknown>): Promise<string> {
+  return promise.then(
+    () => "none",
+    (error: { code?: string; message: string }) => `${error.code} ${error.message}`,
+  );
+}
+
+/** Random calls on a file, compared with the same on an array. Gives what differs, if anything. */
+async function comparedFile(storage: Storage): Promise<string> {
+  const { file } = await storage.open("compared");
+  let model = new Uint8Array(0);
+  const resize = (size: number) => {
+    const next = new Uint8Array(size);
+    next.set(model.subarray(0, size));
+    model = next;
+  };
+  let seed = 1;
+  const random = (below: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return Math.floor((seed / 2 ** 32) * below);
+  };
+  let handle = file;
+  for (let step = 0; step < 1_500; step++) {
+    const what = random(10);
+    const at = random(3) === 0 ? model.length : random(150_000);
+    if (what < 5) {
+      const bytes = new Uint8Array(random(2) === 0 ? random(200) : random(70_000));
+      bytes.fill(1 + random(255));
+      if (handle.write(bytes, { at }) !== bytes.length) return `step ${step}: a short write`;
+      if (bytes.length > 0 || at > model.length) resize(Math.max(model.length, at + bytes.length));
+      model.set(bytes, at);
+    } else if (what < 7) {
+      handle.truncate(at);
+      resize(at);
+    } else if (what < 8) {
+      handle.close();
+      handle = (await storage.open("compared")).file;
+    }
+    const read = new Uint8Array(random(80_000)).fill(7);
+    const from = random(150_000);
+    const count = handle.read(read, { at: from });
+    const wanted = model.subarray(from, from + read.length);
+    if (count !== wanted.length) return `step ${step}: ${count} bytes read of ${wanted.length}`;
+    if (!read.subarray(0, count).every((byte, i) => byte === wanted[i]))
+      return `step ${step}: read`;
+    if (handle.getSize() !== model.length) return `step ${step}: the size`;
+  }
+  handle.close();
+  return "the same";
+}
+
+/** Outside of any object. */
+async function outside(): Promise<string[]> {
+  return [
+    await codeOf(open("shop")),
+    await codeOf(open("shop", { storage: durableObject({} as DurableObjectStorageLike) })),
+    await codeOf((async () => durableObject(undefined as never))()),
+  ];
+}
+
+export default {
+  async fetch(request: Request, env: Env): Promise<Response> {
+    const object = new URL(request.url).pathname.split("/")[1] ?? "";
+    if (object === "") return Response.json(await outside());
+    return env.OBJECTS.get(env.OBJECTS.idFromName(object)).fetch(request);
+  },
+};
