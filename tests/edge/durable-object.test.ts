@@ -61,7 +61,7 @@ suite("a database in a Durable Object", () => {
     const stock = 2_000;
     let edge = await start();
     await call(edge, "drop/stock", String(stock));
-    for (let round = 0; round < 4; round++) {
+    for (let round = 0; round < 3; round++) {
       await sellUntil(edge, sold, sold.size + 200, `${round}`);
       await edge.kill();
       edge = await start();
