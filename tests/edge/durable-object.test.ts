@@ -1,17 +1,20 @@
 /** A database within a Durable Object, driven over HTTP. */
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { root } from "../packaging/project.js";
 import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js";
 
 let folders = 0;
 
-/** A new folder with the Worker, served as often as asked for. */
-async function worker(): Promise<() => Promise<Serving>> {
+/** A new folder with a Worker, that of these tests if no other is given, served as often as asked for. */
+async function worker(
+  source = 'export * from "./tests/edge/shop.ts"; export { default } from "./tests/edge/shop.ts";',
+): Promise<() => Promise<Serving>> {
   const folder = join(context().directory ?? ".", `edge-${folders++}`);
   mkdirSync(folder, { recursive: true });
-  await bundledWorker("tests/edge/shop.ts", folder);
+  await bundledWorker(source, folder);
   return () => serving(folder, withObjects(folder, "Shop"));
 }
 
@@ -98,6 +101,18 @@ suite("a database in a Durable Object", () => {
     });
     ok(/^VARVE_DATABASE_NOT_FOUND /.test(String(await call(edge, "one/missing"))));
     ok(/^VARVE_DATABASE_BUSY /.test(String(await call(edge, "one/busy"))));
+  });
+
+  test("is what the README shows, and that runs", async () => {
+    const readme = readFileSync(root("README.md"), "utf8");
+    const [, shown = ""] =
+      /## In Cloudflare Workers[\s\S]*?```ts\n([\s\S]*?)```/.exec(readme) ?? [];
+    const handler = `export default { async fetch(request, { OBJECTS }) {
+      return Response.json(await OBJECTS.get(OBJECTS.idFromName("shop")).buy());
+    } };`;
+    const edge = await (await worker(shown + handler))();
+    equal(await call(edge, ""), true);
+    equal(await call(edge, ""), false);
   });
 
   test("is refused outside of one, and the message names the way", async () => {

@@ -48,13 +48,17 @@ function portOf(child: ChildProcess): Promise<number> {
   });
 }
 
-/** Bundles a Worker as its deployment would: what is imported from the package, and the wasm beside it. */
-export async function bundledWorker(program: string, folder: string): Promise<void> {
+/**
+ * Bundles a Worker's program as its deployment would: what is imported from the package, and the wasm
+ * beside it.
+ */
+export async function bundledWorker(contents: string, folder: string): Promise<void> {
   mkdirSync(folder, { recursive: true });
   await build({
     absWorkingDir: root(),
-    entryPoints: { program: root(program) },
-    outdir: folder,
+    stdin: { contents, resolveDir: root(), loader: "ts" },
+    outfile: join(folder, "program.js"),
+    external: ["cloudflare:workers"],
     bundle: true,
     format: "esm",
     target: "es2022",
