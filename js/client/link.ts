@@ -12,7 +12,8 @@ import { fromWire } from "./wire-errors.js";
 
 /** What speaks like a worker: a `Worker`, or a `MessagePort` on which a database is served. */
 export interface WorkerLike {
-  postMessage(message: unknown, transfer?: Transferable[]): void;
+  // Not Transferable[]: the types of Cloudflare Workers have no such name.
+  postMessage(message: unknown, transfer?: object[]): void;
   addEventListener(type: string, listener: (event: Event) => void): void;
   start?(): void;
   terminate?(): void;
