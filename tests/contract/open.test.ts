@@ -235,7 +235,10 @@ suite("options", () => {
       [{ readOnly: "yes" }, /readOnly.*"yes"/],
       [{ onProgress: true }, /onProgress.*true/],
       [{ signal: new AbortController() }, /signal.*AbortSignal/],
-      [{ storage: "./data" }, /storage.*opfs\(\), file\(\) or memory\(\).*"\.\/data"/],
+      [
+        { storage: "./data" },
+        /storage.*opfs\(\), file\(\), memory\(\) or durableObject\(\).*"\.\/data"/,
+      ],
       [{ storage: null }, /storage/],
       [{ storage: memory }, /storage/],
       [{ storage: memory(), wasm: "varve.wasm" }, /wasm/],
