@@ -658,10 +658,12 @@ fn find_values(
     }
 }
 
+#[inline]
 fn key_on<'a>(numbers: &[u8], keys: &'a [u8], i: usize) -> &'a [u8] {
     &keys[get(numbers, i)..get(numbers, i + 1)]
 }
 
+#[inline]
 fn put(page: &mut [u8], index: usize, number: usize) {
     page[index * 4..index * 4 + 4].copy_from_slice(&(number as u32).to_le_bytes());
 }

@@ -71,17 +71,20 @@ pub const fn size_of_record(key_len: usize, capacity: usize) -> usize {
 impl RecordHeader {
     /// The header at the start of `bytes`, which must be 8-aligned.
     #[must_use]
+    #[inline]
     pub fn at(bytes: &[u8]) -> Option<&RecordHeader> {
         RecordHeader::from_bytes(bytes.get(..SIZE)?).ok()
     }
 
     /// The same, to be changed in place.
+    #[inline]
     pub fn at_mut(bytes: &mut [u8]) -> Option<&mut RecordHeader> {
         RecordHeader::from_bytes_mut(bytes.get_mut(..SIZE)?).ok()
     }
 
     /// Which keyspace the key lives in.
     #[must_use]
+    #[inline]
     pub fn space(&self) -> u32 {
         u32::from(self.keyspace)
     }
@@ -95,18 +98,21 @@ impl RecordHeader {
 
     /// Bytes of the whole record.
     #[must_use]
+    #[inline]
     pub fn size(&self) -> usize {
         size_of_record(self.key_len as usize, self.capacity as usize)
     }
 
     /// Where the value starts, counted from the record.
     #[must_use]
+    #[inline]
     pub fn value_offset(&self) -> usize {
         SIZE + align_up(self.key_len as usize)
     }
 
     /// Whether lengths fit each other and `room`, the bytes from here to the end of the frame.
     #[must_use]
+    #[inline]
     pub fn fits(&self, room: usize) -> bool {
         let capacity = self.capacity as usize;
         capacity.is_multiple_of(ALIGN)
@@ -137,6 +143,7 @@ fn low_half(check: u64) -> u32 {
 
 /// Key and value of the record at the start of `bytes`.
 #[must_use]
+#[inline]
 pub fn parts(bytes: &[u8]) -> Option<(&RecordHeader, &[u8], &[u8])> {
     let header = RecordHeader::at(bytes)?;
     let key = bytes.get(SIZE..SIZE + header.key_len as usize)?;

@@ -71,6 +71,7 @@ impl Copies {
 }
 
 /// Multiplication by an odd number is a bijection: equal hashes are equal positions.
+#[inline]
 const fn spread(position: Position) -> u32 {
     position.wrapping_mul(0x9E37_79B9)
 }
@@ -79,6 +80,7 @@ const fn spread(position: Position) -> u32 {
 const UNSPREAD: u32 = 0x144C_BC89;
 const _: () = assert!(UNSPREAD.wrapping_mul(0x9E37_79B9) == 1);
 
+#[inline]
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -235,6 +237,7 @@ impl Log {
 
     /// The record at `position`, for a view, if its segment is in memory. It does not count as
     /// looked at.
+    #[inline]
     pub fn at_hand(&mut self, position: Position) -> Option<RecordRef<'_>> {
         let (slot, offset) = self.geometry.locate(position);
         let buffer = self.slots[slot as usize].buffer;

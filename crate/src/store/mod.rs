@@ -163,6 +163,7 @@ impl<F: File> Store<F> {
     /// The hash of a key that is to be looked for soon. Its entry in the index is on its way to the
     /// processor when this returns, and nobody waits for it.
     #[must_use]
+    #[inline]
     pub fn foresee(&self, keyspace: u32, key: &[u8]) -> u32 {
         let hash = self.hash(keyspace, key);
         std::hint::black_box(self.index.first(hash));
@@ -171,6 +172,7 @@ impl<F: File> Store<F> {
 
     /// The value of a key that was [foreseen](Store::foresee), if it is in memory, in its record.
     /// Until all views have died it stays where it is.
+    #[inline]
     pub fn at_hand(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Option<*const [u8]> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
