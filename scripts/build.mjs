@@ -1,8 +1,8 @@
 // Builds the package into dist/: wasm, its inlined twin, JavaScript and types.
 
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import {
@@ -95,6 +95,7 @@ async function buildWasm() {
   const out = join(root, "dist/varve.wasm");
   if (!existsSync(out) || !fresh("wasm-opt", key)) {
     say(`· wasm-opt ${OPTIMIZE.join(" ")}`);
+    mkdirSync(dirname(out), { recursive: true });
     await must(process.execPath, [
       tool("binaryen/bin/wasm-opt"),
       built,
