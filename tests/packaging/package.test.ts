@@ -207,7 +207,8 @@ suite("the example of the README", () => {
 suite("the records of the README", () => {
   const readme = readFileSync(root("README.md"), "utf8");
   const [, ts = "", rust = ""] =
-    /## Records[\s\S]*?```ts\n([\s\S]*?)```[\s\S]*?```rust\n([\s\S]*?)```/.exec(readme) ?? [];
+    /## Records[\s\S]*?```ts\n([\s\S]*?)```[\s\S]*?```rust,no_run\n([\s\S]*?)```/.exec(readme) ??
+    [];
   const linesOf = (code: string) => code.split("\n").map((line) => line.trim());
 
   test("are stored by the page's program, and read and changed by the Rust program", async () => {
