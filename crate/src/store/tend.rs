@@ -26,6 +26,9 @@ const ENTRIES_PER_SLICE: usize = 8 * RANGE;
 const SLICE: usize = 128 << 10;
 /// so many slices are done at once.
 const SLICES_TO_KEEP_UP: usize = 3;
+/// and where there is no room at all, rounds of housekeeping until so many jobs were begun: a round has
+/// compaction, a checkpoint, a flush and what that lets go.
+const PATIENCE: u32 = 64;
 
 /// A checkpoint is worth its flushes when opening would have to replay this many segments,
 const TAIL_SEGMENTS: u64 = 8;
@@ -157,8 +160,11 @@ impl<F: File> Store<F> {
             return;
         }
         let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
-        while slices > 0 || self.is_pressed() {
+        let mut patience = PATIENCE;
+        while slices > 0 || self.is_pressed() && patience > 0 {
             slices = slices.saturating_sub(1);
+            // Rounds that gain nothing would go on for ever.
+            patience = patience.saturating_sub(u32::from(matches!(self.job, Job::Nothing)));
             match self.tend(false) {
                 Ok(true) => {}
                 Ok(false) => break,
