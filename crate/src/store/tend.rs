@@ -28,7 +28,7 @@ const SLICE: usize = 128 << 10;
 const SLICES_TO_KEEP_UP: usize = 3;
 /// and where there is no room at all, rounds of housekeeping until so many jobs were begun: a round has
 /// compaction, a checkpoint, a flush and what that lets go.
-const PATIENCE: u32 = 64;
+const PATIENCE: u32 = 10;
 
 /// A checkpoint is worth its flushes when opening would have to replay this many segments,
 const TAIL_SEGMENTS: u64 = 8;
