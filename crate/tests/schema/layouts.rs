@@ -71,7 +71,6 @@ fn every_good_value_passes_and_every_malformed_one_is_refused_by_its_field_and_r
 
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(u8)]
-#[allow(dead_code)]
 enum Color {
     Red,
     Green,
@@ -81,7 +80,6 @@ enum Color {
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(u16)]
 #[varve(rename_all = "camelCase")]
-#[allow(dead_code)]
 enum Level {
     #[varve(rename = "low")]
     Low,
@@ -98,7 +96,6 @@ struct Page {
 
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(u8)]
-#[allow(dead_code)]
 enum Shape {
     Empty,
     Circle(f64),

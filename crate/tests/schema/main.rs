@@ -6,5 +6,4 @@ mod parts;
 mod print;
 // As toRust printed it.
 #[rustfmt::skip]
-#[allow(dead_code)]
 mod printed;
