@@ -6,6 +6,12 @@ export interface VarveErrorOptions {
   cause?: unknown;
 }
 
+/** Makes an error that comes from another realm. */
+export type ErrorClass = new (message: string, options: Record<string, unknown>) => Error;
+
+/** All classes by their names, which minifiers take from them. */
+export const errorClasses: ReadonlyMap<string, ErrorClass> = new Map();
+
 /** The base of every error that varve throws, except for bad arguments, which are `TypeError`s. */
 export class VarveError extends Error {
   /** Stable: the same in every version and on every platform. */
@@ -22,12 +28,17 @@ export class VarveError extends Error {
   }
 }
 
-/** A view was used after the code that got it had yielded. Get it again, or `slice()` it in time. */
-export class StaleViewError extends VarveError {
+/** An error with a class of its own. Its code follows from its name: `VARVE_STALE_VIEW`. */
+export class NamedError extends VarveError {
   constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_STALE_VIEW", message, options);
+    const { name } = new.target.prototype;
+    const words = name.replace(/Error$/, "").replace(/[A-Z]/g, "_$&");
+    super(`VARVE${words.toUpperCase()}`, message, options);
   }
+}
 
+/** A view was used after the code that got it had yielded. Get it again, or `slice()` it in time. */
+export class StaleViewError extends NamedError {
   static {
     named(StaleViewError, "StaleViewError");
   }
@@ -37,12 +48,12 @@ export class StaleViewError extends VarveError {
  * Bytes are not what their schema says: they are too short, a part lies outside, text is no UTF-8, a
  * bool is 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of it at once.
  */
-export class MalformedValueError extends VarveError {
+export class MalformedValueError extends NamedError {
   /** Which field is wrong, as a path such as `Product.name` or `items[3].price`. */
   readonly field: string;
 
   constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_MALFORMED_VALUE", message, options);
+    super(message, options);
     this.field = "";
   }
 
@@ -92,6 +103,7 @@ export function describe(value: unknown): string {
 
 /** Puts an error's name on its prototype. */
 export function named(type: { prototype: Error }, name: string): void {
+  (errorClasses as Map<string, unknown>).set(name, type);
   Object.defineProperty(type.prototype, "name", {
     value: name,
     writable: true,

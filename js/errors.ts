@@ -7,12 +7,13 @@
  * A bad argument is no `VarveError` but a plain `TypeError` whose `code` is `VARVE_BAD_ARGUMENT`.
  */
 
-import { named, VarveError, type VarveErrorOptions } from "./errors-base.js";
+import { NamedError, named, type VarveErrorOptions } from "./errors-base.js";
 
 export {
   type BadArgumentError,
   badArgument,
   describe,
+  errorClasses,
   MalformedValueError,
   StaleViewError,
   VarveError,
@@ -20,12 +21,12 @@ export {
 } from "./errors-base.js";
 
 /** The database is open elsewhere: in another process, worker or tab. It was not opened here. */
-export class DatabaseBusyError extends VarveError {
+export class DatabaseBusyError extends NamedError {
   /** The process that holds it, where the platform tells. */
   readonly pid: number | undefined;
 
   constructor(message: string, options: VarveErrorOptions & { pid?: number } = {}) {
-    super("VARVE_DATABASE_BUSY", message, options);
+    super(message, options);
     this.pid = options.pid;
   }
 
@@ -35,11 +36,7 @@ export class DatabaseBusyError extends VarveError {
 }
 
 /** There is no storage of the wanted kind here. The message says what to do instead. */
-export class StorageUnavailableError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_STORAGE_UNAVAILABLE", message, options);
-  }
-
+export class StorageUnavailableError extends NamedError {
   static {
     named(StorageUnavailableError, "StorageUnavailableError");
   }
@@ -50,11 +47,7 @@ export class StorageUnavailableError extends VarveError {
  * whole; what was there before is untouched; reads go on, and so do deletions as long as the file has
  * room to note them. Delete what is not needed and `await db.compact()`, or make room beside it.
  */
-export class QuotaExceededError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_QUOTA_EXCEEDED", message, options);
-  }
-
+export class QuotaExceededError extends NamedError {
   static {
     named(QuotaExceededError, "QuotaExceededError");
   }
@@ -84,12 +77,12 @@ export interface CorruptionDetails {
  * Data that had been flushed is damaged. Opening writes nothing, so that nothing gets worse: copy
  * the file away before anything else. Then `open` with the option `recovery` brings back what it can.
  */
-export class CorruptionError extends VarveError {
+export class CorruptionError extends NamedError {
   /** Where the damage is and what is intact, or `undefined` where no position applies. */
   readonly details: CorruptionDetails | undefined;
 
   constructor(message: string, options: VarveErrorOptions & { details?: CorruptionDetails } = {}) {
-    super("VARVE_CORRUPTION", message, options);
+    super(message, options);
     this.details = options.details;
   }
 
@@ -103,44 +96,28 @@ export class CorruptionError extends VarveError {
  * are refused. After a failed flush or rollback reads still work; after a failure inside the engine
  * nothing does. Close the database and open it again: what was committed is there.
  */
-export class DatabasePoisonedError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_DATABASE_POISONED", message, options);
-  }
-
+export class DatabasePoisonedError extends NamedError {
   static {
     named(DatabasePoisonedError, "DatabasePoisonedError");
   }
 }
 
 /** The database was closed by its last handle. Open it again to go on. */
-export class DatabaseClosedError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_DATABASE_CLOSED", message, options);
-  }
-
+export class DatabaseClosedError extends NamedError {
   static {
     named(DatabaseClosedError, "DatabaseClosedError");
   }
 }
 
 /** There is no database of this name, and it was not to be created. */
-export class DatabaseNotFoundError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_DATABASE_NOT_FOUND", message, options);
-  }
-
+export class DatabaseNotFoundError extends NamedError {
   static {
     named(DatabaseNotFoundError, "DatabaseNotFoundError");
   }
 }
 
 /** The database was opened for reading only. Open it without `readOnly` to write. */
-export class ReadOnlyError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_READ_ONLY", message, options);
-  }
-
+export class ReadOnlyError extends NamedError {
   static {
     named(ReadOnlyError, "ReadOnlyError");
   }
@@ -150,40 +127,28 @@ export class ReadOnlyError extends VarveError {
  * The same database is already open in this realm with other options. Open it with equal options,
  * or close it first.
  */
-export class OptionsMismatchError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_OPTIONS_MISMATCH", message, options);
-  }
-
+export class OptionsMismatchError extends NamedError {
   static {
     named(OptionsMismatchError, "OptionsMismatchError");
   }
 }
 
 /** The engine was called from inside a callback that it was running, in a way that cannot work. */
-export class ReentrancyError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_REENTRANCY", message, options);
-  }
-
+export class ReentrancyError extends NamedError {
   static {
     named(ReentrancyError, "ReentrancyError");
   }
 }
 
 /** What was read has been changed by someone else since. Read again and repeat. */
-export class ConflictError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_CONFLICT", message, options);
-  }
-
+export class ConflictError extends NamedError {
   static {
     named(ConflictError, "ConflictError");
   }
 }
 
 /** The file is no varve database, or one of a version that this build does not know. */
-export class UnsupportedFormatError extends VarveError {
+export class UnsupportedFormatError extends NamedError {
   /** Whether the file is something else altogether, or a varve file of a newer format. */
   readonly reason: "not-a-database" | "newer-format";
 
@@ -191,7 +156,7 @@ export class UnsupportedFormatError extends VarveError {
     message: string,
     options: VarveErrorOptions & { reason: "not-a-database" | "newer-format" },
   ) {
-    super("VARVE_UNSUPPORTED_FORMAT", message, options);
+    super(message, options);
     this.reason = options.reason;
   }
 
@@ -201,22 +166,14 @@ export class UnsupportedFormatError extends VarveError {
 }
 
 /** A database of this name exists and was not to be replaced. */
-export class DatabaseExistsError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_DATABASE_EXISTS", message, options);
-  }
-
+export class DatabaseExistsError extends NamedError {
   static {
     named(DatabaseExistsError, "DatabaseExistsError");
   }
 }
 
 /** A collection's stored schema is not the one that the program declares. */
-export class SchemaMismatchError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_SCHEMA_MISMATCH", message, options);
-  }
-
+export class SchemaMismatchError extends NamedError {
   static {
     named(SchemaMismatchError, "SchemaMismatchError");
   }
@@ -226,14 +183,14 @@ export class SchemaMismatchError extends VarveError {
  * Another record has the same values in the fields of a unique index. Nothing was written, nor of the
  * transaction or the batch that it was to be part of, unless that goes on.
  */
-export class UniqueViolationError extends VarveError {
+export class UniqueViolationError extends NamedError {
   /** The collection's name. */
   readonly collection: string;
   /** The index's name. */
   readonly index: string;
 
   constructor(message: string, options: VarveErrorOptions & { collection: string; index: string }) {
-    super("VARVE_UNIQUE_VIOLATION", message, options);
+    super(message, options);
     this.collection = options.collection;
     this.index = options.index;
   }
@@ -244,7 +201,7 @@ export class UniqueViolationError extends VarveError {
 }
 
 /** No owner answered in time. `applied` says whether the write may have been done all the same. */
-export class OwnerUnavailableError extends VarveError {
+export class OwnerUnavailableError extends NamedError {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
    * `true`: applied exactly once, but its answer is lost.
@@ -252,7 +209,7 @@ export class OwnerUnavailableError extends VarveError {
   readonly applied: boolean | "unknown";
 
   constructor(message: string, options: VarveErrorOptions & { applied: boolean | "unknown" }) {
-    super("VARVE_OWNER_UNAVAILABLE", message, options);
+    super(message, options);
     this.applied = options.applied;
   }
 
@@ -262,33 +219,21 @@ export class OwnerUnavailableError extends VarveError {
 }
 
 /** Another tab runs a newer version of the application and owns the database now. Reload. */
-export class VersionChangedError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_VERSION_CHANGED", message, options);
-  }
-
+export class VersionChangedError extends NamedError {
   static {
     named(VersionChangedError, "VersionChangedError");
   }
 }
 
 /** The engine needs more memory than the platform gives. Nothing was changed by the call. */
-export class OutOfMemoryError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_OUT_OF_MEMORY", message, options);
-  }
-
+export class OutOfMemoryError extends NamedError {
   static {
     named(OutOfMemoryError, "OutOfMemoryError");
   }
 }
 
 /** The platform failed to read or write, for a reason that has no class of its own. See `cause`. */
-export class StorageError extends VarveError {
-  constructor(message: string, options: VarveErrorOptions = {}) {
-    super("VARVE_STORAGE", message, options);
-  }
-
+export class StorageError extends NamedError {
   static {
     named(StorageError, "StorageError");
   }

@@ -77,7 +77,7 @@ const WAITS = {
 
 /** A client's connection. */
 export class Link {
-  status: ClientStatus;
+  status: ClientStatus = { state: "idle", owner: undefined, reason: undefined };
   private readonly ready: Promise<void>;
   private readonly name: string;
   private readonly options: LinkOptions;
@@ -86,17 +86,17 @@ export class Link {
   private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
   /** Whether it has said that it runs. */
-  private isUp: boolean;
+  private isUp = false;
   /** The owner that this client's own worker is, when it is that. */
   private local: string | undefined;
   private ways: Ways | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private hops: number;
-  private isReady: (failure?: unknown) => void;
+  private hops = 0;
+  private isReady: (failure?: unknown) => void = () => {};
   private released: (() => void) | undefined;
   private closing: Promise<void> | undefined;
   private readonly unhook: () => void;
-  private asleep: boolean;
+  private asleep = false;
   /** Since when the worker was asked and has said nothing. */
   private deafSince: number | undefined;
 
@@ -112,14 +112,6 @@ export class Link {
       const { owner } = this.sender;
       if (owner !== undefined && !this.asleep) this.post(owner, message);
     });
-    this.status = { state: "idle", owner: undefined, reason: undefined };
-    this.worker = undefined;
-    this.isUp = false;
-    this.asleep = false;
-    this.local = undefined;
-    this.ways = undefined;
-    this.hops = 0;
-    this.isReady = () => {};
     this.ready = new Promise((resolve, reject) => {
       this.isReady = (failure) => (failure === undefined ? resolve() : reject(failure));
     });

@@ -68,17 +68,14 @@ interface Seen {
 export class Tx {
   private readonly reader: Reader;
   private readonly options: CallOptions;
-  private readonly seen: Map<string, Promise<Seen>>;
-  private readonly written: Map<string, BatchOperation>;
-  private over: boolean;
+  private readonly seen = new Map<string, Promise<Seen>>();
+  private readonly written = new Map<string, BatchOperation>();
+  private over = false;
 
   /** @internal */
   constructor(reader: Reader, options: CallOptions) {
     this.reader = reader;
     this.options = options;
-    this.seen = new Map();
-    this.written = new Map();
-    this.over = false;
   }
 
   /** The value of a key: what this transaction has written, or what it found first. */

@@ -77,27 +77,19 @@ export class Sender {
   private readonly client: number;
   private readonly port: SenderPort;
   /** What has no answer yet, in the order in which it was asked for. */
-  private readonly pending: Map<number, Pending>;
+  private readonly pending = new Map<number, Pending>();
   /** The numbers of writes that were sent and are not over, in order. `undefined`: given up. */
-  private readonly writes: Map<number, Pending | undefined>;
-  private lastId: number;
-  private lastWrite: number;
-  private round: number;
-  private roundHeard: number;
+  private readonly writes = new Map<number, Pending | undefined>();
+  private lastId = 0;
+  private lastWrite = 0;
+  private round = 0;
+  private roundHeard = 0;
   /** When the owner was heard last, or first waited for. */
-  private heard: number;
+  private heard = 0;
 
   constructor(client: number, port: SenderPort) {
     this.client = client;
     this.port = port;
-    this.owner = undefined;
-    this.pending = new Map();
-    this.writes = new Map();
-    this.lastId = 0;
-    this.lastWrite = 0;
-    this.round = 0;
-    this.roundHeard = 0;
-    this.heard = 0;
   }
 
   /** How often the owner was asked whether it is there, since it was heard. */

@@ -33,16 +33,13 @@ interface One {
 export class WatchList {
   private readonly client: number;
   private readonly send: (message: ToOwner) => void;
-  private readonly all: Map<number, One>;
-  private lastId: number;
+  private readonly all = new Map<number, One>();
+  private lastId = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
 
   constructor(client: number, send: (message: ToOwner) => void) {
     this.client = client;
     this.send = send;
-    this.all = new Map();
-    this.lastId = 0;
-    this.timer = undefined;
   }
 
   add(place: string | undefined, range: unknown, heard: One["heard"]): Watching {

@@ -48,7 +48,6 @@ export class Ways {
     this.out = out;
     this.all = new BroadcastChannel(channel);
     this.inbox = new BroadcastChannel(`${channel}:${client}`);
-    this.box = undefined;
     const hear = ({ data }: MessageEvent) => {
       const message = data as ToClient | Who;
       if (message.type !== "who") out.hear(message);

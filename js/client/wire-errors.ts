@@ -1,6 +1,6 @@
 /** Errors on their way between realms: class, code and what a class has beside these stay. */
 
-import * as errors from "../errors.js";
+import { errorClasses, VarveError } from "../errors.js";
 import type { WireError } from "./messages.js";
 
 /** What the classes of varve have beside a message; the options of their constructors by the same names. */
@@ -25,8 +25,6 @@ export function toWire(error: unknown): WireError {
   };
 }
 
-type Maker = new (message: string, options: Record<string, unknown>) => Error;
-
 /** The error that a `WireError` stands for. */
 export function fromWire(wire: WireError): Error {
   const { name, message, code, stack, more } = wire;
@@ -44,10 +42,10 @@ function make(
   code: string | undefined,
   options: Record<string, unknown>,
 ): Error {
-  const known = (errors as Record<string, unknown>)[name] as Maker | undefined;
-  if (code?.startsWith("VARVE_") && known !== undefined) {
+  const known = errorClasses.get(name);
+  if (code !== undefined && known !== undefined) {
     return name === "VarveError"
-      ? new errors.VarveError(code, message, options)
+      ? new VarveError(code, message, options)
       : new known(message, options);
   }
   const error =
