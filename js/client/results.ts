@@ -30,16 +30,19 @@ const FAILURE = 1;
 /** The answer is not kept; that it was applied is. */
 const FORGOTTEN = 2;
 
+const NOTHING = new Uint8Array(0);
+
 /** A longer answer is not kept: it would be written again with every write until it is acknowledged. */
 const LONGEST_ANSWER = 65_536;
 
 const PREFIX = new TextEncoder().encode("client/");
 
-/** The key of a client's record. */
+/** The key of a client's record: the prefix, and the number with its highest byte first. */
 export function recordKey(client: number): Uint8Array<ArrayBuffer> {
   const key = new Uint8Array(PREFIX.length + 8);
+  setNumber(key, 0, client);
+  key.reverse();
   key.set(PREFIX);
-  new DataView(key.buffer).setBigUint64(PREFIX.length, BigInt(client));
   return key;
 }
 
@@ -62,15 +65,14 @@ export function encodeRecord({ acknowledged, lease, results }: ClientRecord): Ui
   const list = results.map(encodeResult);
   const length = list.reduce((sum, one) => sum + RESULT_HEAD + padded(one.bytes.length), HEAD);
   const record = new Uint8Array(length);
-  const view = new DataView(record.buffer);
-  setNumber(view, 0, acknowledged);
-  setNumber(view, 8, lease);
-  view.setUint32(16, list.length, true);
+  setNumber(record, 0, acknowledged);
+  setNumber(record, 8, lease);
+  setUint32(record, 16, list.length);
   let at = HEAD;
   for (const { request, status, bytes } of list) {
-    setNumber(view, at, request);
-    view.setUint32(at + 8, status, true);
-    view.setUint32(at + 12, bytes.length, true);
+    setNumber(record, at, request);
+    setUint32(record, at + 8, status);
+    setUint32(record, at + 12, bytes.length);
     record.set(bytes, at + RESULT_HEAD);
     at += RESULT_HEAD + padded(bytes.length);
   }
@@ -92,7 +94,7 @@ export function decodeRecord(record: Uint8Array): ClientRecord {
 }
 
 function encodeResult({ request, outcome }: Result): Encoded {
-  const forgotten = { request, status: FORGOTTEN, bytes: new Uint8Array(0) };
+  const forgotten = { request, status: FORGOTTEN, bytes: NOTHING };
   if ("forgotten" in outcome) return forgotten;
   const failed = "error" in outcome;
   const bytes = pack(failed ? outcome.error : outcome.value);
@@ -113,8 +115,17 @@ function padded(length: number): number {
   return (length + 7) & ~7;
 }
 
-function setNumber(view: DataView, at: number, value: number): void {
-  view.setBigUint64(at, BigInt(value), true);
+function setNumber(bytes: Uint8Array, at: number, value: number): void {
+  setUint32(bytes, at, value);
+  setUint32(bytes, at + 4, value / 0x1_0000_0000);
+}
+
+/** Byte by byte: for a view, the platform would have to give the small array a buffer of its own. */
+function setUint32(bytes: Uint8Array, at: number, value: number): void {
+  bytes[at] = value;
+  bytes[at + 1] = value >>> 8;
+  bytes[at + 2] = value >>> 16;
+  bytes[at + 3] = value >>> 24;
 }
 
 function getNumber(view: DataView, at: number): number {

@@ -115,7 +115,7 @@ export class Sender {
   /** Sends what was not sent yet, to the owner if there is one. */
   flush(): void {
     const { owner } = this;
-    if (owner === undefined) return;
+    if (owner === undefined || this.pending.size === 0) return;
     const fresh = [...this.pending.values()].filter((one) => one.owner === undefined);
     this.send(owner, fresh);
   }

@@ -126,8 +126,8 @@ function listen(
 ): void {
   let host: Host | undefined;
   const tell = (message: FromHost) => port.postMessage(message);
-  port.addEventListener("message", ({ data, ports }) => {
-    const message = data as ToHost;
+  port.addEventListener("message", (event) => {
+    const message = event.data as ToHost;
     if (message.type === "hello") {
       try {
         host ??= hostOf(message.name, tell);
@@ -140,7 +140,7 @@ function listen(
       if (host === undefined) released();
       else host.release().then(released, released);
     } else if (message.type === "visit") {
-      const [visitor] = ports;
+      const [visitor] = event.ports;
       if (visitor !== undefined) host?.visit(visitor);
     } else {
       host?.hear(message, tell);
