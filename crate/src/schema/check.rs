@@ -1,5 +1,7 @@
 //! Deep validation: all that can be wrong with a value, of data that came from elsewhere.
 
+use std::cell::Cell;
+
 use super::kind::{Kind, Malformed, Plain, aligned};
 
 /// The largest number of milliseconds from 1970, either way, that is a date in JavaScript.
@@ -12,7 +14,7 @@ impl Kind {
     /// # Errors
     /// Names the field and what is wrong with it.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
-        let value = Checked { bytes };
+        let value = Checked { bytes, left: Cell::new(64 * bytes.len() + 65_536) };
         let (size, _) = self.size_and_align();
         let is_versioned = matches!(self, Kind::Struct { versioned: true, .. });
         let size = if is_versioned { value.root_size(size)? } else { size };
@@ -26,6 +28,9 @@ impl Kind {
 
 struct Checked<'a> {
     bytes: &'a [u8],
+    /// How many more bytes of parts may be looked at, as in TypeScript. Parts may lie over one another,
+    /// and lists of lists of one list would take forever.
+    left: Cell<usize>,
 }
 
 impl Checked<'_> {
@@ -135,6 +140,12 @@ impl Checked<'_> {
         let count = self.unsigned(at + 4, 4)? as usize;
         let length = count.saturating_mul(size);
         let part = self.take(offset, length)?;
+        let left = self.left.get().checked_sub(length);
+        self.left.set(
+            left.ok_or_else(|| {
+                wrong("range: its parts lie over one another too often".to_string())
+            })?,
+        );
         if !offset.is_multiple_of(align) {
             return Err(wrong(format!("alignment: {offset} is no multiple of {align}")));
         }

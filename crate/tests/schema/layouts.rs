@@ -69,6 +69,17 @@ fn every_good_value_passes_and_every_malformed_one_is_refused_by_its_field_and_r
     }
 }
 
+#[test]
+fn checking_comes_to_an_end_where_lists_lie_over_one_another() {
+    let byte = serde_json::json!({ "kind": "u8" });
+    let list = (0..4).fold(byte, |of, _| serde_json::json!({ "kind": "vec", "of": of }));
+    let deep = serde_json::json!({ "kind": "struct", "name": "Deep", "fields": [["lists", list]] });
+    // Each of 8,192 lists says that it is of all of them.
+    let reference = [0, 8_192_u32].map(u32::to_le_bytes).concat();
+    let error = Kind::from_json(&deep).unwrap().check(&reference.repeat(8_192)).unwrap_err();
+    assert_eq!(error.reason, "range: its parts lie over one another too often");
+}
+
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(u8)]
 enum Color {
