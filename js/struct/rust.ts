@@ -2,6 +2,7 @@
 
 import { badArgument } from "../errors.js";
 import type { Descriptor, StructDescriptor } from "./codec.js";
+import type { Leaf } from "./fields.js";
 import { Names, pascal, snake } from "./names.js";
 
 /** What has a descriptor: a schema. */
@@ -23,12 +24,25 @@ interface Described {
 export function toRust(schema: Described): string {
   const kind = (schema as Partial<Described> | null | undefined)?.kind;
   if (kind?.kind !== "struct") throw badArgument("Only a schema can be printed as Rust.", schema);
-  return rustOf([kind]);
+  return rustOf([kind], defaultsOf(schema));
+}
+
+/** What stands for the added fields of a versioned struct, by their names. */
+type Defaults = ReadonlyMap<string, unknown>;
+
+/** Those of a schema. A descriptor has none. */
+function defaultsOf(schema: Described): Defaults {
+  const { leaves = [] } = schema as { leaves?: readonly Pick<Leaf, "name" | "fallback">[] };
+  const added = leaves.filter(({ fallback }) => fallback !== undefined);
+  return new Map(added.map(({ name, fallback }) => [name, fallback?.input]));
 }
 
 /** The same for several descriptors in one file. */
-export function rustOf(structs: readonly StructDescriptor[]): string {
-  const file = new RustFile();
+export function rustOf(
+  structs: readonly StructDescriptor[],
+  defaults: Defaults = new Map(),
+): string {
+  const file = new RustFile(defaults);
   for (const struct of structs) file.define(struct, [pascal(struct.name)]);
   return file.text();
 }
@@ -52,6 +66,11 @@ class RustFile {
   readonly #known = new Map<string, string>();
   readonly #items: string[] = [];
   readonly #used = new Map<string, Set<string>>();
+  readonly #defaults: Defaults;
+
+  constructor(defaults: Defaults) {
+    this.#defaults = defaults;
+  }
 
   text(): string {
     const uses = [...this.#used]
@@ -90,8 +109,11 @@ class RustFile {
         marks.push(kind.kind);
       }
       const type = this.#type(of, ident, field);
+      const isAdded = versioned && this.#defaults.has(field);
+      const [added = [], remark = ""] = isAdded ? addedAs(type, this.#defaults.get(field)) : [];
+      marks.push(...added);
       const mark = marks.length === 0 ? "" : `    #[varve(${marks.join(", ")})]\n`;
-      return `${mark}    pub ${KEYWORDS.has(free) ? "r#" : ""}${free}: ${type},\n`;
+      return `${remark}${mark}    pub ${KEYWORDS.has(free) ? "r#" : ""}${free}: ${type},\n`;
     });
     if (versioned) lines.unshift("    pub root_size: u16,\n");
     const marks = [
@@ -175,6 +197,24 @@ class RustFile {
     this.#used.set(path, names.add(name));
     return name;
   }
+}
+
+/** How an added field is marked, and a remark where Rust has another default. */
+function addedAs(type: string, value: unknown): readonly [marks: string[], remark?: string] {
+  if (/^[uif]\d+$/.test(type) && Number.isFinite(Number(value))) {
+    const digits = typeof value === "bigint" ? `${value}` : `${Number(value)}`;
+    const isWhole = /^-?\d+$/.test(digits);
+    if (digits === "0") return [["added"]];
+    return [[`added = ${digits}${type.startsWith("f") && isWhole ? ".0" : ""}`]];
+  }
+  if (value === true) return [["added = true"]];
+  if (value === false || value === "" || value === undefined) return [["added"]];
+  const text = JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${one}` : one));
+  const shown = text.replace(/[^\x20-\x7e]/gu, "?").slice(0, 80);
+  return [
+    ["added"],
+    `    // Earlier records have ${shown} here in TypeScript, and zeros in Rust.\n`,
+  ];
 }
 
 type Variants = Extract<Descriptor, { readonly variants: unknown }>;

@@ -3,7 +3,21 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { toRust } from "varve/rust";
-import { f32, json, optNonZero, str, struct, u8, u16 } from "varve/struct";
+import {
+  added,
+  bool,
+  enum8,
+  f32,
+  json,
+  optNonZero,
+  str,
+  struct,
+  timestamp,
+  u8,
+  u16,
+  u64,
+  versioned,
+} from "varve/struct";
 import { context, equal, ok, suite, test, throws } from "../harness.js";
 import { vectors } from "../struct/vectors.js";
 
@@ -44,6 +58,42 @@ use varve::schema::Record;
 pub struct Product {
     pub stock: u16,
     pub name: Ref<str>,
+}
+`,
+    );
+  });
+
+  test("marks what was added to a versioned struct, with what stands for it in earlier records", () => {
+    const Product = versioned("Product", {
+      stock: u16,
+      name: str,
+      price: added(f32, 9),
+      sold: added(u64, 5n),
+      size: added(enum8("s", "m"), "m"),
+      since: added(timestamp, new Date(5)),
+      hidden: added(bool, false),
+      note: added(str, ""),
+    });
+    const printed = toRust(Product);
+    equal(
+      printed.slice(printed.indexOf("pub struct Product")),
+      `pub struct Product {
+    pub root_size: u16,
+    pub stock: u16,
+    pub name: Ref<str>,
+    #[varve(added = 9.0)]
+    pub price: f32,
+    #[varve(added = 5)]
+    pub sold: u64,
+    // Earlier records have "m" here in TypeScript, and zeros in Rust.
+    #[varve(added)]
+    pub size: Size,
+    #[varve(timestamp, added = 5)]
+    pub since: i64,
+    #[varve(added)]
+    pub hidden: bool,
+    #[varve(added)]
+    pub note: Ref<str>,
 }
 `,
     );

@@ -1,7 +1,7 @@
 //! `#[repr(…)]` and `#[varve(…)]`.
 
 use syn::meta::ParseNestedMeta;
-use syn::{Attribute, Error, Ident, LitStr, Path, parse_quote};
+use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Token, parse_quote};
 
 /// How the compiler lays a type out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,17 @@ pub struct OfField {
     pub flatten: bool,
     pub timestamp: bool,
     pub u53: bool,
+    pub added: Added,
+}
+
+/// Whether only later versions of a struct have a field, and what stands for it in records of earlier
+/// ones.
+#[derive(Default)]
+pub enum Added {
+    #[default]
+    No,
+    AsZero,
+    As(Expr),
 }
 
 impl OfField {
@@ -115,8 +126,12 @@ impl OfField {
                 this.timestamp = true;
             } else if meta.path.is_ident("u53") {
                 this.u53 = true;
+            } else if meta.path.is_ident("added") && meta.input.peek(Token![=]) {
+                this.added = Added::As(meta.value()?.parse()?);
+            } else if meta.path.is_ident("added") {
+                this.added = Added::AsZero;
             } else {
-                return Err(meta.error("known are rename, flatten, timestamp and u53"));
+                return Err(meta.error("known are rename, flatten, timestamp, u53 and added"));
             }
             Ok(())
         })?;

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod fields;
+mod versions;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -53,12 +54,14 @@ fn expand(mut input: DeriveInput) -> Result<TokenStream, Error> {
             return Err(Error::new(data.union_token.span(), message));
         }
     };
+    let methods = versions::methods(&of_type, &input)?;
     let ident = &input.ident;
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics #krate::schema::Record for #ident #type_generics #where_clause {
             const LAYOUT: &'static #krate::schema::Layout = #layout;
+            #methods
         }
     })
 }

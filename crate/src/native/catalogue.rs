@@ -103,12 +103,7 @@ impl Form {
     /// Refuses to read as `T` what is something else, or with other keys.
     pub(super) fn refuse_other<T: Record>(&self, key: Option<&KeyKind>) -> Result<(), Error> {
         if self.fingerprint != T::FINGERPRINT {
-            let asked = Kind::from(T::LAYOUT);
-            let told = match &self.value {
-                Some(stored) => difference(stored, &asked).join("; "),
-                None => format!("it holds {}, and not {}", self.told["value"], asked.layout()),
-            };
-            return Err(self.mismatch(told));
+            self.refuse_other_value(&Kind::from(T::LAYOUT))?;
         }
         let stored = self.key()?;
         match key {
@@ -118,6 +113,23 @@ impl Form {
             }
             _ => Ok(()),
         }
+    }
+
+    fn refuse_other_value(&self, asked: &Kind) -> Result<(), Error> {
+        match &self.value {
+            Some(stored) if is_version(stored, asked) => Ok(()),
+            Some(stored) => Err(self.mismatch(difference(stored, asked).join("; "))),
+            None => {
+                let told = &self.told["value"];
+                Err(self.mismatch(format!("it holds {told}, and not {}", asked.layout())))
+            }
+        }
+    }
+
+    /// Whether `T` is a later version of the struct that its descriptor tells of.
+    pub(super) fn is_grown_by<T: Record>(&self) -> bool {
+        self.fingerprint != T::FINGERPRINT
+            && fields_of(&Kind::from(T::LAYOUT)) > self.value.as_ref().map_or(0, fields_of)
     }
 
     /// Refuses to write what would leave an index behind.
@@ -154,6 +166,23 @@ impl Form {
     fn mismatch(&self, reason: String) -> Error {
         Error::SchemaMismatch { collection: self.name.clone(), reason }
     }
+}
+
+fn fields_of(kind: &Kind) -> usize {
+    if let Kind::Struct { fields, .. } = kind { fields.len() } else { 0 }
+}
+
+/// Whether both are versions of one struct: it grows at its end, so the shorter one is where the longer
+/// one began.
+fn is_version(stored: &Kind, asked: &Kind) -> bool {
+    let (
+        Kind::Struct { fields: there, versioned: true, .. },
+        Kind::Struct { fields: here, versioned: true, .. },
+    ) = (stored, asked)
+    else {
+        return false;
+    };
+    there.iter().zip(here).all(|(old, new)| old.name == new.name && old.kind == new.kind)
 }
 
 fn key_of(name: &str) -> Result<Vec<u8>, Error> {
@@ -235,4 +264,14 @@ pub(super) fn make<T: Record>(
     engine.set(KEYSPACE_ENGINE, NEXT, &(keyspace + 1).to_le_bytes())?;
     engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
     Form::new(name, &bytes)
+}
+
+/// Has the descriptor of a collection tell of `T`, a later version of its struct.
+pub(super) fn grow<T: Record>(engine: &mut Engine<impl File>, form: &Form) -> Result<(), Error> {
+    let fingerprint = T::FINGERPRINT;
+    let head = CollectionDescriptor { fingerprint, keyspace: form.keyspace, ..Default::default() };
+    let mut json = form.told.clone();
+    json["value"] = Kind::from(T::LAYOUT).to_json();
+    engine.set(KEYSPACE_ENGINE, &key_of(&form.name)?, &Descriptor { head, json }.encode())?;
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! Collections of records in an open store.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use musli_zerocopy::ZeroCopy;
 
 use crate::schema::key::{Key, KeyKind, OwnedKey};
-use crate::schema::view::put_root;
+use crate::schema::renew::{put_root, renewed};
 use crate::schema::{Malformed, Parts, Record, View};
 
 use super::catalogue::Form;
@@ -58,11 +59,17 @@ struct Move<'a> {
     index: &'a Index,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
+    /// Whether an earlier version of the struct wrote what is changed.
+    is_earlier: bool,
 }
 
 impl<'s, T: Record> Collection<'s, T> {
     pub(super) fn new(store: &'s mut Store, form: Arc<Form>) -> Self {
         Collection { store, form, record: PhantomData }
+    }
+
+    pub(super) fn into_form(self) -> Arc<Form> {
+        self.form
     }
 
     /// The record under a key.
@@ -115,7 +122,7 @@ impl<'s, T: Record> Collection<'s, T> {
         self.store.atomically(|store| {
             let old = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec);
             let version = store.engine().set(form.keyspace, &key, &value)?;
-            reindex(store, &form, &key, old.as_deref(), Some(&value))?;
+            reindex::<T>(store, &form, &key, old.as_deref(), Some(&value))?;
             Ok(version)
         })
     }
@@ -156,7 +163,7 @@ impl<'s, T: Record> Collection<'s, T> {
             let Some(old) = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec) else {
                 return Ok(false);
             };
-            reindex(store, &form, &key, Some(&old), None)?;
+            reindex::<T>(store, &form, &key, Some(&old), None)?;
             Ok(store.engine().delete(form.keyspace, &key)?)
         })
     }
@@ -182,6 +189,16 @@ impl<'s, T: Record> Collection<'s, T> {
             return Ok(false);
         }
         let mut root = *view.root();
+        if let Some((mut new, mut root)) = renewed::<T>(old).map_err(Error::MalformedValue)? {
+            let old = old.to_vec();
+            return self.store.atomically(|store| {
+                change(&mut root);
+                put_root(&mut new, &mut root);
+                store.engine().set(form.keyspace, &key, &new)?;
+                reindex::<T>(store, &form, &key, Some(&old), Some(&new))?;
+                Ok(true)
+            });
+        }
         if form.indexes.is_empty() {
             change(&mut root);
             write_root(self.store, &form, &key, &mut root)?;
@@ -193,7 +210,7 @@ impl<'s, T: Record> Collection<'s, T> {
             let mut new = old.clone();
             put_root(&mut new, &mut root);
             write_root(store, &form, &key, &mut root)?;
-            reindex(store, &form, &key, Some(&old), Some(&new))?;
+            reindex::<T>(store, &form, &key, Some(&old), Some(&new))?;
             Ok(true)
         })
     }
@@ -246,6 +263,9 @@ impl<'s, T: Record> Collection<'s, T> {
     fn writable(&mut self) -> Result<Arc<Form>, Error> {
         self.form.refuse_unkept()?;
         self.form.interrupt_conversion(self.store.engine())?;
+        if self.form.is_grown_by::<T>() {
+            self.form = self.store.grow::<T>(&self.form)?;
+        }
         Ok(Arc::clone(&self.form))
     }
 
@@ -275,29 +295,44 @@ fn write_root<T: Record>(
 }
 
 /// Moves the entries of a record from what it was to what it is.
-fn reindex(
+fn reindex<T: Record>(
     store: &mut Store,
     form: &Form,
     key: &[u8],
     old: Option<&[u8]>,
     new: Option<&[u8]>,
 ) -> Result<(), Error> {
+    // Entries are of the values that stand for what an earlier record does not have.
+    let old = old.map(upright::<T>).transpose().map_err(Error::MalformedValue)?;
+    let is_earlier = matches!(old, Some(Cow::Owned(_)));
     for index in &form.indexes {
         let tuple = |record: Option<&[u8]>| record.map(|record| index.tuple(record)).transpose();
-        let from = tuple(old).map_err(Error::MalformedValue)?;
+        let from = tuple(old.as_deref()).map_err(Error::MalformedValue)?;
         let to = tuple(new).map_err(Error::BadArgument)?;
         if from != to {
-            Move { index, from, to }.perform(store, form, key)?;
+            Move { index, from, to, is_earlier }.perform(store, form, key)?;
         }
     }
     Ok(())
 }
 
+/// A record as this version of its struct has it.
+fn upright<T: Record>(record: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
+    Ok(renewed::<T>(record)?.map_or(Cow::Borrowed(record), |(bytes, _)| Cow::Owned(bytes)))
+}
+
 impl Move<'_> {
     fn perform(self, store: &mut Store, form: &Form, key: &[u8]) -> Result<(), Error> {
-        let Move { index, from, to } = self;
+        let Move { index, from, to, is_earlier } = self;
         if let Some(from) = from {
-            store.engine().delete(index.keyspace, &[&from, key].concat())?;
+            let was_there = store.engine().delete(index.keyspace, &[&from, key].concat())?;
+            if is_earlier && index.built && !was_there {
+                let reason = format!(
+                    "an earlier version of the struct wrote a record, and the index {:?} has it with                      other values for what was added than those that are declared here",
+                    index.name
+                );
+                return Err(Error::MalformedValue(Malformed::new("", reason)));
+            }
         }
         let Some(to) = to else { return Ok(()) };
         if index.unique && is_taken(store, index.keyspace, &to)? {

@@ -208,6 +208,13 @@ impl Store {
         Ok(Collection::new(self, form))
     }
 
+    /// The collection as a later version of its struct has it.
+    pub(super) fn grow<T: Record>(&mut self, form: &Form) -> Result<Arc<Form>, Error> {
+        catalogue::grow::<T>(&mut self.engine, form)?;
+        self.forms.remove(&form.name);
+        Ok(self.collection_by::<T>(&form.name, None)?.into_form())
+    }
+
     /// The names of all collections.
     ///
     /// # Errors

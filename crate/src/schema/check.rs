@@ -1,6 +1,7 @@
 //! Deep validation: all that can be wrong with a value, of data that came from elsewhere.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use super::kind::{Kind, Malformed, Plain, aligned};
 
@@ -14,12 +15,23 @@ impl Kind {
     /// # Errors
     /// Names the field and what is wrong with it.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
-        let value = Checked { bytes, left: Cell::new(64 * bytes.len() + 65_536) };
+        self.look(&Checked::new(bytes, None))
+    }
+
+    /// Where a value has references, and how what they lead to is aligned.
+    pub(super) fn references(&self, bytes: &[u8]) -> Result<BTreeMap<usize, usize>, Malformed> {
+        let value = Checked::new(bytes, Some(RefCell::default()));
+        self.look(&value)?;
+        Ok(value.references.map(RefCell::into_inner).unwrap_or_default())
+    }
+
+    fn look(&self, value: &Checked<'_>) -> Result<(), Malformed> {
         let (size, _) = self.size_and_align();
         let is_versioned = matches!(self, Kind::Struct { versioned: true, .. });
         let size = if is_versioned { value.root_size(size)? } else { size };
-        if bytes.len() < size {
-            let reason = format!("size: {} bytes, and its root has {size}", bytes.len());
+        let length = value.bytes.len();
+        if length < size {
+            let reason = format!("size: {length} bytes, and its root has {size}");
             return Err(Malformed::new("", reason));
         }
         value.at(self, 0)
@@ -31,9 +43,15 @@ struct Checked<'a> {
     /// How many more bytes of parts may be looked at, as in TypeScript. Parts may lie over one another,
     /// and lists of lists of one list would take forever.
     left: Cell<usize>,
+    /// Where references were found, by those who ask, and how what they lead to is aligned.
+    references: Option<RefCell<BTreeMap<usize, usize>>>,
 }
 
-impl Checked<'_> {
+impl<'a> Checked<'a> {
+    fn new(bytes: &'a [u8], references: Option<RefCell<BTreeMap<usize, usize>>>) -> Self {
+        Checked { bytes, left: Cell::new(64 * bytes.len() + 65_536), references }
+    }
+
     /// Bytes of the root of a record of this version or another, which has at most `size` known ones.
     fn root_size(&self, size: usize) -> Result<usize, Malformed> {
         let root_size = self.bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
@@ -148,6 +166,9 @@ impl Checked<'_> {
         );
         if !offset.is_multiple_of(align) {
             return Err(wrong(format!("alignment: {offset} is no multiple of {align}")));
+        }
+        if let Some(references) = &self.references {
+            references.borrow_mut().insert(at, align);
         }
         Ok(part)
     }

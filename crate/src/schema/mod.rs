@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The same in TypeScript is `struct("Product", { stock: u16, name: str })`: [`Record::FINGERPRINT`]
-//! is the same number there, and `Product.toRust()` prints the lines above.
+//! is the same number there, and `toRust(Product)` of `varve/rust` prints the lines above.
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("varve's records are read where they lie, as little-endian: this target is not");
@@ -28,6 +28,7 @@ mod check;
 pub mod key;
 mod kind;
 mod layout;
+pub(crate) mod renew;
 mod text;
 pub(crate) mod view;
 
@@ -49,7 +50,23 @@ pub use view::{Parts, View};
 /// field or a variant; `#[varve(rename_all = "camelCase")]` on the type; `#[varve(flatten)]`,
 /// `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(union)]` on an enum that is a union
 /// though no variant carries data; `#[varve(versioned)]` on a struct whose first
-/// field is `root_size: u16`.
+/// field is `root_size: u16`; `#[varve(added)]` or `#[varve(added = 5)]` on the fields that only its later
+/// versions have: records of earlier ones are read with zero, nothing, an empty text, or with that value
+/// there, and get the field with their next update.
+///
+/// ```
+/// use musli_zerocopy::{Ref, ZeroCopy};
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// #[varve(versioned)]
+/// struct Product {
+///     root_size: u16,
+///     stock: u16,
+///     name: Ref<str>,
+///     #[varve(added = 9.5)]
+///     price: f32,
+/// }
+/// ```
 ///
 /// What has no meaning in a file that other machines read does not compile:
 ///
@@ -67,6 +84,20 @@ pub use view::{Parts, View};
 /// struct Wrong { // without repr(C) its fields lie anywhere
 ///     stock: u16,
 /// }
+/// ```
+///
+/// ```compile_fail
+/// use musli_zerocopy::ZeroCopy;
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// #[varve(versioned)]
+/// struct Wrong {
+///     root_size: u16,
+///     a: u8,
+///     #[varve(added = 1)]
+///     b: u8, // lies in what was padding, which was zero
+/// }
+/// fn f() -> Option<usize> { <Wrong as varve::schema::Record>::whole_fields(4) }
 /// ```
 ///
 /// ```compile_fail
@@ -99,6 +130,18 @@ pub trait Record: ZeroCopy + Copy + 'static {
 
     /// FNV-1a-64 of the canonical layout string: equal for types that read each other's bytes.
     const FINGERPRINT: u64 = Self::LAYOUT.fingerprint();
+
+    /// Where the last whole field ends that a record has whose root has so many bytes; none when it
+    /// does not have a field that was there from the beginning. Only of versioned structs.
+    #[doc(hidden)]
+    #[must_use]
+    fn whole_fields(_root_size: usize) -> Option<usize> {
+        None
+    }
+
+    /// Gives the fields that such a record does not have the values that stand for them. They are zero.
+    #[doc(hidden)]
+    fn complete(&mut self, _root_size: usize) {}
 }
 
 macro_rules! plain {

@@ -7,23 +7,23 @@ use musli_zerocopy::Ref;
 use musli_zerocopy::buf::{Buf, Load};
 
 use super::kind::aligned;
-use super::{Kind, Layout, Malformed, Record};
+use super::renew::{completed, earlier, put_root};
+use super::{Kind, Malformed, Record};
 use crate::format::MAX_VALUE;
 
 /// A record where it lies: it is its root, and reads what lies behind it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    root: &'a T,
+    root: Root<'a, T>,
     bytes: &'a [u8],
 }
 
-impl<T> Clone for View<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
+#[derive(Clone, Copy, Debug)]
+enum Root<'a, T> {
+    There(&'a T),
+    /// The record is of an earlier version, and does not have all of its root.
+    Completed(T),
 }
-
-impl<T> Copy for View<'_, T> {}
 
 impl<'a, T: Record> View<'a, T> {
     /// The record in these bytes, which have to begin at a multiple of the record's alignment.
@@ -32,14 +32,27 @@ impl<'a, T: Record> View<'a, T> {
     /// # Errors
     /// When they are too short, misaligned, or no such record.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        refuse_earlier::<T>(bytes)?;
-        Ok(View { root: Buf::new(bytes).load_at::<T>(0)?, bytes })
+        let root = match earlier::<T>(bytes)? {
+            None => Root::There(Buf::new(bytes).load_at::<T>(0)?),
+            Some(told) => Root::Completed(completed::<T>(bytes, told)?),
+        };
+        Ok(View { root, bytes })
     }
 
-    /// Its root. It lives as long as the bytes do, and not only as long as this.
+    /// Its root: a copy, if an earlier version of a `versioned` struct wrote it.
     #[must_use]
-    pub fn root(&self) -> &'a T {
-        self.root
+    pub fn root(&self) -> &T {
+        self
+    }
+
+    /// Its root where it lies, which lives as long as the bytes do and not only as long as this. None
+    /// if an earlier version of a `versioned` struct wrote it.
+    #[must_use]
+    pub fn in_place(&self) -> Option<&'a T> {
+        match self.root {
+            Root::There(root) => Some(root),
+            Root::Completed(_) => None,
+        }
     }
 
     /// All its bytes.
@@ -66,39 +79,14 @@ impl<'a, T: Record> View<'a, T> {
     }
 }
 
-/// Puts a root before what it refers to. A versioned one says its size, whatever it said.
-///
-/// # Panics
-/// When the bytes are too short for it.
-pub(crate) fn put_root<T: Record>(bytes: &mut [u8], root: &mut T) {
-    bytes[..size_of::<T>()].copy_from_slice(root.to_bytes_padded());
-    if is_versioned::<T>() {
-        bytes[..2].copy_from_slice(&(size_of::<T>() as u16).to_le_bytes());
-    }
-}
-
-fn is_versioned<T: Record>() -> bool {
-    matches!(T::LAYOUT, Layout::Struct(shape) if shape.versioned)
-}
-
-/// A record of an earlier version of a struct has its parts where this one has fields.
-fn refuse_earlier<T: Record>(bytes: &[u8]) -> Result<(), Malformed> {
-    let root_size = bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
-    if !is_versioned::<T>() || usize::from(root_size) >= size_of::<T>() {
-        return Ok(());
-    }
-    let reason = format!(
-        "size: an earlier version of the struct wrote it, with a root of {root_size} bytes and not {}",
-        size_of::<T>()
-    );
-    Err(Malformed::new("", reason))
-}
-
 impl<T> Deref for View<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.root
+        match &self.root {
+            Root::There(root) => root,
+            Root::Completed(root) => root,
+        }
     }
 }
 

@@ -6,3 +6,4 @@ mod indexes;
 mod locks;
 mod reader;
 mod stores;
+mod versions;

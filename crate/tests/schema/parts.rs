@@ -129,7 +129,7 @@ struct New {
 }
 
 #[test]
-fn a_versioned_record_says_its_size_and_one_of_an_earlier_version_is_refused() {
+fn a_versioned_record_says_its_size_and_one_that_misses_what_was_never_added_is_refused() {
     let vectors = committed("structs.json");
     let vector = vectors.iter().find(|one| one["name"] == "Old").expect("it is there");
     let mut parts = Parts::of::<Old>();
@@ -145,4 +145,47 @@ fn a_versioned_record_says_its_size_and_one_of_an_earlier_version_is_refused() {
     let new = New { root_size: 24, stock: 1, name: old.name, price: 2, note: old.name };
     assert_eq!((new.root_size, new.stock, new.price), (24, 1, 2));
     assert_eq!(new.name.len() + new.note.len(), 36);
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned)]
+struct Grown {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+    #[varve(added = 5)]
+    price: u32,
+    #[varve(added)]
+    note: Ref<str>,
+}
+
+#[test]
+fn a_record_of_an_earlier_version_is_read_with_what_stands_for_its_later_fields() {
+    let vectors = committed("structs.json");
+    let vector = vectors.iter().find(|one| one["name"] == "Old").expect("it is there");
+    for value in vector["values"].as_array().expect("some") {
+        let bytes = aligned(&bytes_of(&value["bytes"]));
+        let view = View::<Grown>::new(bytes.as_slice()).expect("it is one");
+        assert_eq!(
+            (u64::from(view.stock), view.price),
+            (value["value"]["stock"].as_u64().unwrap(), 5)
+        );
+        assert_eq!(view.load(view.name), Ok(value["value"]["name"].as_str().unwrap()));
+        assert_eq!(view.load(view.note), Ok(""));
+        assert_eq!(usize::from(view.root_size), size_of::<Grown>());
+        assert!(view.in_place().is_none(), "its root is no such one");
+        view.check().expect("it is well");
+        for told in [0_u8, 1, 2, 11] {
+            let mut bytes = bytes_of(&value["bytes"]);
+            bytes[0] = told;
+            let bytes = aligned(&bytes);
+            let error = View::<Grown>::new(bytes.as_slice()).expect_err("it has no name");
+            assert!(error.reason.starts_with("size: "), "{error}");
+        }
+    }
+    // A root that ends within a field has none of it.
+    let mut half = vec![0xEE; 16];
+    half[..12].copy_from_slice(&[14, 0, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(View::<Grown>::new(aligned(&half).as_slice()).expect("it is one").price, 5);
 }

@@ -1,0 +1,187 @@
+//! Collections of structs that grow.
+
+use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
+use serde_json::{Value, json};
+use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_INDEX};
+use varve::native::{KeyRange, Reader, Store};
+use varve::schema::{Kind, Parts, Record, View};
+use varve::{Options, StdFile};
+
+use crate::folder::Folder;
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned)]
+struct First {
+    root_size: u16,
+    small: u8,
+    name: Ref<str>,
+    words: Ref<[Word]>,
+    longs: Ref<[u64]>,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+struct Word {
+    text: Ref<str>,
+    times: u8,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned)]
+struct Second {
+    root_size: u16,
+    small: u8,
+    name: Ref<str>,
+    words: Ref<[Word]>,
+    longs: Ref<[u64]>,
+    #[varve(added = 7)]
+    price: u16,
+    #[varve(added)]
+    note: Ref<str>,
+}
+
+fn first(parts: &mut Parts<First>, name: &str) -> First {
+    let name = parts.str(name);
+    let word = |text: &str| Word { text: parts.str(text), times: text.len() as u8 };
+    let words = ["one", "three"].map(word);
+    let words = parts.slice(&words);
+    let longs = parts.slice(&[1_u64 << 40, 2]);
+    First { root_size: 0, small: 3, name, words, longs }
+}
+
+/// All that a record says, so that two of them can be compared.
+#[derive(Debug, PartialEq)]
+struct Told {
+    small: u8,
+    name: String,
+    words: Vec<(String, u8)>,
+    longs: Vec<u64>,
+    price: u16,
+    note: String,
+}
+
+fn told(view: View<'_, Second>) -> Told {
+    view.check().expect("it is well");
+    let text = |text: Ref<str>| view.load(text).unwrap().to_string();
+    let words = view.load(view.words).unwrap().iter();
+    Told {
+        small: view.small,
+        name: text(view.name),
+        words: words.map(|word| (text(word.text), word.times)).collect(),
+        longs: view.load(view.longs).unwrap().to_vec(),
+        price: view.price,
+        note: text(view.note),
+    }
+}
+
+#[test]
+fn a_program_with_a_later_version_reads_what_an_earlier_one_wrote_and_renews_it_by_updates() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    let mut things = store.collection::<First>("things").unwrap();
+    things.set("a", |parts| first(parts, "A")).unwrap();
+    things.set("b", |parts| first(parts, "größe")).unwrap();
+    drop(store);
+
+    let mut store = Store::open(&path).unwrap();
+    let mut things = store.collection::<Second>("things").unwrap();
+    let before = Told {
+        small: 3,
+        name: "größe".to_string(),
+        words: vec![("one".to_string(), 3), ("three".to_string(), 5)],
+        longs: vec![1 << 40, 2],
+        price: 7,
+        note: String::new(),
+    };
+    assert_eq!(told(things.get("b").unwrap().unwrap()), before);
+    assert!(things.update_if("b", |b| b.price == 7, |b| b.price += 1).unwrap());
+    let view = things.get("b").unwrap().unwrap();
+    assert!(view.in_place().is_some(), "it is of this version now");
+    assert_eq!(told(view), Told { price: 8, ..before });
+    assert!(things.update_if("b", |b| b.price == 8, |b| b.note = b.name).unwrap());
+    assert_eq!(told(things.get("b").unwrap().unwrap()).note, "größe");
+    assert!(!things.update_if("a", |a| a.price != 7, |_| ()).unwrap());
+    store.close().unwrap();
+
+    // A program with the earlier version goes on, and loses nothing of the later one.
+    let mut store = Store::open(&path).unwrap();
+    let mut things = store.collection::<First>("things").unwrap();
+    assert_eq!(things.get("b").unwrap().unwrap().small, 3);
+    assert!(things.update_if("b", |_| true, |b| b.small = 4).unwrap());
+    things.set("c", |parts| first(parts, "C")).unwrap();
+    store.close().unwrap();
+
+    let bytes = std::fs::read(&path).unwrap();
+    let mut aligned = OwnedBuf::with_alignment::<u64>();
+    aligned.extend_from_slice(&bytes).unwrap();
+    aligned.align_in_place().unwrap();
+    let reader = Reader::from_bytes(aligned.as_slice()).unwrap();
+    let things = reader.collection::<Second>("things").unwrap().expect("it is there");
+    let all = things.entries(KeyRange::all()).unwrap().map(|entry| told(entry.unwrap().value));
+    let all: Vec<_> = all.map(|all| (all.small, all.name, all.price, all.note)).collect();
+    let line = |small, name: &str, price, note: &str| (small, name.into(), price, note.into());
+    assert_eq!(all, [line(3, "A", 7, ""), line(4, "größe", 8, "größe"), line(3, "C", 7, "")]);
+}
+
+const COLLECTION: u32 = 2;
+const OWN: u32 = 1;
+
+fn put(engine: &mut varve::Store<StdFile>, key: &[u8], keyspace: u32, parent: u32, json: &Value) {
+    let text = json.to_string();
+    let flags = if parent == 0 { 0 } else { DESCRIPTOR_INDEX };
+    let fingerprint = First::FINGERPRINT;
+    let json_len = text.len() as u32;
+    let head = CollectionDescriptor { fingerprint, keyspace, flags, parent, json_len };
+    engine.set(OWN, key, &[head.to_bytes(), text.as_bytes()].concat()).unwrap();
+}
+
+/// A file in which the collection has an index by price, and a record whose entry says this price.
+fn with_index(folder: &Folder, name: &str, price: u16) -> std::path::PathBuf {
+    let path = folder.file(name);
+    let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let value = Kind::from(Second::LAYOUT).to_json();
+    let json = json!({ "value": value, "key": "string", "indexes": ["byPrice"] });
+    put(&mut engine, b"collection/things", COLLECTION, 0, &json);
+    let key = [b"index/".as_slice(), &COLLECTION.to_be_bytes(), b"byPrice"].concat();
+    put(&mut engine, &key, COLLECTION + 1, COLLECTION, &json!({ "fields": ["price"] }));
+    let mut parts = Parts::of::<First>();
+    let root = first(&mut parts, "A");
+    engine.set(COLLECTION, b"a", &parts.finish(root).unwrap()).unwrap();
+    let entry = [&price.to_be_bytes()[..], b"a"].concat();
+    engine.set(COLLECTION + 1, &entry, &[2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    engine.close().map_err(|(_, error)| error).unwrap();
+    path
+}
+
+#[test]
+fn an_index_of_an_added_field_has_earlier_records_by_what_stands_for_it() {
+    let folder = Folder::new();
+    let mut store = Store::open(with_index(&folder, "1.varve", 7)).unwrap();
+    let mut things = store.collection::<Second>("things").unwrap();
+    let by = |things: &mut varve::native::Collection<'_, Second>| {
+        let mut records = things.entries_by("byPrice", KeyRange::all()).unwrap();
+        let mut prices = Vec::new();
+        while let Some(entry) = records.next().unwrap() {
+            prices.push(entry.value.price);
+        }
+        prices
+    };
+    assert_eq!(by(&mut things), [7]);
+    assert!(things.update_if("a", |_| true, |a| a.price = 9).unwrap());
+    assert_eq!(by(&mut things), [9]);
+
+    let mut store = Store::open(with_index(&folder, "2.varve", 7)).unwrap();
+    let mut things = store.collection::<Second>("things").unwrap();
+    assert!(things.delete("a").unwrap());
+    assert_eq!(by(&mut things), [0; 0]);
+
+    // TypeScript declared another default: the entry would be left behind.
+    let mut store = Store::open(with_index(&folder, "3.varve", 8)).unwrap();
+    let mut things = store.collection::<Second>("things").unwrap();
+    let error = things.delete("a").expect_err("its entry says something else");
+    assert_eq!(error.code(), "VARVE_MALFORMED_VALUE");
+    assert!(things.has("a").unwrap());
+}
