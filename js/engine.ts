@@ -95,6 +95,16 @@ const WITH_VALUES = 8;
 /** Texts above this length are encoded apart first, so that not three times their length is staged. */
 const LONG_TEXT = 8_192;
 
+/** How an engine opens its file. */
+export interface EngineOptions {
+  readonly memory: number;
+  readonly spaceFactor: number;
+  readonly ordered: boolean;
+  readonly readOnly: boolean;
+  /** Of a file that is made by it: segments have two to the power of this many bytes. */
+  readonly segmentLog2?: number;
+}
+
 /** Who hears of what goes wrong below, so that it is decided in one place what that means. */
 export interface EngineListener {
   /** A call failed while a record of it was staged; the group may be gone with it. */
@@ -115,6 +125,8 @@ function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
 
 /** One wasm instance with one open database. */
 export class Engine extends EngineMemory {
+  /** Its code: another instance of it is another database. */
+  readonly module: WebAssembly.Module;
   private wasm: Exports;
   private readonly host: Host;
   private death: DatabasePoisonedError | undefined;
@@ -123,8 +135,9 @@ export class Engine extends EngineMemory {
   private uncertain: boolean;
   listener: EngineListener | undefined;
 
-  private constructor(name: string, wasm: Exports, host: Host) {
+  private constructor(name: string, module: WebAssembly.Module, wasm: Exports, host: Host) {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
+    this.module = module;
     this.wasm = wasm;
     this.host = host;
     this.death = undefined;
@@ -144,7 +157,7 @@ export class Engine extends EngineMemory {
     name: string,
     module: WebAssembly.Module,
     file: StorageFile,
-    options: { memory: number; spaceFactor: number; ordered: boolean; readOnly: boolean },
+    options: EngineOptions,
     recovery?: "prefix" | "salvage",
     onBytes?: (count: number) => void,
   ): Promise<Engine> {
@@ -152,16 +165,20 @@ export class Engine extends EngineMemory {
     const instance = await WebAssembly.instantiate(module, { host: host.imports() });
     const wasm = instance.exports as unknown as Exports;
     host.memory = wasm.memory;
-    const engine = new Engine(name, wasm, host);
-    const entropy = crypto.getRandomValues(new Uint32Array(8));
+    file.moveInto?.(wasm.memory);
+    const engine = new Engine(name, module, wasm, host);
+    const entropy = new Uint32Array(8);
+    // Who only reads makes nothing new, and may begin where there is no randomness yet: in a Worker's
+    // global scope.
+    if (!options.readOnly) crypto.getRandomValues(entropy);
     const flags =
       (options.ordered ? 0 : POINTS_ONLY) |
       (options.readOnly ? READ_ONLY : 0) |
       (recovery === undefined ? 0 : RECOVERIES[recovery]);
     host.onBytes = onBytes;
-    const { memory } = options;
+    const { memory, segmentLog2 = SEGMENT_LOG2 } = options;
     const factor = Math.round(options.spaceFactor * 100);
-    engine.check(engine.call(() => wasm.open(SEGMENT_LOG2, flags, memory, factor, ...entropy)));
+    engine.check(engine.call(() => wasm.open(segmentLog2, flags, memory, factor, ...entropy)));
     host.onBytes = undefined;
     // Counted from here on, for what is read then is what was not in memory.
     host.reads = 0;

@@ -102,6 +102,7 @@ export type {
   StorageRoom,
 } from "./storage/contract.js";
 export { type DurableObjectStorageLike, durableObject } from "./storage/durable-object.js";
+export type { ImageSource } from "./storage/image.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";

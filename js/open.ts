@@ -9,6 +9,7 @@ import {
   type OpenOptions,
   type OpenProgress,
   type Settings,
+  storageIn,
 } from "./options.js";
 import { defaultStorage } from "./places.js";
 import { Entry, type Interruption, type Opening } from "./registry.js";
@@ -32,6 +33,7 @@ import { loadModule } from "./wasm/load.js";
  * @throws TypeError for a bad name, an unknown option or a wrong value of one
  * @throws DatabaseBusyError when another process, worker or tab has it open
  * @throws StorageUnavailableError when there is no such storage here; the message says what to do
+ * @throws OutOfMemoryError when there is none for the bytes that it is opened from
  * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
  * @throws OptionsMismatchError when it is open in this realm with other options
  * @throws CorruptionError when flushed data is damaged; nothing was changed, and `recovery` is the way out
@@ -41,8 +43,9 @@ import { loadModule } from "./wasm/load.js";
  */
 export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
-  const settings = checkOptions(options);
-  const storage = options.storage ?? defaultStorage();
+  const named = storageIn(options);
+  const settings = checkOptions({ ...options, storage: named });
+  const storage = named ?? defaultStorage();
   const identity = storage.identity(name);
   const { signal } = options;
   throwIfAborted(signal);

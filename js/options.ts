@@ -2,6 +2,7 @@
 
 import { badArgument, describe } from "./errors.js";
 import type { Storage } from "./storage/contract.js";
+import { type ImageSource, image } from "./storage/image.js";
 import type { WasmSource } from "./wasm/load.js";
 
 /**
@@ -21,6 +22,17 @@ export interface OpenOptions {
    * private file system in browser workers and the current folder in Node, Deno and Bun.
    */
   storage?: Storage | undefined;
+  /**
+   * The bytes of a database, of `db.export()` or of a file: it is opened from them and needs no storage.
+   * Only together with `readOnly: true`. An `ArrayBuffer`, a view of one, a `Response`, a stream or a
+   * `Blob`, or a promise of one. They are copied once, into the engine's memory, and yours again when
+   * `open` resolves; `memory` is what comes on top, 4 MiB when left out.
+   *
+   * ```ts
+   * const db = await open("shop", { from: fetch("/shop.varve"), readOnly: true });
+   * ```
+   */
+  from?: ImageSource | PromiseLike<ImageSource> | undefined;
   /** When writes reach the file. `"written"` when left out. */
   durability?: Durability | undefined;
   /**
@@ -137,6 +149,7 @@ export interface Settings {
 
 const KNOWN = [
   "storage",
+  "from",
   "durability",
   "memory",
   "spaceFactor",
@@ -174,9 +187,31 @@ export function refuseUnknown(
   }
 }
 
-/** @throws TypeError for options that are unknown or have a wrong type */
-export function checkOptions(options: OpenOptions): Settings {
+/**
+ * The storage that the options name, if they name one.
+ *
+ * @throws TypeError for options that are unknown, and for `from` where it cannot be
+ */
+export function storageIn(options: OpenOptions): Storage | undefined {
   refuseUnknown("open()", options, KNOWN);
+  const { from, storage, readOnly } = options;
+  if (from === undefined) return storage;
+  if (storage !== undefined) {
+    throw badArgument(
+      "The options from and storage say both where the database is: leave out one.",
+    );
+  }
+  if (readOnly !== true) {
+    throw badArgument(
+      "A database that is opened from bytes can only be read: give open() readOnly: true with from. " +
+        "To write to it, keep the bytes as a file and open that.",
+    );
+  }
+  return image(from);
+}
+
+/** @throws TypeError for options that have a wrong type */
+export function checkOptions(options: Omit<OpenOptions, "from">): Settings {
   const timers = options.storage?.timers !== false;
   const {
     durability = "written",

@@ -89,7 +89,8 @@ export function defaultStorage(): Storage {
   if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
     throw new StorageUnavailableError(
       "In Cloudflare Workers a database is kept in a Durable Object: give open() the option " +
-        "storage: durableObject(ctx.storage) there, or memory() for data that is meant to vanish.",
+        "storage: durableObject(ctx.storage) there. Elsewhere it can be read from bytes, by the options " +
+        "from and readOnly, or be a memory() that is meant to vanish.",
     );
   }
   if (hasOpfs()) return opfs();

@@ -1,6 +1,6 @@
 /** What lies in a file beside the raw keys: collections, their indexes, and what tells of them. */
 
-import { decoded, indexKeyOf, OWN, type Stored } from "../collection/catalogue.js";
+import { decoded, indexKeyOf, isDropped, OWN, type Stored } from "../collection/catalogue.js";
 import { entriesIn } from "../collection/scan.js";
 import { Database } from "../database.js";
 import { type ByteRange, boundsOf } from "../range.js";
@@ -8,9 +8,6 @@ import type { Session } from "../session.js";
 import type { Descriptor } from "../struct/codec.js";
 import { descriptorOf } from "../struct/schema-of.js";
 import { EXIT, Failure } from "./failure.js";
-
-/** Bits of a descriptor's flags. */
-const DROPPED = 2;
 
 /** A collection as a file tells of it. */
 export interface Told {
@@ -85,8 +82,8 @@ export function collectionOf(db: Database, name: string): Told {
 }
 
 function toldBy(db: Database, name: string, stored: Stored): Told | undefined {
-  const { keyspace, flags, json } = stored;
-  if ((flags & DROPPED) !== 0) return undefined;
+  const { keyspace, json } = stored;
+  if (isDropped(stored)) return undefined;
   const indexes = (json.indexes ?? []).map((index) => indexOf(db, keyspace, index));
   const there = indexes.filter((index) => index !== undefined);
   return { name, keyspace, value: descriptorOf(json.value), key: json.key, indexes: there };
@@ -96,6 +93,6 @@ function indexOf(db: Database, of: number, name: string): ToldIndex | undefined 
   const key = indexKeyOf(of, name);
   const stored = Database.sessionOf(db).engine.get(key, OWN);
   if (stored === undefined) return undefined;
-  const { flags, keyspace, json } = decoded(key, stored);
-  return (flags & DROPPED) !== 0 ? undefined : { name, keyspace, shape: json };
+  const told = decoded(key, stored);
+  return isDropped(told) ? undefined : { name, keyspace: told.keyspace, shape: told.json };
 }

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { CorruptionError, VarveError } from "../index.js";
+import { exportFile } from "./export.js";
 import { codeOf, EXIT, type ExitCode, Failure, OutputClosed } from "./failure.js";
 import { get } from "./get.js";
 import { list } from "./list.js";
@@ -20,6 +21,7 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   schema,
   verify,
   salvage,
+  export: exportFile,
 };
 
 /** Runs the command. Nothing is said on standard error unless something is wrong. */

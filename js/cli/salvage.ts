@@ -1,6 +1,5 @@
 /** `varve salvage` */
 
-import { closeSync, lstatSync, openSync, rmSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { OWN } from "../collection/catalogue.js";
 import { Database } from "../database.js";
@@ -8,12 +7,13 @@ import type { Engine } from "../engine.js";
 import { type Loss, open } from "../index.js";
 import { fileAt } from "../storage/node.js";
 import { look, refuseOther } from "./database.js";
-import { codeOf, EXIT, type ExitCode, Failure } from "./failure.js";
+import { EXIT, type ExitCode, Failure } from "./failure.js";
 import { type Indexing, indexingOf } from "./indexing.js";
 import { collectionsOf, entriesOf, type Told } from "./keyspaces.js";
 import { type Output, Progress } from "./output.js";
+import { into, refuseExisting } from "./target.js";
 import { counted, field, harmless, size } from "./text.js";
-import { type Call, misused } from "./usage.js";
+import type { Call } from "./usage.js";
 
 const RAW = 0;
 const LAST_KEYSPACE = 65_535;
@@ -44,14 +44,13 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
       );
     const { lost } = source.recovery;
     let first = true;
-    const copied = await into(target, (copy) =>
-      copyAll(source, copy, async (key, collection) => {
-        if (!inJson) return;
-        const named = { ...(collection === undefined ? {} : { collection }), ...field("key", key) };
-        await output.print(`${first ? "" : ","}${JSON.stringify(named)}`);
-        first = false;
-      }),
-    );
+    const tellUncertain = async (key: Uint8Array, collection?: string) => {
+      if (!inJson) return;
+      const named = { ...(collection === undefined ? {} : { collection }), ...field("key", key) };
+      await output.print(`${first ? "" : ","}${JSON.stringify(named)}`);
+      first = false;
+    };
+    const copied = await into(target, () => copyTo(target, source, tellUncertain));
     if (inJson) {
       const { keys, collections, records, bytes, missing } = copied;
       const sums = { keys, collections, records, bytes, missing, lost: lost ?? null };
@@ -63,37 +62,20 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
-/** A link that leads nowhere counts too. */
-function refuseExisting({ command }: Call, target: string): void {
+/** Fills a new database at this path. */
+async function copyTo(
+  target: string,
+  source: Database,
+  tellUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
+): Promise<Copied> {
+  const options = { durability: "buffered", ordered: false } as const;
+  const copy = await open(target, { storage: fileAt(target), ...options });
   try {
-    lstatSync(target);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return;
-    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${String(error)}.`);
-  }
-  throw misused(command, `${target} is there already, and salvage writes only new files.`);
-}
-
-/** Makes a new file, has it filled, and removes it if that fails. */
-async function into(target: string, fill: (copy: Database) => Promise<Copied>): Promise<Copied> {
-  try {
-    // Nobody else's file, whatever came in between.
-    closeSync(openSync(target, "wx"));
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${reason}.`);
-  }
-  let copy: Database | undefined;
-  try {
-    copy = await open(target, { storage: fileAt(target), durability: "buffered", ordered: false });
-    const copied = await fill(copy);
+    const copied = await copyAll(source, copy, tellUncertain);
     copy.flush();
-    await copy.close();
     return copied;
-  } catch (error) {
-    await copy?.close().catch(() => undefined);
-    rmSync(target, { force: true });
-    throw error;
+  } finally {
+    await copy.close().catch(() => undefined);
   }
 }
 

@@ -88,6 +88,14 @@ export const COMMANDS = {
       "Exit code 1 if anything was lost, or may have been.\n",
     options: { json: JSON_DOCUMENT },
   },
+  export: {
+    about: "copies what lives, and nothing else, into a new file",
+    words: ["FILE", "NEWFILE"],
+    more:
+      "For programs that read it from bytes: open(name, { from: bytes, readOnly: true }). NEWFILE\n" +
+      "must not exist. Versions begin anew in it. A damaged file is refused: see salvage.\n",
+    options: { json: JSON_DOCUMENT },
+  },
 } as const satisfies Record<string, CommandOf>;
 
 export type CommandName = keyof typeof COMMANDS;

@@ -166,7 +166,7 @@ export class Catalogue {
     const space = new CollectionSpace(this, name, declaration, stored.keyspace);
     for (const index of [...(stored.json.indexes ?? []), ...(stored.json.building ?? [])]) {
       const found = this.read(indexKeyOf(space.keyspace, index));
-      if (found === undefined || (found.flags & DROPPED) !== 0) continue;
+      if (found === undefined || isDropped(found)) continue;
       const shape = found.json as unknown as IndexShape;
       const { value } = declaration;
       const one = new IndexSpace(name, index, shape, value, found.keyspace);
@@ -355,7 +355,14 @@ function declarationOf({ fingerprint, json }: Stored): Declaration {
   };
 }
 
-function encoded({ fingerprint, keyspace, flags, parent, json }: Stored): Uint8Array<ArrayBuffer> {
+/** A descriptor as its bytes. */
+export function encoded({
+  fingerprint,
+  keyspace,
+  flags,
+  parent,
+  json,
+}: Stored): Uint8Array<ArrayBuffer> {
   const text = encoder.encode(JSON.stringify(json));
   const bytes = new Uint8Array(HEAD + text.length);
   const data = dataOf(bytes);
@@ -366,6 +373,11 @@ function encoded({ fingerprint, keyspace, flags, parent, json }: Stored): Uint8A
   data.setUint32(20, text.length, true);
   bytes.set(text, HEAD);
   return bytes;
+}
+
+/** Whether it tells of something that is gone. */
+export function isDropped({ flags }: Stored): boolean {
+  return (flags & DROPPED) !== 0;
 }
 
 /** What the bytes of a descriptor say. */

@@ -14,6 +14,11 @@ export interface StorageFile {
   truncate(size: number): void;
   getSize(): number;
   flush(): void;
+  /**
+   * Where the file lies in memory: has it lie in the memory of the engine, which calls this first and
+   * once.
+   */
+  moveInto?(memory: WebAssembly.Memory): void;
   /** Gives the file back, and with it the right to be its only user. Calling it twice is legal. */
   close(): void;
 }

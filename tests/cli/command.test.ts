@@ -17,10 +17,10 @@ import { file, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
-const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage"];
+const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage", "export"];
 /** The arguments of each command. */
 function argumentsOf(command: string, path: string): string[] {
-  const more = { get: ["key"], salvage: [`${path}.new`] }[command] ?? [];
+  const more = { get: ["key"], salvage: [`${path}.new`], export: [`${path}.new`] }[command] ?? [];
   return [command, path, ...more];
 }
 

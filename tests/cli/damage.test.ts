@@ -203,3 +203,30 @@ suite("varve salvage", () => {
     deepEqual(readdirSync(dirname(path)), ["shop.varve"]);
   });
 });
+
+suite("varve export", () => {
+  test("copies what lives into a file that is a database, with nothing of what was deleted", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
+      db.flush();
+      db.clear({ prefix: "key 1" });
+    });
+    const said = await printed("export", path, beside(path));
+    ok(/^exported what lives, [\d.]+ KB, to /.test(said), said);
+    deepEqual(await keysOf(beside(path)), await keysOf(path));
+    const bytes = readFileSync(beside(path));
+    equal(bytes.includes("key 1234"), false);
+    const json = JSON.parse(await printed("export", path, beside(path, "b.varve"), "--json"));
+    deepEqual(json, { file: path, newFile: beside(path, "b.varve"), bytes: bytes.length });
+    equal(await printed("verify", beside(path)).then((told) => told.startsWith("ok: ")), true);
+  });
+
+  test("writes no file that is there, and leaves none behind of a damaged one", async () => {
+    const path = await inRecord();
+    equal((await varve(["export", path, path])).code, 2);
+    const { code, stderr } = await varve(["export", path, beside(path)]);
+    equal(code, 3);
+    ok(stderr.includes("varve salvage"), stderr);
+    equal(existsSync(beside(path)), false);
+  });
+});

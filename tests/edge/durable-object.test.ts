@@ -1,7 +1,8 @@
 /** A database within a Durable Object, driven over HTTP. */
 
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { memory, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { root } from "../packaging/project.js";
 import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js";
@@ -146,3 +147,45 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
     for (let n = 0; n < 16; n++) void client();
   });
 }
+
+suite("a database in a Worker, outside of any object", () => {
+  test("is what the README shows: read from the bytes of an export, before the first request comes", async () => {
+    const readme = readFileSync(root("README.md"), "utf8");
+    const [shown = ""] = /import shop from "\.\/shop\.varve";[\s\S]*?(?=```)/.exec(readme) ?? [];
+    ok(shown.includes("readOnly"), shown);
+    const folder = join(context().directory ?? ".", `edge-${folders++}`);
+    await bundledWorker(shown, folder);
+    const db = await open("shop", { storage: memory() });
+    db.set("yeezy", "Boost 350");
+    for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
+    db.delete("key 7");
+    writeFileSync(
+      join(folder, "shop.varve"),
+      new Uint8Array(await new Response(db.export()).arrayBuffer()),
+    );
+    await db.close();
+    const edge = await serving(
+      folder,
+      `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = (
+    modules = [
+      (name = "program.js", esModule = embed "program.js"),
+      (name = "varve.wasm", wasm = embed "varve.wasm"),
+      (name = "shop.varve", data = embed "shop.varve"),
+    ],
+    compatibilityDate = "2025-01-01",
+  ))],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`,
+    );
+    const said = async (path: string) => {
+      const response = await fetch(edge.url + path);
+      return [response.status, await response.text()];
+    };
+    deepEqual(await said("yeezy"), [200, "Boost 350"]);
+    deepEqual(await said("key%2019999"), [200, "value 19999"]);
+    deepEqual(await said("key%207"), [404, "none"]);
+  });
+});

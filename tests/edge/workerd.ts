@@ -58,7 +58,7 @@ export async function bundledWorker(contents: string, folder: string): Promise<v
     absWorkingDir: root(),
     stdin: { contents, resolveDir: root(), loader: "ts" },
     outfile: join(folder, "program.js"),
-    external: ["cloudflare:workers"],
+    external: ["cloudflare:workers", "*.varve"],
     bundle: true,
     format: "esm",
     target: "es2022",

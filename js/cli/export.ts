@@ -1,0 +1,28 @@
+/** `varve export` */
+
+import { writeFile } from "node:fs/promises";
+import { look, refuseOther } from "./database.js";
+import { EXIT, type ExitCode } from "./failure.js";
+import type { Output } from "./output.js";
+import { into, refuseExisting } from "./target.js";
+import { harmless, size } from "./text.js";
+import type { Call } from "./usage.js";
+
+export async function exportFile(call: Call, output: Output): Promise<ExitCode> {
+  const [path = "", target = ""] = call.words;
+  refuseOther(path);
+  refuseExisting(call, target);
+  return look(path, { ordered: true }, async (db) => {
+    const bytes = await into(target, async () => {
+      const whole = new Uint8Array(await new Response(db.export()).arrayBuffer());
+      await writeFile(target, whole, { flush: true });
+      return whole.length;
+    });
+    if (call.flags.has("json")) {
+      await output.print(`${JSON.stringify({ file: path, newFile: target, bytes })}\n`);
+    } else {
+      await output.print(`exported what lives, ${size(bytes)}, to ${harmless(target)}\n`);
+    }
+    return EXIT.well;
+  });
+}

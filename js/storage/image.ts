@@ -1,0 +1,131 @@
+/** A database in bytes that are at hand, to be read: those of `db.export()`, or of a file. */
+
+import { badArgument, OutOfMemoryError, StorageUnavailableError } from "../errors.js";
+import type { Storage, StorageFile } from "./contract.js";
+import { fileName } from "./names.js";
+
+/** Bytes of a database, or what gives them. */
+export type ImageSource =
+  | ArrayBuffer
+  | ArrayBufferView
+  | Blob
+  | Response
+  | ReadableStream<Uint8Array<ArrayBuffer>>;
+
+/** Wasm memory grows by so many bytes. */
+const WASM_PAGE = 65_536;
+
+/** What is read is in memory already, so that little more is needed. */
+const IMAGE_MEMORY = 4_194_304;
+
+/** A storage with one database, for one opening. Nothing is ever to be done later with it. */
+export function image(source: ImageSource | PromiseLike<ImageSource>): Storage {
+  const given = Promise.resolve(source);
+  // It may fail while the engine is loaded, when nobody waits for it yet.
+  given.catch(() => {});
+  return {
+    kind: "image",
+    memory: IMAGE_MEMORY,
+    timers: false,
+    identity(name) {
+      fileName(name);
+      return {};
+    },
+    open: async (name) => ({ file: new ImageFile(name, await bytesOf(await given)) }),
+  };
+}
+
+/** @throws TypeError for what is none of the listed kinds */
+async function bytesOf(source: ImageSource): Promise<Uint8Array> {
+  if (ArrayBuffer.isView(source)) {
+    return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+  }
+  // By tag, so that what another realm made is recognized too.
+  const tag = Object.prototype.toString.call(source).slice(8, -1);
+  if (tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
+    return new Uint8Array(source as ArrayBuffer);
+  }
+  if (tag === "Response") {
+    const { ok, status, url } = source as Response;
+    if (!ok) {
+      throw new StorageUnavailableError(
+        `The database could not be fetched from ${url}: status ${status}.`,
+      );
+    }
+    return new Uint8Array(await (source as Response).arrayBuffer());
+  }
+  if (tag === "ReadableStream" || tag === "Blob" || tag === "File") {
+    return new Uint8Array(await new Response(source as Blob).arrayBuffer());
+  }
+  throw badArgument(
+    "The option from has to be the bytes of a database, a Response, a ReadableStream or a Blob of " +
+      "them, or a promise of one.",
+    source,
+  );
+}
+
+/** The bytes, which move into the memory of the engine that reads them: what was given is its owner's again. */
+class ImageFile implements StorageFile {
+  readonly #name: string;
+  readonly #size: number;
+  /** Where they are, and `undefined` when it is closed. An engine's memory may have grown since. */
+  #bytes: (() => Uint8Array) | undefined;
+
+  constructor(name: string, bytes: Uint8Array) {
+    this.#name = name;
+    this.#size = bytes.length;
+    this.#bytes = () => bytes;
+  }
+
+  moveInto(memory: WebAssembly.Memory): void {
+    const size = this.#size;
+    const given = this.#living();
+    let start: number;
+    try {
+      start = memory.grow(Math.ceil(size / WASM_PAGE)) * WASM_PAGE;
+    } catch (cause) {
+      throw new OutOfMemoryError(
+        `There is no memory for the ${size} bytes of the database "${this.#name}".`,
+        { cause },
+      );
+    }
+    this.#bytes = () => new Uint8Array(memory.buffer, start, size);
+    this.#living().set(given);
+  }
+
+  read(buffer: Uint8Array, { at }: { at: number }): number {
+    const count = Math.max(0, Math.min(buffer.length, this.#size - at));
+    buffer.set(this.#living().subarray(at, at + count));
+    return count;
+  }
+
+  getSize(): number {
+    this.#living();
+    return this.#size;
+  }
+
+  write(): never {
+    throw this.#refusal();
+  }
+
+  truncate(): never {
+    throw this.#refusal();
+  }
+
+  flush(): void {
+    this.#living();
+  }
+
+  close(): void {
+    this.#bytes = undefined;
+  }
+
+  #living(): Uint8Array {
+    if (this.#bytes !== undefined) return this.#bytes();
+    throw Object.assign(new Error(`The database "${this.#name}" is closed.`), { code: "EBADF" });
+  }
+
+  #refusal(): Error {
+    return new Error(`The database "${this.#name}" was opened from bytes, which stay as they are.`);
+  }
+}

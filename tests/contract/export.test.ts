@@ -1,0 +1,280 @@
+import { type Database, memory, type OpenOptions, open } from "varve";
+import { json, str, struct, text, u16, u32 } from "varve/struct";
+import {
+  cleanup,
+  deepEqual,
+  equal,
+  ok,
+  random,
+  rejects,
+  suite,
+  test,
+  throws,
+  turn,
+  wasmOption,
+} from "../harness.js";
+import { everywhere, filled, opened } from "./places.js";
+
+const Product = struct("Product", { stock: u16, name: str });
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+async function bytesOf(stream: ReadableStream<Bytes>): Promise<Bytes> {
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Opens a database from bytes, and closes it when the test ends. */
+async function openedFrom(options: OpenOptions): Promise<Database> {
+  const db = await open("image", { readOnly: true, ...wasmOption(), ...options });
+  cleanup(() => db.close());
+  return db;
+}
+
+function includes(bytes: Bytes, text: string): boolean {
+  const wanted = new TextEncoder().encode(text);
+  const first = wanted[0] as number;
+  for (let at = bytes.indexOf(first); at >= 0; at = bytes.indexOf(first, at + 1)) {
+    if (wanted.every((byte, i) => bytes[at + i] === byte)) return true;
+  }
+  return false;
+}
+
+everywhere("an export", ({ storage }) => {
+  test("opens from its bytes with all that lives, by a checkpoint, and without reading the log", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 5_000; i++) db.set(`key ${i}`, `value ${i}`);
+    db.set("empty", "");
+    db.set("large", filled(3_000_000, 7));
+    db.set(filled(60_000, 1), "a long key");
+    const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
+    for (let i = 0; i < 500; i++) products.set(`p${i}`, { stock: i % 50, name: `product ${i}` });
+    db.collection("notes", text(), { key: [u32, str] }).set([7, "a"], "a note");
+    const copy = await openedFrom({ from: await bytesOf(db.export()) });
+    equal(copy.count(), 5_003);
+    deepEqual([...copy.keys()], [...db.keys()]);
+    deepEqual(copy.get("large"), db.get("large"));
+    equal(copy.getText(filled(60_000, 1)), "a long key");
+    const there = copy.collection("products", Product, { indexes: { byStock: "stock" } });
+    equal(there.get("p49")?.name, "product 49");
+    deepEqual(
+      [...there.index.byStock.entries({ gte: 49 })].map(([key]) => key),
+      Array.from({ length: 10 }, (_, i) => `p${50 * i + 49}`).sort(),
+    );
+    equal(copy.collection("notes", text(), { key: [u32, str] }).get([7, "a"]), "a note");
+    const { wasClean, fromCheckpoint, replayedFrames } = copy.recovery;
+    deepEqual([wasClean, fromCheckpoint], [true, true]);
+    ok(replayedFrames <= 1, `${replayedFrames} frames were replayed`);
+    equal((await copy.verify()).ok, true);
+  });
+
+  test("has nothing in it of what was deleted, replaced, rolled back or dropped", async () => {
+    const db = await opened(storage);
+    const secret = (n: number) => `Rumpelstiltskin ${n} ${"x".repeat(50)}`;
+    for (let i = 0; i < 300; i++) db.set(`public ${i}`, `${i}`);
+    db.set("replaced", secret(1));
+    db.set("deleted", secret(2));
+    db.set("Rumpelstiltskin's key", "1");
+    const products = db.collection("products", Product, { indexes: { byName: "name" } });
+    products.set("a", { stock: 1, name: secret(3) });
+    products.set("b", { stock: 2, name: "harmless" });
+    const old = db.collection("old", json<string>());
+    for (let i = 0; i < 100; i++) old.set(`${i}`, "harmless");
+    old.set("a", secret(4));
+    db.flush();
+    db.set("replaced", "harmless");
+    db.delete("deleted");
+    db.delete("Rumpelstiltskin's key");
+    products.delete("a");
+    old.delete("a");
+    throws(() =>
+      db.transaction((tx) => {
+        tx.set("rolled back", secret(5));
+        throw new Error("undone");
+      }),
+    );
+    // Half of the values were converted when this ends, and none of that is current.
+    const ending = new AbortController();
+    const converting = db.migrate("old", Product, {
+      migrate: () => ({ stock: 1, name: secret(6) }),
+      onProgress: ({ records }) => {
+        if (records > 0) ending.abort();
+      },
+      signal: ending.signal,
+    });
+    await rejects(converting, { name: "AbortError" });
+    const bytes = await bytesOf(db.export());
+    equal(includes(bytes, "harmless"), true);
+    equal(includes(bytes, "Rumpelstiltskin"), false);
+    ok(bytes.length < 100_000, `it has ${bytes.length} bytes`);
+  });
+
+  test("is as of one moment, and whole, while the program goes on writing", async () => {
+    const db = await opened(storage);
+    const both = (n: number) =>
+      db.transaction((tx) => {
+        for (let i = 0; i < 50; i++) tx.set(`n${i}`, `${n}`);
+      });
+    both(0);
+    const exports: Promise<Bytes>[] = [];
+    for (let n = 1; n < 30; n++) {
+      if (n % 7 === 0) exports.push(bytesOf(db.export()));
+      both(n);
+      await (n % 2 === 0 ? turn() : undefined);
+    }
+    for (const bytes of await Promise.all(exports)) {
+      const copy = await openedFrom({ from: bytes });
+      equal(new Set(Array.from(copy.values(), (value) => new TextDecoder().decode(value))).size, 1);
+    }
+  });
+
+  test("kept as a file is a database like any other, which goes on", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
+    products.set("a", { stock: 1, name: "A" });
+    const kept = memory();
+    const { file } = await kept.open("shop");
+    file.write(await bytesOf(db.export()), { at: 0 });
+    file.close();
+    const copy = await opened(kept, {}, "shop");
+    const there = copy.collection("products", Product, { indexes: { byStock: "stock" } });
+    there.set("b", { stock: 0, name: "B" });
+    const others = copy.collection("others", text());
+    others.set("a", "1");
+    await copy.close();
+    const again = await opened(kept, {}, "shop");
+    const products2 = again.collection("products", Product, { indexes: { byStock: "stock" } });
+    deepEqual(
+      [...products2.index.byStock.entries()].map(([key]) => key),
+      ["b", "a"],
+    );
+    equal((await again.verify()).ok, true);
+  });
+
+  test("of an empty database is one, and needs order", async () => {
+    const db = await opened(storage);
+    const copy = await openedFrom({ from: await bytesOf(db.export()) });
+    equal(copy.count(), 0);
+    const unordered = await opened(storage, { ordered: false });
+    throws(() => unordered.export(), { ...BAD, message: "ordered" });
+  });
+});
+
+suite("a database from bytes", () => {
+  async function some(count = 200): Promise<Bytes> {
+    const db = await opened(memory());
+    for (let i = 0; i < count; i++) db.set(`key ${i}`, `value ${i}`.repeat(1 + (i % 20)));
+    return bytesOf(db.export());
+  }
+
+  test("takes bytes in every form, and leaves them to their owner", async () => {
+    const bytes = await some();
+    const framed = new Uint8Array(bytes.length + 100);
+    framed.set(bytes, 50);
+    const forms = [
+      bytes.slice(),
+      bytes.slice().buffer,
+      new DataView(framed.buffer, 50, bytes.length),
+      new Blob([bytes]),
+      new Response(bytes.slice()),
+      new Blob([bytes]).stream(),
+      Promise.resolve(bytes.slice()),
+    ];
+    for (const from of forms) {
+      const db = await openedFrom({ from: from as Bytes });
+      // From here on nothing that is done to them matters.
+      if (from instanceof Uint8Array) from.fill(255);
+      framed.fill(0, 0, 50);
+      equal(db.count(), 200);
+      equal(db.getText("key 1"), "value 1value 1");
+      deepEqual([...db.keys({ prefix: "key 19" })].length, 11);
+    }
+  });
+
+  test("refuses to be written to, and says so", async () => {
+    const db = await openedFrom({ from: await some() });
+    for (const write of [
+      () => db.set("a", "1"),
+      () => db.delete("key 1"),
+      () => db.clear(),
+      () => db.updateIf("key 1", () => "2"),
+      () => db.collection("c", text()).set("a", "1"),
+    ]) {
+      throws(write, { code: "VARVE_READ_ONLY" });
+    }
+    await rejects(db.compact(), { code: "VARVE_READ_ONLY" });
+    equal(db.getText("key 0"), "value 0");
+  });
+
+  test("is refused without readOnly, with a storage, and from what are no bytes", async () => {
+    const from = await some(1);
+    const wasm = wasmOption();
+    await rejects(open("a", { from, ...wasm }), { ...BAD, message: "readOnly" });
+    await rejects(open("a", { from, readOnly: true, storage: memory(), ...wasm }), BAD);
+    await rejects(open("", { from, readOnly: true, ...wasm }), BAD);
+    for (const none of ["text", 7, null, {}, []]) {
+      const given = { from: none as unknown as Bytes, readOnly: true, ...wasm };
+      await rejects(open("a", given), { ...BAD, message: "from" });
+    }
+    const missing = new Response("none", { status: 404 });
+    await rejects(open("a", { from: missing, readOnly: true, ...wasm }), {
+      code: "VARVE_STORAGE_UNAVAILABLE",
+      message: "404",
+    });
+    const failed = Promise.reject(new Error("the network"));
+    await rejects(open("a", { from: failed, readOnly: true, ...wasm }), { message: "the network" });
+  });
+
+  test("two of one name are two", async () => {
+    const [one, two] = [await some(1), await some(2)];
+    const a = await openedFrom({ from: one });
+    const b = await openedFrom({ from: two });
+    deepEqual([a.count(), b.count()], [1, 2]);
+    await a.close();
+    equal(b.getText("key 1"), "value 1value 1");
+  });
+
+  test("says what is wrong with bytes that are none, cut off, or changed, and reads nothing else", async () => {
+    const bytes = await some();
+    const codes = new Set<string>();
+    const refused = async (from: Bytes): Promise<boolean> => {
+      let db: Database | undefined;
+      try {
+        db = await open("hostile", { from, readOnly: true, ...wasmOption() });
+        for (const [key, value] of db.entries()) {
+          equal(new TextDecoder().decode(value).startsWith("value "), true, key);
+        }
+        return false;
+      } catch (error) {
+        const { code } = error as { code?: string };
+        codes.add(String(code));
+        ok(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(String(code)), String(error));
+        return true;
+      } finally {
+        await db?.close();
+      }
+    };
+    for (const none of [
+      new Uint8Array(0),
+      filled(8_192, 0),
+      filled(20_000, 0),
+      filled(50_000, 1),
+    ]) {
+      equal(await refused(none), true, `${none.length} bytes of ${none[0]}`);
+    }
+    const next = random(6);
+    let refusals = 0;
+    for (let round = 0; round < 150; round++) {
+      const hostile = bytes.slice(0, round % 5 === 0 ? next(bytes.length) : undefined);
+      for (let n = round % 4; n > 0; n--) {
+        const at = next(hostile.length);
+        if (round % 3 === 0) hostile.fill(next(256), at, at + next(2_000));
+        else if (hostile.length > 0) hostile[at] = next(256);
+      }
+      refusals += Number(await refused(hostile));
+    }
+    ok(refusals > 30, `${refusals} were refused`);
+    equal(codes.size, 2);
+  });
+});
