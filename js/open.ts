@@ -4,18 +4,23 @@ import { Database } from "./database.js";
 import { Engine } from "./engine.js";
 import { badArgument, OptionsMismatchError } from "./errors.js";
 import {
+  checkFrom,
   checkOptions,
   differences,
   type OpenOptions,
   type OpenProgress,
   type Settings,
-  storageIn,
 } from "./options.js";
 import { defaultStorage } from "./places.js";
 import { Entry, type Interruption, type Opening } from "./registry.js";
 import { Session } from "./session.js";
 import type { OpenedStorage, Storage } from "./storage/contract.js";
+import type { ImageSource } from "./storage/image.js";
+import { fileName } from "./storage/names.js";
 import { loadModule } from "./wasm/load.js";
+
+/** What is read from bytes is in memory already, so that little more is needed. */
+const IMAGE_MEMORY = 4_194_304;
 
 /**
  * Opens a database, creating it when it is missing. Everything after that is synchronous.
@@ -43,7 +48,9 @@ import { loadModule } from "./wasm/load.js";
  */
 export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
-  const named = storageIn(options);
+  checkFrom(options);
+  const { from } = options;
+  const named = from === undefined ? options.storage : image(from);
   const settings = checkOptions({ ...options, storage: named });
   const storage = named ?? defaultStorage();
   const identity = storage.identity(name);
@@ -71,6 +78,20 @@ export async function open(name: string, options: OpenOptions = {}): Promise<Dat
     await db.close();
     throw reason;
   }
+}
+
+/** The storage of bytes that are at hand: one database, for one opening, and nothing is done later with it. */
+function image(given: ImageSource | PromiseLike<ImageSource>): Storage {
+  const source = Promise.resolve(given);
+  // It may fail while the engine is loaded, when nobody waits for it yet.
+  source.catch(() => {});
+  return {
+    kind: "image",
+    memory: IMAGE_MEMORY,
+    timers: false,
+    identity: (name) => ({ image: fileName(name) }),
+    open: async (name) => (await import("./storage/image.js")).openImage(name, source),
+  };
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {

@@ -2,7 +2,7 @@
 
 import { badArgument, describe } from "./errors.js";
 import type { Storage } from "./storage/contract.js";
-import { type ImageSource, image } from "./storage/image.js";
+import type { ImageSource } from "./storage/image.js";
 import type { WasmSource } from "./wasm/load.js";
 
 /**
@@ -187,27 +187,18 @@ export function refuseUnknown(
   }
 }
 
-/**
- * The storage that the options name, if they name one.
- *
- * @throws TypeError for options that are unknown, and for `from` where it cannot be
- */
-export function storageIn(options: OpenOptions): Storage | undefined {
+/** @throws TypeError for options that are unknown, and for `from` where it cannot be */
+export function checkFrom(options: OpenOptions): void {
   refuseUnknown("open()", options, KNOWN);
-  const { from, storage, readOnly } = options;
-  if (from === undefined) return storage;
-  if (storage !== undefined) {
-    throw badArgument(
-      "The options from and storage say both where the database is: leave out one.",
-    );
+  if (options.from === undefined) return;
+  if (options.storage !== undefined) {
+    throw badArgument("The options from and storage both say where the database is: give one.");
   }
-  if (readOnly !== true) {
-    throw badArgument(
-      "A database that is opened from bytes can only be read: give open() readOnly: true with from. " +
-        "To write to it, keep the bytes as a file and open that.",
-    );
-  }
-  return image(from);
+  if (options.readOnly === true) return;
+  throw badArgument(
+    "A database that is opened from bytes can only be read: give open() readOnly: true with from. " +
+      "To write to it, keep the bytes as a file and open that.",
+  );
 }
 
 /** @throws TypeError for options that have a wrong type */

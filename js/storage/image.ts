@@ -1,8 +1,10 @@
-/** A database in bytes that are at hand, to be read: those of `db.export()`, or of a file. */
+/**
+ * A database in bytes that are at hand, to be read: those of `db.export()`, or of a file. A chunk of its
+ * own, loaded by those who have such bytes.
+ */
 
 import { badArgument, OutOfMemoryError, StorageUnavailableError } from "../errors.js";
-import type { Storage, StorageFile } from "./contract.js";
-import { fileName } from "./names.js";
+import type { OpenedStorage, StorageFile } from "./contract.js";
 
 /** Bytes of a database, or what gives them. */
 export type ImageSource =
@@ -15,24 +17,8 @@ export type ImageSource =
 /** Wasm memory grows by so many bytes. */
 const WASM_PAGE = 65_536;
 
-/** What is read is in memory already, so that little more is needed. */
-const IMAGE_MEMORY = 4_194_304;
-
-/** A storage with one database, for one opening. Nothing is ever to be done later with it. */
-export function image(source: ImageSource | PromiseLike<ImageSource>): Storage {
-  const given = Promise.resolve(source);
-  // It may fail while the engine is loaded, when nobody waits for it yet.
-  given.catch(() => {});
-  return {
-    kind: "image",
-    memory: IMAGE_MEMORY,
-    timers: false,
-    identity(name) {
-      fileName(name);
-      return {};
-    },
-    open: async (name) => ({ file: new ImageFile(name, await bytesOf(await given)) }),
-  };
+export async function openImage(name: string, given: Promise<ImageSource>): Promise<OpenedStorage> {
+  return { file: new ImageFile(name, await bytesOf(await given)) };
 }
 
 /** @throws TypeError for what is none of the listed kinds */
