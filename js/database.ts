@@ -30,7 +30,7 @@ import {
   type Entry as StoredEntry,
   type UpdateOptions,
 } from "./session.js";
-import type { Codec } from "./struct/codec.js";
+import type { Codec, StructCodec } from "./struct/codec.js";
 import type { CustomCodec } from "./struct/custom.js";
 import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 
@@ -406,6 +406,17 @@ export class Database {
    * @throws SchemaMismatchError when the collection of this name holds something else, or has records
    * and not these indexes
    */
+  collection<T, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: CollectionOptions<S, undefined>,
+  ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
+  collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: Codec<View, Writable, Input>,
+    options?: CollectionOptions<S, undefined>,
+  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
+  // The last one, since it is the one that the compiler tells of when none fits.
   collection<
     View,
     Writable,
@@ -414,14 +425,9 @@ export class Database {
     const Specs extends IndexSpecs<View> = Record<never, never>,
   >(
     name: string,
-    codec: Codec<View, Writable, Input>,
-    options?: CollectionOptions<S, Specs>,
+    codec: StructCodec<View, Writable, Input>,
+    options: CollectionOptions<S, Specs>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
-  collection<T, const S extends KeySpec | undefined = undefined>(
-    name: string,
-    codec: CustomCodec<T>,
-    options?: CollectionOptions<S, undefined>,
-  ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
   collection<T>(
     name: string,
     codec: Codec<T, T, T> | CustomCodec<T>,
@@ -454,6 +460,16 @@ export class Database {
    * @throws (rejects) SchemaMismatchError when its keys are of another kind
    * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError, ReentrancyError as `set`
    */
+  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, KeyOf<S>>,
+  ): Promise<Collection<KeyOf<S>, T, T, T, KeyInput<S>>>;
+  migrate<View, Writable, Input, Old = unknown, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: Codec<View, Writable, Input>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, KeyOf<S>>,
+  ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>>;
   migrate<
     View,
     Writable,
@@ -463,14 +479,9 @@ export class Database {
     const Specs extends IndexSpecs<View> = Record<never, never>,
   >(
     name: string,
-    codec: Codec<View, Writable, Input>,
-    options?: MigrateOptions<S, Specs, Old, NoInfer<Input>, KeyOf<S>>,
+    codec: StructCodec<View, Writable, Input>,
+    options: MigrateOptions<S, Specs, Old, NoInfer<Input>, KeyOf<S>>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
-  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined>(
-    name: string,
-    codec: CustomCodec<T>,
-    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, KeyOf<S>>,
-  ): Promise<Collection<KeyOf<S>, T, T, T, KeyInput<S>>>;
   migrate<T>(
     name: string,
     codec: Codec<T, T, T> | CustomCodec<T>,

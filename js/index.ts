@@ -106,6 +106,6 @@ export type { ImageSource } from "./storage/image.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";
-export type { Codec, Descriptor, Memory } from "./struct/codec.js";
+export type { Codec, Descriptor, Memory, StructCodec } from "./struct/codec.js";
 export type { CustomCodec } from "./struct/custom.js";
 export type { WasmSource } from "./wasm/load.js";

@@ -5,7 +5,7 @@
 
 export { MalformedValueError, StaleViewError } from "./errors-base.js";
 export { type BytesType, blob, bytes } from "./struct/binary.js";
-export type { Codec, Descriptor, Memory, StructDescriptor } from "./struct/codec.js";
+export type { Codec, Descriptor, Memory, StructCodec, StructDescriptor } from "./struct/codec.js";
 export type { CustomCodec } from "./struct/custom.js";
 export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";

@@ -321,6 +321,9 @@ function keyOf(name: unknown): string {
   if (typeof name !== "string" || name.length === 0 || name.length > MAX_NAME) {
     throw badArgument(`The name of a collection is a string of 1 to ${MAX_NAME} characters.`, name);
   }
+  if (/\p{Cs}/u.test(name)) {
+    throw badArgument("The name of a collection must not hold half of a surrogate pair.", name);
+  }
   return `collection/${name}`;
 }
 

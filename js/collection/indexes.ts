@@ -31,7 +31,7 @@ export type IndexSpec<View> =
   | readonly [IndexField<View>, ...IndexField<View>[]]
   | {
       readonly fields: IndexField<View> | readonly [IndexField<View>, ...IndexField<View>[]];
-      /** Whether no two records may have the same values in these fields. */
+      /** Whether no two records may have the same values in these fields. Absence is one, too. */
       readonly unique?: boolean;
     };
 

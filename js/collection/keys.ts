@@ -143,10 +143,15 @@ class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   }
 
   encode(engine: Engine, key: readonly unknown[]): number {
-    if (!Array.isArray(key)) {
-      throw badArgument(`${this.what} is an array of ${this.parts.length} parts.`, key);
-    }
     return engine.encodeBy(this, key);
+  }
+
+  /** Also bounds come this way: what is no array would be one without parts, and bound nothing. */
+  override write(area: Uint8Array, values: readonly unknown[], leading = false): number {
+    if (!Array.isArray(values)) {
+      throw badArgument(`${this.what} is an array of ${this.parts.length} parts.`, values);
+    }
+    return super.write(area, values, leading);
   }
 
   given(key: string | Uint8Array<ArrayBuffer>): unknown[] {

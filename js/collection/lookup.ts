@@ -10,8 +10,11 @@ import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
 
 /** Which entries of an index are meant, and in which order. What is given holds all at once. */
 export interface IndexRange<Value, K> {
-  /** Only records with exactly this value; of several fields, with these values in the first of them. */
-  eq?: BoundOf<Value> | undefined;
+  /**
+   * Only records with exactly this value; of several fields, with these values in the first of them.
+   * `null` is for records without one: an `undefined` would be no bound.
+   */
+  eq?: BoundOf<Value> | Absent<Value> | undefined;
   /** Only records above this. Not together with `gte`. */
   gt?: BoundOf<Value> | undefined;
   /** Only records from this on. Not together with `gt`. */
@@ -29,6 +32,9 @@ export interface IndexRange<Value, K> {
   /** At most so many. */
   limit?: number | undefined;
 }
+
+/** What stands for the absence of a value, where it may be absent. */
+type Absent<Value> = undefined extends Value ? null : never;
 
 /** What a step of a walk gives, of the three that it can. */
 type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number) => T;
@@ -58,12 +64,14 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * The first record with this value, or `undefined` when there is none: of a unique index, the one.
+   * The first record with this value, or `undefined` when there is none: of a unique index, the one. Of
+   * an optional field `undefined` is a value as well.
    *
    * @throws TypeError for a value that is none
    */
   get(value: Value): View | undefined {
-    for (const view of this.values({ eq: value as BoundOf<Value>, limit: 1 })) return view;
+    const eq = (value ?? null) as BoundOf<Value>;
+    for (const view of this.values({ eq, limit: 1 })) return view;
     return undefined;
   }
 

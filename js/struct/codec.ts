@@ -94,3 +94,8 @@ export interface Codec<View, Writable, Input> {
   /** Throws `MalformedValueError` unless these bytes are such a value, through and through. */
   check(bytes: Uint8Array): void;
 }
+
+/** A codec whose values are structs: they have fields, which indexes can be of. */
+export interface StructCodec<View, Writable, Input> extends Codec<View, Writable, Input> {
+  readonly kind: StructDescriptor;
+}

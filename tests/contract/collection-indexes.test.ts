@@ -56,6 +56,9 @@ everywhere("an index", ({ storage }) => {
       equal(bySku.get(5), undefined);
       deepEqual([...bySize.keys()], ["c", "a", "d", "b"]);
       deepEqual([...bySize.keys({ gte: "M" })], ["d", "b"]);
+      deepEqual([...bySize.keys({ eq: null })], ["c"]);
+      equal(bySize.get(undefined)?.sku, 3);
+      throws(() => byPrice.get(undefined as never), BAD);
       equal(byPrice.count(), 4);
       equal(byPrice.count({ eq: 10 }), 2);
       deepEqual(

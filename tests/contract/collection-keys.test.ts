@@ -153,6 +153,12 @@ everywhere("the keys of a collection", ({ storage }) => {
     equal(scores.count(), 12);
     throws(() => scores.keys({ gt: [1], gte: [1] }), BAD);
     throws(() => scores.keys({ lt: [1, 2, "a", 3] } as never), BAD);
+    for (const bound of [2, "ann", null, { length: 0 }]) {
+      for (const option of ["gt", "gte", "lt", "lte", "prefix", "after"]) {
+        throws(() => scores.clear({ [option]: bound } as never), BAD);
+      }
+    }
+    equal(scores.count(), 12);
   });
 
   test("that are strings may be asked for as a type, and bytes are as they are", async () => {

@@ -101,6 +101,8 @@ export function indexes(db: Database): void {
   db.collection("rows", Row, { indexes: { byInner: "inner" } });
   // @ts-expect-error nor has a method
   db.collection("rows", Row, { indexes: { byMethod: "snapshot" } });
+  // @ts-expect-error what is no struct has no fields
+  db.collection("jobs", json<Job>(), { indexes: { byKind: "kind" } });
   // @ts-expect-error a collection that has none declared has none
   db.collection("rows", Row).index.byPrice;
 }
