@@ -1,0 +1,46 @@
+/** What every runtime says of schemas, said by workerd: the vectors of Rust, random schemas and bytes, JSON. */
+
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { context, equal, ok, type Report, suite, test } from "../harness.js";
+import { root } from "../packaging/project.js";
+import { bundledWorker, serving } from "./workerd.js";
+
+/** The same tests as a Worker, which runs them when it is asked. */
+function program(files: readonly string[]): string {
+  const imports = files.map((file) => `await import("./tests/struct/${file}");`);
+  return `
+    import { run } from "./tests/harness.ts";
+    export default {
+      async fetch() {
+        const context = { runtime: "worker", build: "release", thorough: false, root: "" };
+        globalThis.varveTests = context;
+        ${imports.join("\n")}
+        return Response.json(await run(context, { log() {} }));
+      },
+    };`;
+}
+
+const CONFIG = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = (
+    modules = [(name = "program.js", esModule = embed "program.js")],
+    compatibilityDate = "2025-01-01",
+  ))],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`;
+
+suite("schemas in workerd", () => {
+  test("read and write what Rust made, byte for byte, and pass every other test of theirs", async () => {
+    const files = readdirSync(root("tests/struct")).filter((file) => file.endsWith(".test.ts"));
+    ok(files.includes("vectors.test.ts") && files.includes("random.test.ts"));
+    const folder = join(context().directory ?? ".", "edge-struct");
+    mkdirSync(folder, { recursive: true });
+    await bundledWorker(program(files), folder);
+    const { url } = await serving(folder, CONFIG);
+    const { passed, failures } = (await (await fetch(url)).json()) as Report;
+    equal(failures.map(({ name, message }) => `${name}: ${message}`).join("\n"), "");
+    ok(passed > 100, `${passed} tests`);
+  });
+});
