@@ -62,8 +62,8 @@ function placeIndexed<View, Writable, Input>(
 
 /** A copy in place of a view of this memory, which may die when room is made for the record. */
 function lasting<Input>(value: Input, { memory }: Engine): Input {
-  const view = value as Partial<{ $m: unknown; snapshot(): Input }> | undefined | null;
-  if (view?.$m !== memory || view.snapshot === undefined) return value;
+  const view = value as Partial<{ $v: { m: unknown }; snapshot(): Input }> | undefined | null;
+  if (view?.$v?.m !== memory || view.snapshot === undefined) return value;
   return view.snapshot();
 }
 

@@ -1,7 +1,7 @@
 /** Bytes: of any number, or of a fixed one. */
 
 import { referred } from "./referred.js";
-import { type Cursor, type Mode, reserve, type Type, whole, wrong } from "./type.js";
+import { reserve, type Type, typed, whole, wrong } from "./type.js";
 
 /**
  * A type whose values are bytes. A view gives a `Uint8Array` of the memory itself, as `get` of a
@@ -11,39 +11,21 @@ export type BytesType = Type<Uint8Array, Uint8Array, Uint8Array, Uint8Array<Arra
 
 function bytesOf(value: unknown, length?: number): Uint8Array {
   const given = ArrayBuffer.isView(value) && (value as Partial<Uint8Array>).BYTES_PER_ELEMENT === 1;
-  if (!given || (length !== undefined && value.byteLength !== length)) {
-    throw wrong(
-      `has to be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`,
-      value,
-    );
-  }
-  return value as Uint8Array;
-}
-
-function copy(bytes: Uint8Array, mode: Mode): unknown {
-  if (mode !== 1) return mode === 0 ? bytes.slice() : undefined;
-  let letters = "";
-  for (const byte of bytes) letters += String.fromCharCode(byte);
-  return btoa(letters);
-}
-
-function slice(u8: Uint8Array, at: number, length: number): Uint8Array {
-  return u8.subarray(at, at + length);
+  if (given && (length ?? value.byteLength) === value.byteLength) return value as Uint8Array;
+  throw wrong(`has to be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`, value);
 }
 
 /** That many bytes, which lie in the struct itself. */
 export function bytes(length: number): BytesType {
-  const take = ({ $m }: Cursor, at: number) => slice($m.u8, at, length);
-  return {
-    kind: { kind: "bytes", length: whole(length) },
-    layout: `[u8;${length}]`,
-    bytes: length,
-    align: 1,
-    put: ({ $m }, at, value) => $m.u8.set(bytesOf(value, length), at),
-    take,
-    plain: (from, at, mode) => copy(take(from, at), mode),
-    span: (_, at) => ({ from: at, length }),
-  };
+  return typed(
+    { kind: "bytes", length: whole(length) },
+    `[u8;${length}]`,
+    length,
+    1,
+    ({ m }, at, value) => m.u8.set(bytesOf(value, length), at),
+    ({ m }, at) => m.u8.subarray(at, at + length),
+    { span: ({ m }, from) => ({ u8: m.u8, from, length }) },
+  );
 }
 
 /**
@@ -51,10 +33,14 @@ export function bytes(length: number): BytesType {
  * as many as before are written in place; any other number makes the value anew.
  */
 export const blob: BytesType = /* @__PURE__ */ referred(
-  "blob",
+  { kind: "blob" },
   "&[u8]",
+  { bytes: 1, align: 1 },
   (value) => bytesOf(value).length,
-  (to, value: Uint8Array) => to.$m.u8.set(value, to.$b + reserve(to, value.length, 1)),
-  slice,
-  (from, at, mode) => copy(blob.take(from, at) as Uint8Array, mode),
+  (to, value) => {
+    const given = bytesOf(value);
+    to.m.u8.set(given, to.b + reserve(to, given.length, 1));
+    return given.length;
+  },
+  ({ u8, from, length }) => u8.subarray(from, from + length),
 );

@@ -1,6 +1,7 @@
 /** Assigning to a part that lies elsewhere in the value, in an update. */
 
-import { type Cursor, lone, type Type, up, type Writer, wrong } from "./type.js";
+import type { Memory } from "./codec.js";
+import { type Cursor, type Edit, lone, type Type, up, wrong } from "./type.js";
 
 /**
  * Writes the part in place if it has the same length. Else the value moves to memory of its own, where
@@ -9,27 +10,28 @@ import { type Cursor, lone, type Type, up, type Writer, wrong } from "./type.js"
  */
 export function reassign(to: Cursor, at: number, type: Type, value: unknown): void {
   if (type.replace?.(to, at, value) === true) return;
-  const edit = to.$w as NonNullable<Cursor["$w"]>;
+  const { m, b, n } = to;
+  const edit = to.w as Edit;
   if (edit.fixed) {
     throw wrong("cannot change its length: a later version wrote the value.");
   }
-  const start = up(to.$n, 8);
+  const start = up(n, 8);
   const end = (type.extent as NonNullable<Type["extent"]>)(value, start);
-  const u8 = new Uint8Array(end);
-  u8.set(to.$m.u8.subarray(to.$b, to.$b + to.$n));
-  const memory = lone(u8);
-  const writer: Writer = { $m: memory, $b: 0, $n: end, end: start };
-  type.put(writer, at - to.$b, value);
-  move(edit.whole, memory, end);
-  for (const view of edit.parts ?? []) move(view, memory, end);
-  edit.moved = true;
+  const memory = lone(new Uint8Array(end));
+  memory.u8.set(m.u8.subarray(b, b + n));
+  type.put({ m: memory, b: 0, n: end, end: start }, at - b, value);
+  move(edit, memory);
 }
 
-/** Points a view of an update to a copy of the value in which everything lies as it did. */
-function move(view: Cursor, memory: Cursor["$m"], length: number): void {
-  view.$o -= view.$b;
-  view.$b = 0;
-  view.$m = memory;
-  view.$n = length;
-  view.$e = memory.epoch;
+/** Points all views of an update to a copy of the value in which everything lies as it did. */
+export function move(edit: Edit, memory: Memory): void {
+  edit.moved = true;
+  for (let place: Cursor | undefined = edit.last; place !== undefined; place = place.p) {
+    // Those that have ended stay so.
+    if (place.e === place.m.epoch) place.e = memory.epoch;
+    place.o -= place.b;
+    place.b = 0;
+    place.m = memory;
+    place.n = memory.u8.length;
+  }
 }

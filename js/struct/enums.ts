@@ -1,35 +1,35 @@
 /** One of a few names, stored as its number. */
 
 import { u8, u16 } from "./numbers.js";
-import { type Cursor, escaped, malformed, type Type, wrong } from "./type.js";
+import { escaped, malformed, type Type, typed, wrong } from "./type.js";
 
 /** A type whose values are one of these strings. */
 export type EnumType<V extends string> = Type<V, V, V, V>;
 
-function names<V extends string>(bytes: 1 | 2, variants: readonly V[]): EnumType<V> {
+function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V> {
+  const { bytes, put, take } = type;
+  const bits = (bytes * 8) as 8 | 16;
   const numbers = new Map(variants.map((name, number) => [name as unknown, number]));
-  if (numbers.size < variants.length || numbers.size === 0 || numbers.size > 256 ** bytes) {
-    throw wrong(`An enum${bytes * 8} has 1 to ${256 ** bytes} names, all different.`);
+  if (numbers.size < variants.length || numbers.size === 0 || numbers.size > 2 ** bits) {
+    throw wrong(`An enum${bits} has 1 to ${2 ** bits} names, all different.`);
   }
-  const type: Type = bytes === 1 ? u8 : u16;
-  const take = (from: Cursor, at: number): V => {
-    const number = type.take(from, at) as number;
-    const name = variants[number];
-    if (name !== undefined) return name;
-    throw malformed(`discriminant: ${number} is none of ${variants.length}`);
-  };
-  return {
-    kind: { kind: `enum${(bytes * 8) as 8 | 16}`, variants },
-    layout: `e${bytes * 8}(${variants.map(escaped).join()})`,
+  return typed(
+    { kind: `enum${bits}`, variants },
+    `e${bits}(${variants.map(escaped)})`,
     bytes,
-    align: bytes,
-    put(to, at, value) {
+    bytes,
+    (to, at, value) => {
       const number = numbers.get(value);
       if (number === undefined) throw wrong(`has to be one of: ${variants.join(", ")}.`, value);
-      type.put(to, at, number);
+      put(to, at, number);
     },
-    take,
-  };
+    (from, at) => {
+      const number = take(from, at) as number;
+      const name = variants[number];
+      if (name !== undefined) return name;
+      throw malformed(`discriminant: ${number} is none of ${variants.length}`);
+    },
+  );
 }
 
 /**
@@ -37,10 +37,10 @@ function names<V extends string>(bytes: 1 | 2, variants: readonly V[]): EnumType
  * be added at the end, never moved. In Rust a `#[repr(u8)]` enum.
  */
 export function enum8<const V extends string>(...variants: V[]): EnumType<V> {
-  return names(1, variants);
+  return names(u8, variants);
 }
 
 /** One of up to 65,536 names, in two bytes. In Rust a `#[repr(u16)]` enum. */
 export function enum16<const V extends string>(...variants: V[]): EnumType<V> {
-  return names(2, variants);
+  return names(u16, variants);
 }

@@ -1,9 +1,8 @@
 /** Comparing a field with bytes or text, without making a string of it. */
 
-import { alive, type Cursor, within, wrong } from "./type.js";
-import { isThere, type Shape } from "./view.js";
-
-type Viewed = Cursor & { readonly $s: Shape };
+import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
+import { encoder } from "./utf8.js";
+import type { Shape } from "./view.js";
 
 /** The names of fields that are text or bytes. */
 export type Comparable<V> = {
@@ -19,36 +18,25 @@ export function eq<V extends object, K extends Comparable<V>>(
   field: K,
   value: string | Uint8Array,
 ): boolean {
-  const of = view as unknown as Viewed;
-  alive(of);
-  const leaf = of.$s?.leaves.find(({ name }) => name === field);
-  const span = leaf?.type.span;
-  if (leaf === undefined || span === undefined) {
-    throw wrong("eq() compares a view's fields of text or bytes.", field);
-  }
-  const { type, at, fallback } = leaf;
-  const there = fallback === undefined || isThere(of, of.$o, at + type.bytes);
-  const from = there ? of : fallback.from;
-  try {
-    const { from: start, length } = span(from, there ? of.$o + at : 0);
-    return same(from.$m.u8, start, length, value);
-  } catch (error) {
-    throw within(error, `${of.$s.name}.${String(field)}`);
-  }
+  const of = view as unknown as Viewed & { $s?(): Shape };
+  const place = alive(of);
+  const { name, leaves } = of.$s?.() ?? {};
+  const { at = 0, type } = leaves?.find((leaf) => leaf.name === field) ?? {};
+  const span = type?.span;
+  if (span === undefined) throw wrong("eq() compares a view's fields of text or bytes.", field);
+  return inside(`${name}.${field as string}`, () => same(span(place, place.o + at), value));
 }
 
-function same(u8: Uint8Array, at: number, length: number, value: string | Uint8Array): boolean {
-  if (typeof value !== "string") {
-    if (value.length !== length) return false;
-    for (let i = 0; i < length; i++) if (u8[at + i] !== value[i]) return false;
-    return true;
-  }
-  // No text has fewer bytes than letters, or more than three for each.
-  if (value.length > length || value.length * 3 < length) return false;
+function same(span: Span, value: string | Uint8Array): boolean {
+  const { u8, from, length } = span;
+  // No text has fewer bytes than letters.
+  if (value.length > length) return false;
   for (let i = 0; i < value.length; i++) {
-    const unit = value.charCodeAt(i);
-    if (unit > 0x7f) return same(u8, at, length, new TextEncoder().encode(value));
-    if (u8[at + i] !== unit) return false;
+    const unit = typeof value === "string" ? value.charCodeAt(i) : value[i];
+    if (typeof value === "string" && (unit as number) > 0x7f) {
+      return same(span, encoder.encode(value));
+    }
+    if (u8[from + i] !== unit) return false;
   }
   return value.length === length;
 }

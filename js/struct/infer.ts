@@ -1,7 +1,7 @@
 /** What the compiler makes of a schema. */
 
 import type { Codec, StructDescriptor } from "./codec.js";
-import type { Type } from "./type.js";
+import type { Fallback, Type } from "./type.js";
 
 type Types<T> = T extends { readonly types?: infer S } ? NonNullable<S> : never;
 type Part<T, K extends string> = Types<T> extends { [k in K]: infer P } ? P : never;
@@ -19,7 +19,7 @@ export interface Flatten<L> {
 /** A type that only later versions of a struct have. Made by `added`. */
 export interface Added<View, Write, Input, Plain>
   extends Type<View, Write, Input | undefined, Plain> {
-  readonly fallback: unknown;
+  readonly fallback: Fallback;
 }
 
 type Plainly<T> = { [K in keyof T]: T[K] };

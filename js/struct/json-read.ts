@@ -442,16 +442,16 @@ function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine
     const { op } = nodes[index] as Node;
     if (seen[index] === mine || op === OP.option || op === OP.optNonZero) continue;
     const leaf = root > 0 ? leaves[index] : undefined;
-    if (leaf?.fallback === undefined) fail(`has no ${name}`);
+    if (leaf?.type.fallback === undefined) fail(`has no ${name}`);
     else addDefault(leaf, at + (starts[index] as number));
   }
 }
 
-function addDefault({ type, fallback }: Leaf, at: number): void {
-  const input = fallback?.input;
+function addDefault({ type }: Leaf, at: number): void {
+  const input = type.fallback?.input;
   const length = type.extent?.(input, end) ?? end;
   room(length - end);
-  const writer: Writer = { $m: { data, u8: out, epoch: 0 }, $b: 0, $n: length, end };
+  const writer: Writer = { m: { data, u8: out, epoch: 0 }, b: 0, n: length, end };
   type.put(writer, at, input);
   end = length;
 }

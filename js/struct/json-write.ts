@@ -4,7 +4,7 @@ import type { Memory } from "./codec.js";
 import type { Leaf } from "./fields.js";
 import { type Node, OP } from "./json-plan.js";
 import { LATEST } from "./json-text.js";
-import { type Cursor, malformed, part, within } from "./type.js";
+import { type Cursor, malformed, part, placeOf, within } from "./type.js";
 import { readText } from "./utf8.js";
 
 /** The text, as UTF-8. */
@@ -25,7 +25,7 @@ export interface Writing {
 /** A value's JSON, which is good until the next one is written. */
 export function write(what: Writing, memory: Memory, at: number, length: number): Uint8Array {
   const { node } = what;
-  open({ $m: memory, $o: at, $b: at, $n: length, $e: memory.epoch, $w: undefined });
+  open(placeOf(memory, at, length));
   end = 0;
   try {
     if (node.op === OP.text) string(at, length);
@@ -39,8 +39,8 @@ export function write(what: Writing, memory: Memory, at: number, length: number)
 
 function open(cursor: Cursor): void {
   from = cursor;
-  data = cursor.$m.data;
-  u8 = cursor.$m.u8;
+  data = cursor.m.data;
+  u8 = cursor.m.u8;
 }
 
 function writeRoot({ node, leaves }: Writing, at: number, length: number): void {
@@ -58,13 +58,13 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
   const value = from;
   for (const [index, start] of node.starts.entries()) {
     const field = node.nodes[index] as Node;
-    const fallback = leaves[index]?.fallback;
+    const fallback = leaves[index]?.type.fallback;
     copy(node.heads[index] as Uint8Array);
     if (start + field.size <= root) writeValue(field, at + start);
     else {
       if (fallback === undefined) throw malformed(`size: it has no ${node.names.list[index]}.`);
       open(fallback.from);
-      writeValue(field, fallback.from.$o);
+      writeValue(field, fallback.from.o);
       open(value);
     }
   }

@@ -1,25 +1,24 @@
 /** Lists: as many items as the type says, or any number. */
 
-import { reassign } from "./edit.js";
-import { refer } from "./referred.js";
+import { referred } from "./referred.js";
 import {
   alive,
   type Cursor,
+  copied,
+  each,
   inner,
   inside,
   type Mode,
-  noted,
-  part,
-  plainOf,
+  placeIn,
   reserve,
   type Type,
-  up,
+  typed,
+  type Viewed,
   type Writer,
   whole,
-  within,
   wrong,
 } from "./type.js";
-import { assign, placeClass, readOnly } from "./view.js";
+import { assign, writable } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {
@@ -43,37 +42,33 @@ export type Items<I> = ArrayLike<I> | List<I>;
 /** A type whose values are lists. */
 export type ListType<V, W, I, P> = Type<List<V, P>, WritableList<W, I, P>, Items<I>, P[]>;
 
-class ListView extends placeClass() implements WritableList<unknown, unknown> {
+class ListView implements WritableList<unknown, unknown>, Viewed {
+  declare readonly $v: Cursor;
   declare readonly $t: Type;
   declare readonly length: number;
 
-  constructor({ $m, $b, $n, $e, $w }: Cursor, at: number, type: Type, length: number) {
-    super($m, at, $b, $n, $e, $w);
+  constructor(place: Cursor, type: Type, length: number) {
+    this.$v = place;
     this.$t = type;
     this.length = length;
-    noted(this);
   }
 
   at(index: number): unknown {
-    alive(this);
-    const place = Math.trunc(index < 0 ? index + this.length : index);
-    if (!(place >= 0 && place < this.length)) return undefined;
+    const place = alive(this);
     const type = this.$t;
-    try {
-      return type.take(this, this.$o + place * type.bytes);
-    } catch (error) {
-      throw within(error, `[${place}]`);
-    }
+    const at = Math.trunc(index < 0 ? index + this.length : index);
+    if (!(at >= 0 && at < this.length)) return undefined;
+    return inside(`[${at}]`, () => type.take(place, place.o + at * type.bytes));
   }
 
   set(index: number, item: unknown): void {
-    if (this.$w === undefined) throw readOnly(`[${index}]`);
-    alive(this);
-    inside(`[${index}]`, () => {
+    const label = `[${index}]`;
+    const place = writable(this, label);
+    inside(label, () => {
       if (!(Number.isInteger(index) && index >= 0 && index < this.length)) {
         throw wrong(`is not in the list, which has ${this.length} items.`);
       }
-      assign(this, this.$o + index * this.$t.bytes, this.$t, item);
+      assign(place, place.o + index * this.$t.bytes, this.$t, item);
     });
   }
 
@@ -82,27 +77,19 @@ class ListView extends placeClass() implements WritableList<unknown, unknown> {
   }
 
   snapshot(): unknown[] {
-    return this.copy(0);
+    return this.$c(0);
   }
 
   toJSON(): unknown[] {
-    return this.copy(1);
+    return this.$c(1);
   }
 
-  copy(mode: Mode): unknown[] {
-    alive(this);
+  $c(mode: Mode): unknown[] {
+    const place = alive(this);
+    const { bytes, take } = this.$t;
     const items: unknown[] = [];
-    each(this.$o, this.length, this.$t, (at) => items.push(plainOf(this.$t, this, at, mode)));
+    each(this.length, (i) => items.push(copied(take(place, place.o + i * bytes), mode)));
     return items;
-  }
-}
-
-function each(from: number, count: number, type: Type, use: (at: number, i: number) => void): void {
-  let i = 0;
-  try {
-    for (; i < count; i++) use(from + i * type.bytes, i);
-  } catch (error) {
-    throw within(error, `[${i}]`);
   }
 }
 
@@ -114,33 +101,37 @@ function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
   throw wrong(`has to be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
 }
 
-function extents(type: Type, value: unknown, end: number, length?: number): number {
-  const items = itemsOf(value, length);
-  let sum = end;
-  each(0, items.length, type, (_, i) => {
-    sum = (type.extent as NonNullable<Type["extent"]>)(items[i], sum);
-  });
-  return sum;
+function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<unknown>): void {
+  const { bytes, put } = type;
+  each(items.length, (i) => put(to, at + i * bytes, items[i]));
+}
+
+/** Where the parts of items end, if they have any. */
+function extents({ extent }: Type, length?: number): Type["extent"] {
+  if (extent === undefined) return undefined;
+  return (value, end) => {
+    const items = itemsOf(value, length);
+    let sum = end;
+    each(items.length, (i) => {
+      sum = extent(items[i], sum);
+    });
+    return sum;
+  };
 }
 
 /** So many items, which lie in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
-  return {
-    kind: { kind: "array", of: type.kind, length: whole(length) },
-    layout: `[${type.layout};${length}]`,
-    bytes: whole(type.bytes * length),
-    align: type.align,
-    composite: true,
-    put(to, at, value) {
-      const items = itemsOf(value, length);
-      each(at, length, type, (place, i) => type.put(to, place, items[i]));
-    },
-    take: (from, at) => new ListView(from, at, type, length),
-    plain: (from, at, mode) => new ListView(from, at, type, length).copy(mode),
-    assign: type.assign,
-    extent: type.extent && ((value, end) => extents(type, value, end, length)),
-  };
+  const { kind, layout, bytes, align, assign } = type;
+  return typed(
+    { kind: "array", of: kind, length: whole(length) },
+    `[${layout};${length}]`,
+    whole(bytes * length),
+    align,
+    (to, at, value) => putAll(type, to, at, itemsOf(value, length)),
+    (from, at) => new ListView(placeIn(from, at), type, length),
+    { composite: true, assign, extent: extents(type, length) },
+  );
 }
 
 /**
@@ -149,35 +140,19 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
  */
 export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   const type = inner(of);
-  const take = (from: Cursor, at: number): ListView => {
-    const { from: start, length } = part(from, at, type.bytes, type.align);
-    return new ListView(from, start, type, length);
-  };
-  return {
-    kind: { kind: "vec", of: type.kind },
-    layout: `&[${type.layout}]`,
-    bytes: 8,
-    align: 4,
-    extent(value, end) {
-      const { length } = itemsOf(value);
-      const behind = up(end, type.align) + length * type.bytes;
-      return type.extent === undefined ? behind : extents(type, value, behind);
-    },
-    put(target, at, value) {
-      const to = target as Writer;
+  const { kind, layout, bytes, align } = type;
+  return referred(
+    { kind: "vec", of: kind },
+    `&[${layout}]`,
+    type,
+    (value) => itemsOf(value).length,
+    (to, value) => {
       const items = itemsOf(value);
-      const offset = reserve(to, items.length * type.bytes, type.align);
-      refer(to, at, offset, items.length);
-      each(to.$b + offset, items.length, type, (place, i) => type.put(to, place, items[i]));
+      const { length } = items;
+      putAll(type, to, to.b + reserve(to, length * bytes, align), items);
+      return length;
     },
-    take,
-    plain: (from, at, mode) => take(from, at).copy(mode),
-    assign: reassign,
-    replace(to, at, value) {
-      const { $o: start, length } = take(to, at);
-      if (type.extent !== undefined || itemsOf(value).length !== length) return false;
-      if (length > 0) assign(to, start, array(type, length), value);
-      return true;
-    },
-  };
+    ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),
+    extents(type),
+  );
 }

@@ -1,53 +1,64 @@
-/** What lies elsewhere in the value: bytes of any number, which may be text. */
+/** What lies elsewhere in the value: any number of items, which may be the bytes of a text. */
 
-import type { SimpleKind } from "./codec.js";
+import type { Descriptor } from "./codec.js";
 import { reassign } from "./edit.js";
-import { part, type Type, type Writer } from "./type.js";
+import {
+  type Cursor,
+  drafted,
+  part,
+  type Span,
+  type Type,
+  typed,
+  up,
+  type Writer,
+} from "./type.js";
 
 /**
- * A type whose bytes lie elsewhere in the value, with eight in the struct that say where. `measure`
- * gives how many there will be, or throws; `write` puts them at the writer's end.
+ * A type whose items lie elsewhere in the value, with eight bytes in the struct that say where. `count`
+ * gives how many there will be, or throws; `write` puts them at the writer's end and gives that again;
+ * `extent` adds what the items themselves have elsewhere.
  */
-export function referred<I, V, P>(
-  kind: SimpleKind,
+export function referred<T extends Type>(
+  kind: Descriptor,
   layout: string,
-  measure: (value: unknown) => number,
-  write: (to: Writer, value: never) => void,
-  read: (u8: Uint8Array, at: number, length: number) => V,
-  plain?: Type["plain"],
-): Type<V, V, I, P> {
-  const span: Required<Type>["span"] = (from, at) => part(from, at, 1, 1);
-  return {
-    kind: { kind },
+  item: Pick<Type, "bytes" | "align">,
+  count: (value: unknown) => number,
+  write: (to: Writer, value: unknown) => number,
+  read: (span: Span, from: Cursor) => unknown,
+  extent?: (value: unknown, end: number) => number,
+): T {
+  const { bytes, align } = item;
+  const span: Required<Type>["span"] = (from, at) => part(from, at, bytes, align);
+  return typed(
+    kind,
     layout,
-    bytes: 8,
-    align: 4,
-    extent: (value, end) => end + measure(value),
-    put(target, at, value) {
+    8,
+    4,
+    (target, at, value) => {
       const to = target as Writer;
-      const { end } = to;
-      write(to, value as never);
-      refer(to, at, end, to.end - end);
+      const { data } = to.m;
+      const offset = up(to.end, align);
+      data.setUint32(at, offset, true);
+      data.setUint32(at + 4, write(to, value), true);
     },
-    take(from, at) {
-      const { from: start, length } = part(from, at, 1, 1);
-      return read(from.$m.u8, start, length);
+    (from, at) => read(span(from, at), from),
+    {
+      extent(value, end) {
+        const behind = up(end, align) + count(value) * bytes;
+        return extent === undefined ? behind : extent(value, behind);
+      },
+      assign: reassign,
+      replace(to, at, value) {
+        const { u8, from, length } = span(to, at);
+        if (extent !== undefined || count(value) !== length) return false;
+        const n = length * bytes;
+        const draft = drafted(n, (m) => {
+          write({ m, b: 0, n, end: 0 }, value);
+        });
+        u8.set(draft, from);
+        return true;
+      },
+      span,
     },
-    ...(plain && { plain }),
-    span,
-    assign: reassign,
-    replace(to, at, value) {
-      const { from, length } = span(to, at);
-      if (measure(value) !== length) return false;
-      const end = from - to.$b;
-      write({ $m: to.$m, $b: to.$b, $n: end + length, end }, value as never);
-      return true;
-    },
-  };
-}
-
-/** Writes down where a part is. */
-export function refer({ $m: { data } }: Writer, at: number, offset: number, count: number): void {
-  data.setUint32(at, offset, true);
-  data.setUint32(at + 4, count, true);
+  );
 }

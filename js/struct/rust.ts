@@ -32,9 +32,9 @@ type Defaults = ReadonlyMap<string, unknown>;
 
 /** Those of a schema. A descriptor has none. */
 function defaultsOf(schema: Described): Defaults {
-  const { leaves = [] } = schema as { leaves?: readonly Pick<Leaf, "name" | "fallback">[] };
-  const added = leaves.filter(({ fallback }) => fallback !== undefined);
-  return new Map(added.map(({ name, fallback }) => [name, fallback?.input]));
+  const { leaves = [] } = schema as { leaves?: readonly Pick<Leaf, "name" | "type">[] };
+  const added = leaves.filter(({ type }) => type.fallback !== undefined);
+  return new Map(added.map(({ name, type }) => [name, type.fallback?.input]));
 }
 
 /** The same for several descriptors in one file. */

@@ -1,6 +1,7 @@
 /** Structs: named fields, read where they lie. */
 
 import type { Memory, StructDescriptor } from "./codec.js";
+import { move } from "./edit.js";
 import { type Layout, type Leaf, layOut } from "./fields.js";
 import { fingerprint } from "./fingerprint.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
@@ -9,20 +10,22 @@ import {
   allowance,
   type Cursor,
   changed,
+  drafted,
   type Edit,
   inside,
   lone,
-  type Mode,
   malformed,
-  noted,
-  plainOf,
+  placeIn,
+  placeOf,
   type Type,
+  typed,
+  type Viewed,
   type Writer,
   within,
   wrong,
   zero,
 } from "./type.js";
-import { isThere, type ViewClass, viewClass } from "./view.js";
+import { type Shape, type ViewClass, viewClass } from "./view.js";
 
 /**
  * A schema: a struct with these fields, laid out in their order as Rust's `repr(C)` does it, and with
@@ -46,7 +49,7 @@ export function struct<const F extends Fields>(name: string, fields: F): Schema<
 /** Makes a schema, for the compiler of no type in particular. */
 export function schema(name: string, fields: object, versioned: boolean): StructSchema {
   if (typeof name !== "string") throw wrong("A struct has a name.", name);
-  return new StructSchema(name, layOut(name, fields, versioned), versioned);
+  return new StructSchema(name, layOut(name, fields, versioned));
 }
 
 /**
@@ -61,38 +64,47 @@ export function flatten<L>(struct: Schema<L>): Flatten<L> {
   return { flat: struct };
 }
 
-/** Values up to this size are encoded in memory that is kept for it, unless a value's own getter has it. */
-const SMALL = 1024;
-let spare: Memory | undefined;
-
 /** What `struct` makes. The types are in `Schema`. */
-class StructSchema implements Type {
+class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   declare readonly name: string;
   declare readonly kind: StructDescriptor;
   declare readonly layout: string;
   declare readonly leaves: readonly Leaf[];
   declare readonly bytes: number;
   declare readonly align: number;
-  declare readonly composite: true;
   declare readonly growing: boolean;
-  declare readonly assign: Type["assign"];
+  declare readonly put: Type["put"];
+  declare readonly take: Type["take"];
   declare readonly extent: Type["extent"];
   declare private readonly required: number;
-  declare private readonly gaps: boolean;
   declare private readonly View: ViewClass;
 
-  constructor(name: string, lies: Layout, growing: boolean) {
-    const { leaves, fields } = lies;
-    const kind = { kind: "struct", name, fields } as const;
-    Object.assign(this, lies);
-    this.name = name;
-    this.kind = growing ? { ...kind, versioned: true } : kind;
-    this.composite = true;
-    this.growing = growing;
+  constructor(name: string, { leaves, fields, layout, bytes, align, ...rest }: Layout) {
+    const kind: StructDescriptor = { kind: "struct", name, fields };
+    const View = viewClass({ name, leaves });
     const parts = leaves.filter(({ type }) => type.extent !== undefined);
-    this.assign = parts[0]?.type.assign;
-    this.extent = parts.length === 0 ? undefined : (value, end) => extent(parts, value, end);
-    this.View = viewClass(this);
+    Object.assign(
+      this,
+      typed(
+        rest.growing ? { ...kind, versioned: true } : kind,
+        layout,
+        bytes,
+        align,
+        (to, at, value) => {
+          if (rest.gaps) zero(to.m.u8, at, bytes);
+          if (rest.growing) to.m.data.setUint16(at, bytes, true);
+          put(leaves, to, at, value);
+        },
+        (from, at) => new View(placeIn(from, at)),
+        {
+          composite: true,
+          assign: parts[0]?.type.assign,
+          extent: parts[0] && ((value, end) => extent(parts, value, end)),
+        },
+      ),
+      { name, leaves, View },
+      rest,
+    );
   }
 
   get fingerprint(): string {
@@ -101,28 +113,16 @@ class StructSchema implements Type {
 
   encode(value: unknown): Uint8Array<ArrayBuffer> {
     const size = this.size(value);
-    // A copy of memory that is there costs a third of what it costs to have some made.
-    const memory =
-      (size > SMALL ? undefined : spare) ?? lone(new Uint8Array(Math.max(size, SMALL)));
-    if (memory === spare) spare = undefined;
-    this.write(memory, 0, value, size);
-    const { u8 } = memory;
-    if (size > SMALL) return u8 as Uint8Array<ArrayBuffer>;
-    spare = memory;
-    return u8.slice(0, size) as Uint8Array<ArrayBuffer>;
+    return drafted(size, (memory) => this.write(memory, 0, value, size));
   }
 
   size(value: unknown): number {
-    if (this.extent === undefined) return this.bytes;
-    try {
-      return this.extent(value, this.bytes);
-    } catch (error) {
-      throw within(error, this.name);
-    }
+    const { extent, bytes, name } = this;
+    return extent === undefined ? bytes : inside(name, () => extent(value, bytes));
   }
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
-    const writer: Writer = { $m: memory, $b: at, $n: size, end: this.bytes };
+    const writer: Writer = { m: memory, b: at, n: size, end: this.bytes };
     try {
       this.put(writer, at, value);
       if (writer.end !== size) throw changed();
@@ -131,144 +131,94 @@ class StructSchema implements Type {
     }
   }
 
-  view(from: Uint8Array | Memory, at?: number, length?: number): Cursor {
-    if (at === undefined)
-      return this.view(lone(from as Uint8Array), 0, (from as Uint8Array).length);
-    const memory = from as Memory;
+  view(memory: Memory, at: number, length: number): Viewed;
+  view(bytes: Uint8Array): Viewed;
+  view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
+    if (at === undefined) {
+      const bytes = from as Uint8Array;
+      return this.view(lone(bytes), 0, bytes.length);
+    }
+    const place = placeOf(from as Memory, at, length as number);
+    if ((length as number) < this.bytes || this.growing) this.fits(place);
     const { View } = this;
-    const view = new View(memory, at, at, length as number, memory.epoch, undefined);
-    if ((length as number) < this.bytes || this.growing) this.fits(view);
-    return view;
+    return new View(place);
   }
 
-  writable(memory: Memory, at: number, length: number): Cursor {
+  writable(memory: Memory, at: number, length: number): Viewed {
     const view = this.view(memory, at, length);
-    const edit: Edit = { whole: view, parts: undefined, moved: false, fixed: false };
-    view.$w = edit;
-    if (this.growing) this.renew(view, edit);
+    const { $v } = view;
+    $v.w = { last: $v, moved: false, fixed: false };
+    if (this.growing) this.renew(view, $v.w);
     return view;
   }
 
-  finish(writable: Cursor): Uint8Array | undefined {
-    alive(writable);
-    return writable.$w?.moved ? this.encode(writable) : undefined;
+  finish(writable: Viewed): Uint8Array | undefined {
+    return alive(writable).w?.moved ? this.encode(writable) : undefined;
   }
 
-  revoke(writable: Cursor): void {
+  revoke({ $v }: Viewed): void {
     // No epoch is this one.
-    writable.$e = -1;
-    const parts = writable.$w?.parts;
-    if (parts !== undefined) endAll(parts);
+    for (let place = $v.w?.last; place !== undefined; place = place.p) place.e = -1;
   }
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
     allowance.left = 64 * bytes.length + 65_536;
     try {
-      inside(this.name, () => this.plain(view, 0, 2));
+      inside(this.name, () => view.$c(2));
     } finally {
       allowance.left = -1;
     }
   }
 
-  put(to: Pick<Writer, "$m">, at: number, value: unknown): void {
-    const { leaves, growing, gaps, bytes } = this;
-    if (typeof value !== "object" || value === null) {
-      throw wrong(`has to be an object.`, value);
-    }
-    if (gaps) zero(to.$m.u8, at, bytes);
-    if (growing) to.$m.data.setUint16(at, bytes, true);
-    let name = "";
-    try {
-      for (const leaf of leaves) {
-        name = leaf.name;
-        leaf.type.put(to, at + leaf.at, inputOf(value, leaf));
-      }
-    } catch (error) {
-      throw within(error, name);
-    }
-  }
-
-  take({ $m, $b, $n, $e, $w }: Cursor, at: number): Cursor {
-    const view = new this.View($m, at, $b, $n, $e, $w);
-    noted(view);
-    return view;
-  }
-
-  plain(from: Cursor, at: number, mode: Mode): unknown {
-    const plain: Record<string, unknown> = {};
-    let name = "";
-    try {
-      for (const leaf of this.leaves) {
-        name = leaf.name;
-        const { type, fallback } = leaf;
-        const value = this.has(from, at, leaf)
-          ? plainOf(type, from, at + leaf.at, mode)
-          : plainOf(type, (fallback as NonNullable<Leaf["fallback"]>).from, 0, mode);
-        // A prototype is what assigning to this name would set.
-        if (name !== "__proto__") plain[name] = value;
-        else Object.defineProperty(plain, name, { ...OWN, value });
-      }
-    } catch (error) {
-      throw within(error, name);
-    }
-    return plain;
-  }
-
-  /** Whether the value has this field, or was written before there was one. */
-  private has(from: Cursor, at: number, { fallback, at: offset, type }: Leaf): boolean {
-    return fallback === undefined || isThere(from, at, offset + type.bytes);
-  }
-
   /** Throws unless the value is long enough for its fields. */
-  private fits(view: Cursor): void {
+  private fits({ m, o, n }: Cursor): void {
     const { growing, required, bytes, name } = this;
     const least = growing ? required : bytes;
-    const told = growing && view.$n >= 2 ? view.$m.data.getUint16(view.$o, true) : least;
-    if (told >= least && view.$n >= Math.min(told, bytes)) return;
-    throw within(malformed(`size: ${view.$n}, its root ${told}, and the fields ${least}`), name);
+    const told = growing && n >= 2 ? m.data.getUint16(o, true) : least;
+    if (told >= least && n >= Math.min(told, bytes)) return;
+    throw within(malformed(`size: ${n}, its root ${told}, and the fields ${least}`), name);
   }
 
   /** Brings a value of another version to this one, if that can be. */
-  private renew(view: Cursor, edit: Edit): void {
-    const root = view.$m.data.getUint16(view.$o, true);
+  private renew(view: Viewed, edit: Edit): void {
+    const { m, o } = view.$v;
+    const root = m.data.getUint16(o, true);
     edit.fixed = root > this.bytes;
-    if (root >= this.bytes) return;
-    const bytes = this.encode(view);
-    edit.moved = true;
-    view.$m = lone(bytes);
-    view.$o = view.$b = view.$e = 0;
-    view.$n = bytes.length;
+    if (root < this.bytes) move(edit, lone(this.encode(view)));
   }
 }
 
-/** Apart from `revoke`, which is to be small: most updates hand out no views of parts. */
-function endAll(views: readonly Cursor[]): void {
-  for (const view of views) view.$e = -1;
+/** The fields of what is an object: nothing else is a struct. */
+function fieldsOf(value: unknown): Record<string, unknown> {
+  if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
+  throw wrong("has to be an object.", value);
 }
 
-const OWN = { enumerable: true, configurable: true, writable: true };
-
-function refuseOthers(value: unknown): asserts value is object {
-  if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
+function put(leaves: readonly Leaf[], to: Parameters<Type["put"]>[0], at: number, value: unknown) {
+  const given = fieldsOf(value);
+  let name = "";
+  try {
+    for (const leaf of leaves) {
+      name = leaf.name;
+      leaf.type.put(to, at + leaf.at, given[name]);
+    }
+  } catch (error) {
+    throw within(error, name);
+  }
 }
 
 function extent(parts: readonly Leaf[], value: unknown, end: number): number {
-  refuseOthers(value);
+  const given = fieldsOf(value);
   let sum = end;
   let name = "";
   try {
     for (const leaf of parts) {
       name = leaf.name;
-      sum = (leaf.type.extent as NonNullable<Type["extent"]>)(inputOf(value, leaf), sum);
+      sum = (leaf.type.extent as NonNullable<Type["extent"]>)(given[name], sum);
     }
   } catch (error) {
     throw within(error, name);
   }
   return sum;
-}
-
-function inputOf(value: object, { name, fallback }: Leaf): unknown {
-  const given = (value as Record<string, unknown>)[name];
-  return given === undefined && fallback !== undefined ? fallback.input : given;
 }

@@ -1,58 +1,59 @@
 /** A byte that tells which of a few forms follows, each with a value of its own type or none. */
 
-import { type Cursor, inside, malformed, type Type, up, type Writer, zero } from "./type.js";
+import type { Descriptor } from "./codec.js";
+import { inside, malformed, type Type, typed, up, type Writer, zero } from "./type.js";
 
-/** A form as it lies: behind the tag, at its own alignment. */
-export interface Form {
-  readonly name: string;
-  readonly type: Type | null;
-  readonly at: number;
-}
+/** A form: its name, and the type of what follows. */
+export type Form = readonly [name: string, type: Type | null];
 
-/** A value's form, and what is in it. */
-export type Tagged = readonly [form: Form | undefined, value: unknown];
-
-type Common = "bytes" | "align" | "composite" | "put" | "extent" | "assign";
-
-/** What `option` and `union` have in common. */
-export interface Forms extends Pick<Type, Common> {
-  /** The form that lies there. */
-  of(from: Cursor, at: number): Form;
-}
-
-export function form(name: string, type: Type | null): Form {
-  return { name, type, at: up(1, type?.align ?? 1) };
-}
-
-/** Lays the forms out over one another; `split` takes a value apart, or throws. */
-export function tagged(forms: readonly Form[], split: (value: unknown) => Tagged): Forms {
-  const align = Math.max(...forms.map(({ type }) => type?.align ?? 1));
-  const bytes = up(Math.max(...forms.map(({ type, at }) => at + (type?.bytes ?? 0))), align);
-  const assign = forms.find(({ type }) => type?.assign !== undefined)?.type?.assign;
-  return {
+/** What `option` and `union` are: `split` finds a value's form and what is in it, or throws; `join` is the reverse. */
+export function tagged<T extends Type>(
+  kind: Descriptor,
+  layout: string,
+  forms: readonly Form[],
+  split: (value: unknown) => [tag: number, value: unknown],
+  join: (form: Form, value: unknown) => unknown,
+  replace?: Type["replace"],
+): T {
+  const types = forms.flatMap(([, type]) => type ?? []);
+  const align = Math.max(1, ...types.map((type) => type.align));
+  const bytes = up(Math.max(1, ...types.map((type) => up(1, type.align) + type.bytes)), align);
+  const assign = types.find((type) => type.assign)?.assign;
+  /** Does something with the type of a form, behind the tag. */
+  const use = <R>(tag: number, at: number, act: (type: Type, at: number) => R): R | undefined => {
+    const [name, type] = forms[tag] as Form;
+    return type === null ? undefined : inside(name, () => act(type, at + up(1, type.align)));
+  };
+  return typed(
+    kind,
+    layout,
     bytes,
     align,
-    composite: true,
-    put(to, at, value) {
-      const [found, payload] = split(value);
-      zero(to.$m.u8, at, bytes);
-      if (found === undefined) return;
-      to.$m.data.setUint8(at, forms.indexOf(found));
-      inside(found.name, () => found.type?.put(to as Writer, at + found.at, payload));
+    (to, start, value) => {
+      const [tag, payload] = split(value);
+      zero(to.m.u8, start, bytes);
+      to.m.data.setUint8(start, tag);
+      use(tag, start, (type, at) => type.put(to as Writer, at, payload));
     },
-    of({ $m }, at) {
-      const tag = $m.data.getUint8(at);
-      const found = forms[tag];
-      if (found === undefined) throw malformed(`discriminant: ${tag} is none of ${forms.length}`);
-      return found;
+    (from, start) => {
+      const tag = from.m.data.getUint8(start);
+      const form = forms[tag];
+      if (form === undefined) throw malformed(`discriminant: ${tag} is none of ${forms.length}`);
+      return join(
+        form,
+        use(tag, start, (type, at) => type.take(from, at)),
+      );
     },
-    assign,
-    extent:
-      assign &&
-      ((value, end) => {
-        const [found, payload] = split(value);
-        if (found?.type?.extent === undefined) return end;
-        return inside(found.name, () => found.type!.extent!(payload, end));
-      }),
-  };
+    {
+      composite: true,
+      assign,
+      extent:
+        assign &&
+        ((value, end) => {
+          const [tag, payload] = split(value);
+          return use(tag, 0, (type) => type.extent?.(payload, end)) ?? end;
+        }),
+      replace,
+    },
+  );
 }

@@ -1,7 +1,7 @@
 /** Text: of any length, or padded to a fixed one. */
 
 import { referred } from "./referred.js";
-import { type Cursor, malformed, type Type, whole, wrong, zero } from "./type.js";
+import { type Cursor, malformed, type Type, typed, whole, wrong, zero } from "./type.js";
 import { readText, utf8Length, writeText } from "./utf8.js";
 
 /** A type whose values are strings, written and read alike. */
@@ -13,11 +13,12 @@ export type TextType = Type<string, string, string, string>;
  * the callback has returned.
  */
 export const str: TextType = /* @__PURE__ */ referred(
-  "str",
+  { kind: "str" },
   "&str",
+  { bytes: 1, align: 1 },
   utf8Length,
   writeText,
-  readText,
+  ({ u8, from, length }) => readText(u8, from, length),
 );
 
 /** Writes letters of ASCII in one pass, if it is that, and gives their number; else -1. */
@@ -37,39 +38,35 @@ function shortLetters(u8: Uint8Array, at: number, text: unknown, most: number): 
  * must not hold the character U+0000. In Rust: `FixedStr<N>`.
  */
 export function fixedStr(length: number): TextType {
-  const span = (from: Cursor, at: number) => {
-    const { u8 } = from.$m;
+  const span = ({ m: { u8 } }: Cursor, from: number) => {
     let count = 0;
-    while (count < length && u8[at + count] !== 0) count++;
-    return { from: at, length: count };
+    while (count < length && u8[from + count] !== 0) count++;
+    return { u8, from, length: count };
   };
-  const take = (from: Cursor, at: number): string => {
-    const { length: count } = span(from, at);
-    const { u8 } = from.$m;
-    for (let i = count; i < length; i++) {
-      if (u8[at + i] !== 0) throw malformed(`zero: text after ${count}`);
-    }
-    return readText(u8, at, count);
-  };
-  return {
-    kind: { kind: "fixedStr", length: whole(length) },
-    layout: `str;${length}`,
-    bytes: length,
-    align: 1,
-    // What it refuses it may have begun to write.
-    composite: true,
-    put({ $m }, at, value) {
-      let count = shortLetters($m.u8, at, value, length);
+  return typed(
+    { kind: "fixedStr", length: whole(length) },
+    `str;${length}`,
+    length,
+    1,
+    ({ m }, at, value) => {
+      let count = shortLetters(m.u8, at, value, length);
       if (count < 0) {
         count = utf8Length(value);
         if (count > length || (value as string).includes("\0")) {
           throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
         }
-        writeText({ $m, $b: at, $n: count, end: 0 }, value as string);
+        writeText({ m, b: at, n: count, end: 0 }, value as string);
       }
-      zero($m.u8, at + count, length - count);
+      zero(m.u8, at + count, length - count);
     },
-    take,
-    span,
-  };
+    (from, at) => {
+      const { u8, length: count } = span(from, at);
+      for (let i = count; i < length; i++) {
+        if (u8[at + i] !== 0) throw malformed(`zero: text after ${count}`);
+      }
+      return readText(u8, at, count);
+    },
+    // What it refuses it may have begun to write.
+    { composite: true, span },
+  );
 }

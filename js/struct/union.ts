@@ -1,7 +1,7 @@
 /** One of a few variants, each with a value of its own type. */
 
-import { form, tagged } from "./tagged.js";
-import { type Cursor, escaped, inner, inside, plainOf, type Type, wrong } from "./type.js";
+import { tagged } from "./tagged.js";
+import { escaped, inner, type Type, wrong } from "./type.js";
 
 /** The variants of a union: their types by their names, `null` where there is nothing to say. */
 export interface Variants {
@@ -31,34 +31,24 @@ export type UnionType<U> = Type<
  * JSON it is `{ "Cash": 100 }` or `"None"`, as serde has it.
  */
 export function union<const U extends Variants>(variants: U): UnionType<U> {
-  const forms = Object.entries(variants).map(([name, type]) => form(name, type && inner(type)));
+  const forms = Object.entries(variants).map(
+    ([name, type]) => [name, type && inner(type)] as const,
+  );
+  const tags = new Map(forms.map(([name], tag) => [name as unknown, tag]));
   if (forms.length === 0 || forms.length > 256) throw wrong("A union has 1 to 256 variants.");
-  const names = new Map(forms.map((one) => [one.name as unknown, one]));
-  const { of, ...common } = tagged(forms, (value) => {
-    const { type, value: payload } = (value ?? {}) as { type?: unknown; value?: unknown };
-    const found = names.get(type);
-    if (found !== undefined) return [found, payload];
-    throw wrong(
-      `has to be { type, value } with a type of: ${[...names.keys()].join(", ")}.`,
-      value,
-    );
-  });
-  const read = (from: Cursor, at: number, get: (type: Type, place: number) => unknown) => {
-    const { name: type, type: has, at: place } = of(from, at);
-    return has === null ? { type } : { type, value: inside(type, () => get(has, at + place)) };
-  };
-  return {
-    ...common,
-    kind: {
-      kind: "union",
-      variants: forms.map(({ name, type }) => [name, type?.kind ?? null] as const),
+  return tagged(
+    { kind: "union", variants: forms.map(([name, type]) => [name, type?.kind ?? null] as const) },
+    `{|${forms.map(([name, type]) => escaped(name) + (type ? `:${type.layout}` : ""))}|}`,
+    forms,
+    (value) => {
+      const { type, value: payload } = Object(value) as { type?: unknown; value?: unknown };
+      const tag = tags.get(type);
+      if (tag !== undefined) return [tag, payload];
+      throw wrong(
+        `has to be { type, value } with a type of: ${[...tags.keys()].join(", ")}.`,
+        value,
+      );
     },
-    layout: `{|${forms.map(({ name, type }) => escaped(name) + (type ? `:${type.layout}` : ""))}|}`,
-    take: (from, at) => read(from, at, (type, place) => type.take(from, place)),
-    plain(from, at, mode) {
-      const found = read(from, at, (type, place) => plainOf(type, from, place, mode));
-      if (mode !== 1) return found;
-      return "value" in found ? Object.fromEntries([[found.type, found.value]]) : found.type;
-    },
-  };
+    ([type, has], value) => (has === null ? { type } : { type, value }),
+  );
 }

@@ -5,8 +5,11 @@ import { changed, malformed, type Writer, wrong } from "./type.js";
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */
 const SHORT = 40;
 
-let decoder: TextDecoder | undefined;
-let encoder: TextEncoder | undefined;
+export const encoder: TextEncoder = /* @__PURE__ */ new TextEncoder();
+export const decoder: TextDecoder = /* @__PURE__ */ new TextDecoder("utf-8", {
+  fatal: true,
+  ignoreBOM: true,
+});
 
 /** The bytes that a text takes. Throws where it has none: half of a surrogate pair. */
 export function utf8Length(text: unknown): number {
@@ -25,29 +28,29 @@ export function utf8Length(text: unknown): number {
   return bytes;
 }
 
-/** Writes a text behind what was written. */
-export function writeText(to: Writer, text: string): void {
-  const { u8 } = to.$m;
+/** Writes a text behind what was written, and gives how many bytes it took. */
+export function writeText(to: Writer, value: unknown): number {
+  const text = value as string;
   const { length } = text;
-  const at = to.$b + to.end;
-  if (to.end + length > to.$n) throw changed();
-  for (let i = 0; i < length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit > 0x7f || length > SHORT) {
-      writeAny(to, text);
-      return;
+  const { u8 } = to.m;
+  const at = to.b + to.end;
+  let ascii = 0;
+  if (to.end + length > to.n) throw changed();
+  if (length <= SHORT) {
+    for (let i = 0; i < length; i++) {
+      const unit = text.charCodeAt(i);
+      ascii |= unit;
+      u8[at + i] = unit;
     }
-    u8[at + i] = unit;
+    if (ascii < 0x80) {
+      to.end += length;
+      return length;
+    }
   }
-  to.end += length;
-}
-
-function writeAny(to: Writer, text: string): void {
-  encoder ??= new TextEncoder();
-  const rest = to.$m.u8.subarray(to.$b + to.end, to.$b + to.$n);
-  const { read, written } = encoder.encodeInto(text, rest);
-  if (read !== text.length) throw changed();
+  const { read, written } = encoder.encodeInto(text, u8.subarray(at, to.b + to.n));
+  if (read !== length) throw changed();
   to.end += written;
+  return written;
 }
 
 /**
@@ -80,7 +83,6 @@ export function readText(u8: Uint8Array, at: number, length: number): string {
 }
 
 function decode(u8: Uint8Array, at: number, length: number): string {
-  decoder ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   try {
     return decoder.decode(u8.subarray(at, at + length));
   } catch {

@@ -1,140 +1,133 @@
 /**
  * Views: one class for each schema, with one getter and setter for each field on its prototype. They
  * are closures and no generated code, which edge runtimes and strict pages forbid and which gained
- * nothing. One class serves reads and updates: engines remember four classes at each place in the code, and
- * where more than four schemas have their numbers of one type read, a read takes 20 ns in place of 2.
+ * nothing: where a field is read, engines put the type's own function into the getter and that into
+ * the reader. One class serves reads and updates.
  */
 
-import type { Memory } from "./codec.js";
-import type { Layout, Leaf } from "./fields.js";
+import type { Leaf } from "./fields.js";
 import {
   alive,
   type Cursor,
-  type Edit,
+  copied,
+  drafted,
+  each,
   inside,
-  lone,
   type Mode,
-  type SetField,
   type Type,
+  type Viewed,
   within,
   wrong,
 } from "./type.js";
 
 /** Makes views of one schema. */
-export type ViewClass = new (
-  memory: Memory,
-  offset: number,
-  base: number,
-  length: number,
-  epoch: number,
-  edit: Edit | undefined,
-) => Cursor;
+export type ViewClass = new (place: Cursor) => Viewed;
 
 /** What a view asks of the schema that it is of. */
-export interface Shape extends Type, Pick<Layout, "leaves"> {
-  plain(from: Cursor, at: number, mode: Mode): unknown;
+export interface Shape {
   readonly name: string;
-  readonly growing: boolean;
-}
-
-/** A class of places in values, for views to be of. */
-export function placeClass(): ViewClass {
-  return class implements Cursor {
-    declare $m: Memory;
-    declare $o: number;
-    declare $b: number;
-    declare $n: number;
-    declare $e: number;
-    declare $w: Edit | undefined;
-
-    constructor(m: Memory, o: number, b: number, n: number, e: number, w: Edit | undefined) {
-      this.$m = m;
-      this.$o = o;
-      this.$b = b;
-      this.$n = n;
-      this.$e = e;
-      this.$w = w;
-    }
-  };
+  readonly leaves: readonly Leaf[];
 }
 
 /** The class of a schema's views. */
 export function viewClass(shape: Shape): ViewClass {
-  const View = placeClass();
-  const copy = (mode: Mode) =>
-    function (this: Cursor): unknown {
-      alive(this);
-      return inside(shape.name, () => shape.plain(this, this.$o, mode));
-    };
-  const methods: Record<PropertyKey, unknown> = {
-    $s: shape,
-    snapshot: copy(0),
-    toJSON: copy(1),
-    assign(this: Record<string, unknown>, fields: Record<string, unknown>): void {
-      for (const [name, value] of Object.entries(fields)) {
+  const { name, leaves } = shape;
+  class View implements Viewed {
+    declare readonly $v: Cursor;
+
+    constructor(place: Cursor) {
+      this.$v = place;
+    }
+
+    /** What `eq` asks for. */
+    $s(): Shape {
+      return shape;
+    }
+
+    $c(mode: Mode): unknown {
+      const place = alive(this);
+      const plain: Record<string, unknown> = {};
+      const copy = (index: number) => {
+        const { name: field, at, type } = leaves[index] as Leaf;
+        const value = copied(type.take(place, place.o + at), mode);
+        // A prototype is what assigning to this name would set.
+        if (field !== "__proto__") plain[field] = value;
+        else Object.defineProperty(plain, field, { ...OWN, value });
+      };
+      each(leaves.length, copy, (index) => (leaves[index] as Leaf).name);
+      return plain;
+    }
+
+    snapshot(): unknown {
+      return inside(name, () => this.$c(0));
+    }
+
+    toJSON(): unknown {
+      return inside(name, () => this.$c(1));
+    }
+
+    assign(fields: Record<string, unknown>): void {
+      for (const [field, value] of Object.entries(fields)) {
         // Nothing else: what came from outside may name a view's own properties, or a prototype.
-        if (!shape.leaves.some((leaf) => leaf.name === name)) {
-          throw wrong(`${shape.name}.${name} is no field.`);
+        if (!leaves.some((leaf) => leaf.name === field)) {
+          throw wrong(`${name}.${field} is no field.`);
         }
-        this[name] = value;
+        (this as unknown as Record<string, unknown>)[field] = value;
       }
-    },
+    }
+
     // What a console shows: it is not to throw.
-    [Symbol.for("nodejs.util.inspect.custom")](this: { snapshot(): unknown }): unknown {
+    [Symbol.for("nodejs.util.inspect.custom")](): unknown {
       try {
         return this.snapshot();
       } catch (error) {
         return error;
       }
-    },
-  };
-  for (const name of Reflect.ownKeys(methods)) {
-    Object.defineProperty(View.prototype, name, { value: methods[name] });
+    }
   }
-  for (const leaf of shape.leaves) {
-    const accessors = { get: getter(shape, leaf), set: setter(shape, leaf), enumerable: true };
-    Object.defineProperty(View.prototype, leaf.name, accessors);
+  for (const leaf of leaves) {
+    Object.defineProperty(View.prototype, leaf.name, accessors(`${name}.${leaf.name}`, leaf));
   }
   return View;
 }
 
-function getter(shape: Shape, { name, at, type, fallback }: Leaf): (this: Cursor) => unknown {
-  const slow = taking(type, at, `${shape.name}.${name}`);
-  const get = type.getter?.(at, slow) ?? slow;
-  if (fallback === undefined) return get;
-  return function () {
-    alive(this);
-    return isThere(this, this.$o, at + type.bytes) ? get.call(this) : type.take(fallback.from, 0);
+const OWN = { enumerable: true, configurable: true, writable: true };
+
+/** A field's getter and setter. What they call has to be constant in here to be put into them. */
+function accessors(label: string, { at, type }: Leaf): PropertyDescriptor & ThisType<Viewed> {
+  const { take, put } = type;
+  const isSimple = type.assign === undefined && !type.composite;
+  return {
+    enumerable: true,
+    get() {
+      const place = alive(this);
+      try {
+        return take(place, place.o + at);
+      } catch (error) {
+        throw within(error, label);
+      }
+    },
+    set(value) {
+      const place = writable(this, label);
+      try {
+        if (isSimple) put(place, place.o + at, value);
+        else assign(place, place.o + at, type, value);
+      } catch (error) {
+        throw within(error, label);
+      }
+    },
   };
 }
 
-function taking(type: Type, at: number, label: string): (this: Cursor) => unknown {
-  return function () {
-    alive(this);
-    try {
-      return type.take(this, this.$o + at);
-    } catch (error) {
-      throw within(error, label);
-    }
-  };
-}
-
-/** Whether a versioned struct, wherever it was written, has a field that ends there. */
-export function isThere({ $m }: Cursor, struct: number, end: number): boolean {
-  return $m.data.getUint16(struct, true) >= end;
-}
-
-function setter(shape: Shape, { name, at, type }: Leaf): SetField {
-  const slow: SetField = function (value) {
-    if (this.$w === undefined) throw readOnly(`${shape.name}.${name}`);
-    alive(this);
-    try {
-      assign(this, this.$o + at, type, value);
-    } catch (error) {
-      throw within(error, `${shape.name}.${name}`);
-    }
-  };
-  return type.setter?.(at, slow) ?? slow;
+/** The place of a view that may be assigned to. */
+export function writable(view: Viewed, field: string): Cursor {
+  if (view.$v.w === undefined) {
+    throw wrong(
+      `${field} cannot be assigned outside of an update. Use updateIf(), or set() a changed copy: ` +
+        "{ ...view.snapshot(), … }.",
+    );
+  }
+  return alive(view);
 }
 
 /**
@@ -142,33 +135,18 @@ function setter(shape: Shape, { name, at, type }: Leaf): SetField {
  * replaced end: there may be another variant now, and what they wrote would be no value of it.
  */
 export function assign(to: Cursor, at: number, type: Type, value: unknown): void {
-  const from = at - to.$b;
-  put(to, at, type, value);
-  const parts = to.$w?.parts ?? [];
+  const { bytes, put, composite } = type;
+  const from = at - to.b;
+  if (type.assign !== undefined) type.assign(to, at, type, value);
+  else if (composite)
+    to.m.u8.set(
+      drafted(bytes, (m) => put({ m }, 0, value)),
+      at,
+    );
+  else put(to, at, value);
   // Those that were made before this one are not in it.
-  for (let i = parts.length - 1; parts[i] !== to && i >= 0; i--) {
-    const view = parts[i] as Cursor;
-    const place = view.$o - view.$b;
-    if (place >= from && place < from + type.bytes) view.$e = -1;
+  for (let part = to.w?.last; part !== to && part !== undefined; part = part.p) {
+    const place = part.o - part.b;
+    if (place >= from && place < from + bytes) part.e = -1;
   }
-}
-
-function put(to: Cursor, at: number, type: Type, value: unknown): void {
-  if (type.assign !== undefined) {
-    type.assign(to, at, type, value);
-  } else if (type.composite === undefined) {
-    type.put(to, at, value);
-  } else {
-    const u8 = new Uint8Array(type.bytes);
-    type.put({ $m: lone(u8) }, 0, value);
-    to.$m.u8.set(u8, at);
-  }
-}
-
-/** The error for an assignment to a view for reading. */
-export function readOnly(field: string): Error {
-  return wrong(
-    `${field} cannot be assigned outside of an update. Use updateIf(), or set() a changed copy: ` +
-      "{ ...view.snapshot(), … }.",
-  );
 }

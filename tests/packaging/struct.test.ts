@@ -146,13 +146,13 @@ suite("schemas in a bundle", () => {
   const MARKS = {
     union: "{ type, value }",
     enum: "enum${",
-    text: "fromCharCode",
+    text: "charCodeAt",
     bytes: "subarray",
     list: "has to be an array",
     option: "opt(",
     bool: "has to be true or false",
     bigint: "getBigUint64",
-    versioned: "fallback:{value",
+    versioned: "isZero:",
     eq: "eq()",
     json: "JSON.parse",
   };
