@@ -47,9 +47,12 @@ export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
  * Every call may reject, beside what is listed there, with
  * - `OwnerUnavailableError` when no owner has answered in time; `applied` tells whether it was done
  * - `DatabaseClosedError` after `close`
+ * - `VersionChangedError` when a newer build of the application has the database: nothing was done
+ * - `SchemaMismatchError` when another build that says it is the same version has other collections
  * - what opening the database throws, and the reason of its `signal`
  *
- * The event `"status"` tells that `status` has changed.
+ * The event `"status"` tells that `status` has changed, `"outdated"` that a newer build has the database:
+ * save what the user has entered, and reload the page.
  */
 export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   /**
@@ -59,9 +62,9 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   private readonly link: Link;
 
   /** @internal */
-  constructor(makeLink: (changed: () => void) => Link) {
+  constructor(makeLink: (tell: (event: string) => void) => Link) {
     super();
-    this.link = makeLink(() => this.dispatchEvent(new Event("status")));
+    this.link = makeLink((event) => this.dispatchEvent(new Event(event)));
     const { link } = this;
     this.call = new Proxy({} as Calls<S>, {
       get: (_, name) =>

@@ -21,9 +21,14 @@ export interface ConnectOptions {
    * after that time. Each call can have its own.
    */
   timeout?: number | undefined;
+  /**
+   * The application's version, as for `serve`, where the worker is the package's own. With a worker of
+   * one's own it is that of the page: an earlier page is told that it is outdated.
+   */
+  version?: number | undefined;
 }
 
-const KNOWN = ["worker", "timeout"];
+const KNOWN = ["worker", "timeout", "version"];
 
 /** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
 const LONGEST_TIMEOUT = 3_600_000;
@@ -57,13 +62,13 @@ export function connect<S extends ServedTypes = Nothing>(
       throw badArgument(`connect() has no option ${option}. Its options are: ${KNOWN.join(", ")}.`);
     }
   }
-  const { worker, timeout = 30_000 } = options;
+  const { worker, timeout = 30_000, version } = options;
   if (worker !== undefined && typeof worker !== "function") {
     throw badArgument("The option worker is a function that makes a worker.", worker);
   }
   checkTimeout("connect()", timeout);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
-  const client = new Client<S>((changed) => new Link(name, { worker: make, timeout, changed }));
+  const client = new Client<S>((tell) => new Link(name, { worker: make, timeout, version, tell }));
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
   if (isBrowser()) client.begin();
   return client.withCollections() as ClientOf<S>;

@@ -5,22 +5,21 @@
 
 import type { Database } from "../database.js";
 import { open } from "../open.js";
-import type { OpenOptions, OpenProgress } from "../options.js";
+import type { OpenProgress } from "../options.js";
 import { defaultStorage } from "../places.js";
 import type { Storage } from "../storage/contract.js";
 import { loadModule } from "../wasm/load.js";
-import { DatabaseJournal } from "./journal.js";
-import { Ledger, type Reply } from "./ledger.js";
+import { type Build, buildOf, schemasDiffer, versionChanged } from "./builds.js";
 import { channelName, type FromHost, type ToHost } from "./local.js";
-import type { Answer, Ask, ToClient, ToOwner, Watch, WireError } from "./messages.js";
-import { PROTOCOL } from "./messages.js";
-import type { Procedures } from "./operations.js";
-import { type CollectionSpecs, ServedCollections } from "./served.js";
-import { Watches } from "./watches.js";
+import {
+  type Answer,
+  standingOf,
+  type ToClient,
+  type ToOwner,
+  type WireError,
+} from "./messages.js";
+import { type Hosting, Owned, type Respond } from "./owned.js";
 import { toWire } from "./wire-errors.js";
-
-/** Between two looks for clients that can ask for nothing any more. */
-const SWEEP_MS = 60_000;
 
 /** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
@@ -28,14 +27,10 @@ const BUSY_MS = [50, 50, 100, 200, 400, 800];
 /** Between two reports of how far opening has come. */
 const PROGRESS_MS = 50;
 
-/** Whom an owner answers, and how. */
-export type Respond = (message: ToClient) => void;
-
-/** What a host opens and what it does there. */
-export interface Hosting {
-  readonly options: OpenOptions;
-  readonly procedures: Procedures;
-  readonly collections: CollectionSpecs;
+/** What hosts say to each other: which build each is. */
+interface Greeting extends Build {
+  /** Whether those who are another build are to say so. */
+  readonly asks: boolean;
 }
 
 /** A candidate for the ownership of one database. */
@@ -54,8 +49,20 @@ export class Host {
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
   private toldProgress: number;
+  private readonly version: number;
+  private readonly build: Build;
+  /** Other builds that were heard of, by their names. */
+  private readonly others: Map<string, Build>;
+  private greetings: BroadcastChannel | undefined;
+  /** Why it does not stand for ownership any more. */
+  private outdated: WireError | undefined;
 
-  constructor(name: string, hosting: Hosting, tell: (message: FromHost) => void) {
+  constructor(
+    name: string,
+    hosting: Hosting,
+    version: number | undefined,
+    tell: (message: FromHost) => void,
+  ) {
     this.name = name;
     this.hosting = hosting;
     this.storage = hosting.options.storage ?? defaultStorage();
@@ -64,6 +71,9 @@ export class Host {
     this.inboxes = new Map();
     this.ports = [];
     this.toldProgress = 0;
+    this.version = hosting.version ?? version ?? 0;
+    this.build = buildOf(this.version, hosting.collections);
+    this.others = new Map();
     this.channel =
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
@@ -72,11 +82,16 @@ export class Host {
 
   /** Stands for ownership, if it does not already. */
   begin(): void {
-    this.tell({ type: "up", channel: this.channel });
+    this.rise();
+    if (this.outdated !== undefined) {
+      this.tell({ type: "outdated", error: this.outdated });
+      return;
+    }
     if (this.owned !== undefined) this.announce();
     if (this.turn !== undefined) return;
     const turn = new Turn();
     this.turn = turn;
+    if (this.channel !== undefined) this.greet(this.channel);
     this.stand(turn).catch((error) => {
       if (this.turn === turn) this.turn = undefined;
       if (!turn.over.aborted) this.tell({ type: "failed", error: toWire(error) });
@@ -88,6 +103,8 @@ export class Host {
     const { turn } = this;
     if (turn === undefined) return;
     this.turn = undefined;
+    this.greetings?.close();
+    this.greetings = undefined;
     turn.end();
     await turn.ended;
   }
@@ -95,10 +112,14 @@ export class Host {
   /** A client of this worker's own page asks. */
   hear(message: ToHost, respond: Respond): void {
     // That it is there, if nothing else.
-    if (message.type === "who") this.tell({ type: "up", channel: this.channel });
+    if (message.type === "who") this.rise();
     if (message.type !== "hello" && message.type !== "release" && message.type !== "visit") {
       this.answer(message, respond);
     }
+  }
+
+  private rise(): void {
+    this.tell({ type: "up", channel: this.channel, build: this.build.build });
   }
 
   private async stand(turn: Turn): Promise<void> {
@@ -124,6 +145,7 @@ export class Host {
     const db = await this.open(turn);
     if (turn.over.aborted) return db.close();
     const owned = new Owned(this.id, db, this.hosting);
+    if (!(await this.admit(owned, turn))) return;
     this.owned = owned;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
@@ -134,6 +156,21 @@ export class Host {
       this.owned = undefined;
       await owned.close().finally(() => this.bow());
     }
+  }
+
+  /** Whether this build may have the database, which it brings to its version then. Else it is closed. */
+  private async admit(owned: Owned, turn: Turn): Promise<boolean> {
+    try {
+      const { version } = owned;
+      if (version > this.version) this.stepAside(buildOf(version, {}).build);
+      else await owned.upgrade(this.version);
+      if (!turn.over.aborted) return true;
+    } catch (error) {
+      await owned.close().catch(() => {});
+      throw error;
+    }
+    await owned.close();
+    return false;
   }
 
   private async open(turn: Turn): Promise<Database> {
@@ -160,6 +197,52 @@ export class Host {
     if (now < this.toldProgress + PROGRESS_MS) return;
     this.toldProgress = now;
     this.tell({ type: "state", state: "opening", progress });
+  }
+
+  // ---------------------------------------------------------------- other builds
+
+  /** Says to all hosts of the database which build this is, and hears which they are. */
+  private greet(channel: string): void {
+    const greetings = new BroadcastChannel(`${channel}:builds`);
+    this.greetings = greetings;
+    greetings.onmessage = ({ data }) => {
+      const theirs = data as Greeting;
+      const standing = standingOf(this.build.build, theirs.build);
+      if (standing === "same") return;
+      this.others.set(theirs.build, theirs);
+      if (standing === "newer") this.stepAside(theirs.build);
+      else if (theirs.asks) greetings.postMessage({ ...this.build, asks: false });
+    };
+    greetings.postMessage({ ...this.build, asks: true });
+  }
+
+  /** Another build is newer: it is to have the database, and this one not again. */
+  private stepAside(theirs: string): void {
+    if (this.outdated !== undefined) return;
+    this.outdated = toWire(versionChanged(this.name, this.build.build, theirs));
+    this.tell({ type: "outdated", error: this.outdated });
+    this.release();
+  }
+
+  /** The page is of the build that it names. The worker's file may be another one's. */
+  serves(version: number | undefined): void {
+    if (version === undefined || version === this.version) return;
+    this.stepAside(buildOf(Math.max(version, this.version), {}).build);
+  }
+
+  /** Why a client of another build is refused; `false` if it is newer, and this owner goes. */
+  private refusalFor(theirs: string): WireError | false | undefined {
+    const { build, others, name } = this;
+    switch (standingOf(build.build, theirs)) {
+      case "same":
+        return undefined;
+      case "newer":
+        return false;
+      case "older":
+        return toWire(versionChanged(name, theirs, build.build));
+      default:
+        return toWire(schemasDiffer(name, build, others.get(theirs)));
+    }
   }
 
   // ---------------------------------------------------------------- clients
@@ -232,8 +315,13 @@ export class Host {
     if (message.type === "who") respond({ type: "here", owner, client, round: message.round });
     if (message.type === "watch") owned.watch(message, respond);
     if (message.type === "unwatch") owned.watches.remove(message);
-    if (message.type !== "ask" || message.protocol !== PROTOCOL) return;
-    owned.handle(message, ({ answers, again, failure }) => {
+    if (message.type !== "ask") return;
+    const refusal = this.refusalFor(message.build);
+    if (refusal === false) {
+      this.stepAside(message.build);
+      return;
+    }
+    owned.handle(message, refusal, ({ answers, again, failure }) => {
       if (answers.length > 0) respond({ type: "told", owner, answers });
       if (again) respond({ type: "again", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
@@ -282,67 +370,5 @@ class Turn {
     this.ended = new Promise((resolve) => {
       this.finish = resolve;
     });
-  }
-}
-
-/** The open database and the protocol over it. */
-class Owned {
-  private readonly db: Database;
-  private readonly ledger: Ledger;
-  readonly watches: Watches;
-  private swept: number;
-
-  constructor(id: string, db: Database, { procedures, collections: specs }: Hosting) {
-    this.db = db;
-    const collections = new ServedCollections(db, specs);
-    this.watches = new Watches(id, db, collections);
-    this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
-    this.swept = 0;
-  }
-
-  watch(watch: Watch, respond: Respond): void {
-    try {
-      this.watches.add(watch, respond);
-    } catch {
-      // Who asked has made sure of the range by reading it. What fails now, its next renewal tries.
-    }
-  }
-
-  handle(ask: Ask, answer: (reply: Reply) => void): void {
-    const done = (reply: Reply) => {
-      answer(reply);
-      if (ask.requests.some(({ write }) => write > 0)) this.watches.changed();
-    };
-    const now = Date.now();
-    if (now > this.swept + SWEEP_MS) this.sweep();
-    const reply = this.ledger.handle(ask, now);
-    const asked = (call: string) => ask.requests.some((request) => request.call === call);
-    const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
-    if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
-      this.db.committed.then(() => done(reply), undone);
-      return;
-    }
-    try {
-      if (this.db.durability === "flushed" || asked("flush")) this.db.flush();
-      else this.db.commit();
-    } catch (error) {
-      undone(error);
-      return;
-    }
-    done(reply);
-  }
-
-  sweep(): void {
-    this.swept = Date.now();
-    try {
-      this.ledger.sweep(this.swept);
-    } catch {
-      // What is left of clients that are gone takes some room, and nothing else.
-    }
-  }
-
-  async close(): Promise<void> {
-    this.watches.stop();
-    await this.db.close();
   }
 }

@@ -13,6 +13,22 @@ const OWN = 1;
 /** So many records are looked at in one step. */
 const PAGE = 1_024;
 
+const VERSION_KEY = new TextEncoder().encode("version");
+
+/** The last version of the application that has had the database (FORMAT.md, section 8); 0: none. */
+export function storedVersion(db: Database): number {
+  const bytes = Database.sessionOf(db).engine.get(VERSION_KEY, OWN)?.slice();
+  return bytes === undefined ? 0 : Number(new DataView(bytes.buffer).getBigUint64(0, true));
+}
+
+export function storeVersion(db: Database, version: number): void {
+  const session = Database.sessionOf(db);
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(version), true);
+  session.transaction(() => session.engine.set(VERSION_KEY, bytes, OWN));
+  db.commit();
+}
+
 /** A journal in a database. */
 export class DatabaseJournal implements Journal {
   private readonly db: Database;

@@ -62,15 +62,19 @@ export class Ledger {
     this.clients = new Map();
   }
 
-  /** Does what a client asks for. When it returns, the writes are made, but not yet committed. */
-  handle(ask: Ask, now: number): Reply {
+  /**
+   * Does what a client asks for. When it returns, the writes are made, but not yet committed. With a
+   * refusal that is the answer to all that was not done before, and nothing of it is ever done: what
+   * was refused by one owner is not to be applied by the next.
+   */
+  handle(ask: Ask, now: number, refusal?: WireError): Reply {
     // As long as it is not known what was done, nothing of it is answered.
     let last = Number.POSITIVE_INFINITY;
     try {
       const client = this.clientOf(ask.client);
       acknowledge(client, ask.acknowledged);
       last = client.last;
-      const work = () => ({ ...this.work(client, ask, now), last });
+      const work = () => ({ ...this.work(client, ask, now, refusal), last });
       return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
     } catch (error) {
       return this.failed(ask, last, error);
@@ -124,7 +128,12 @@ export class Ledger {
     return client;
   }
 
-  private work(client: Client, ask: Ask, now: number): Omit<Reply, "last"> {
+  private work(
+    client: Client,
+    ask: Ask,
+    now: number,
+    refusal: WireError | undefined,
+  ): Omit<Reply, "last"> {
     const answers: Answer[] = [];
     let again = false;
     let changed = false;
@@ -143,7 +152,7 @@ export class Ledger {
         client.last = write;
         continue;
       }
-      const outcome = this.outcomeOf(request, now);
+      const outcome = refusal ? { error: refusal } : this.outcomeOf(request, now);
       answers.push({ id, outcome });
       if (write === 0) continue;
       client.last = write;

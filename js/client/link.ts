@@ -29,9 +29,18 @@ export interface ClientStatus {
    * - `"opening"`: this client's worker opens the file
    * - `"open"`: an owner answers
    * - `"suspended"`: the page sleeps, and its worker has let go
+   * - `"outdated"`: a newer build of the application has the database; load the page anew
    * - `"closed"`: by `close()`
    */
-  readonly state: "idle" | "starting" | "waiting" | "opening" | "open" | "suspended" | "closed";
+  readonly state:
+    | "idle"
+    | "starting"
+    | "waiting"
+    | "opening"
+    | "open"
+    | "suspended"
+    | "outdated"
+    | "closed";
   /** Who has the file: this client's own worker, or that of another tab. */
   readonly owner: "here" | "elsewhere" | undefined;
   /** Why it waits, in a sentence. */
@@ -52,7 +61,9 @@ export interface CallOptions {
 export interface LinkOptions {
   readonly worker: (() => WorkerLike) | undefined;
   readonly timeout: number;
-  readonly changed: () => void;
+  readonly version: number | undefined;
+  /** Something has happened that the program may want to hear of. */
+  readonly tell: (event: "status" | "outdated") => void;
 }
 
 type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
@@ -98,6 +109,8 @@ export class Link {
   private isReady: (failure?: unknown) => void = () => {};
   private released: (() => void) | undefined;
   private closing: Promise<void> | undefined;
+  /** Why nothing can be asked for any more: it was closed, or is outdated. */
+  private refusal: unknown;
   private readonly unhook: () => void;
   private asleep = false;
   /** Since when the worker was asked and has said nothing. */
@@ -131,7 +144,7 @@ export class Link {
     writes: boolean,
     { signal, timeout = this.options.timeout }: CallOptions = {},
   ): Promise<unknown> {
-    if (this.closing !== undefined) return Promise.reject(closed(this.name));
+    if (this.refusal !== undefined) return Promise.reject(this.refusal);
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
       const now = Date.now();
@@ -195,12 +208,12 @@ export class Link {
 
   /** Has a worker stand for ownership. */
   start(): void {
-    if (this.closing !== undefined) return;
+    if (this.refusal !== undefined) return;
     this.show("starting");
     try {
       const worker = this.worker ?? this.begin();
       this.worker = worker;
-      this.toHost({ type: "hello", name: this.name });
+      this.toHost({ type: "hello", name: this.name, version: this.options.version });
     } catch (error) {
       this.failed(error);
     }
@@ -236,6 +249,7 @@ export class Link {
     switch (message.type) {
       case "up":
         this.isUp = true;
+        this.sender.build = message.build;
         this.join(message.channel);
         break;
       case "state":
@@ -243,6 +257,9 @@ export class Link {
           const { state, progress } = message;
           this.show(state === "opening" ? "opening" : "waiting", WAITS[state], progress);
         }
+        break;
+      case "outdated":
+        this.outdate(fromWire(message.error));
         break;
       case "failed":
         this.failed(fromWire(message.error));
@@ -284,6 +301,16 @@ export class Link {
     this.show("idle", String((error as { message?: unknown }).message));
     this.isReady(error);
     this.sender.endAll((one) => (one.sent ? { lapsed: "unknown" } : { thrown: error }));
+  }
+
+  /** Writes that were sent are still answered, for they may have been done. All else ends. */
+  private outdate(error: Error): void {
+    if (this.refusal !== undefined) return;
+    this.refusal = error;
+    this.show("outdated", error.message);
+    this.isReady(error);
+    this.sender.endAll((one) => (one.write > 0 ? undefined : { thrown: error }));
+    this.options.tell("outdated");
   }
 
   private dismiss(): void {
@@ -360,6 +387,7 @@ export class Link {
 
   /** Waits for what was asked for, and has the worker hand over. */
   close(): Promise<void> {
+    this.refusal = closed(this.name);
     this.closing ??= this.end();
     return this.closing;
   }
@@ -388,17 +416,19 @@ export class Link {
     this.dismiss();
     this.leave();
     this.show("closed");
-    this.isReady(closed(this.name));
+    this.isReady(this.refusal);
   }
 
   private show(state: ClientStatus["state"], reason?: string, progress?: OpenProgress): void {
+    // That is its last word before it closes.
+    if (this.status.state === "outdated" && state !== "closed") return;
     const { owner: known } = this.sender;
     const owner = known === undefined ? undefined : known === this.local ? "here" : "elsewhere";
     const { status } = this;
     const isSame = status.state === state && status.owner === owner && status.reason === reason;
     if (isSame && progress === undefined) return;
     this.status = { state, owner, reason, ...(progress && { progress }) };
-    this.options.changed();
+    this.options.tell("status");
   }
 }
 

@@ -7,6 +7,8 @@ import type { ToClient, ToOwner, WireError } from "./messages.js";
 export interface Hello {
   readonly type: "hello";
   readonly name: string;
+  /** The application's version, as the page knows it. */
+  readonly version: number | undefined;
 }
 
 /** The page goes or sleeps: the worker is to hand over, and says `Released`. */
@@ -26,6 +28,14 @@ export interface Up {
   readonly type: "up";
   /** The channel on which other realms' owners are; none where the worker alone can be owner. */
   readonly channel: string | undefined;
+  /** Its build, which is the page's too. */
+  readonly build: string;
+}
+
+/** Another build is to have the database, now and in future: the page has to be loaded anew. */
+export interface Outdated {
+  readonly type: "outdated";
+  readonly error: WireError;
 }
 
 export interface State {
@@ -51,7 +61,7 @@ export interface Released {
   readonly type: "released";
 }
 
-export type FromHost = Up | State | Failed | Visited | Released | ToClient;
+export type FromHost = Up | Outdated | State | Failed | Visited | Released | ToClient;
 
 /** The lock of a database, and the channel of all that have to do with it. */
 export function channelName(identity: unknown): string {

@@ -3,8 +3,30 @@
  * is the worker that has the file. Everything here can be cloned from one realm to another.
  */
 
-/** The version of this protocol. Who hears another one does not understand it. */
+/** The version of this protocol. */
 export const PROTOCOL = 1;
+
+/** How another build of the application stands to one's own. */
+export type Standing = "same" | "newer" | "older" | "other";
+
+/**
+ * What tells one build from another: the application's version, that of the protocol, and a digest of
+ * its schemas.
+ */
+export function buildName(version: number, digest: string): string {
+  return `${version}.${PROTOCOL}.${digest}`;
+}
+
+/** Builds that have the same numbers and other schemas are neither newer nor older. */
+export function standingOf(mine: string, theirs: string): Standing {
+  if (mine === theirs) return "same";
+  const [own, others] = [mine.split("."), theirs.split(".")];
+  for (const i of [0, 1]) {
+    const difference = Number(others[i]) - Number(own[i]);
+    if (difference !== 0) return difference > 0 ? "newer" : "older";
+  }
+  return "other";
+}
 
 /** What is asked for; its arguments are those that `operations.ts` takes. */
 export interface Request {
@@ -51,7 +73,8 @@ export interface Answer {
 /** Requests that were made in one task: they are one message and one commit. */
 export interface Ask {
   readonly type: "ask";
-  readonly protocol: number;
+  /** The client's build, as `buildName` has it. Owners do nothing for another than their own. */
+  readonly build: string;
   /** Chosen at random, once for each client. */
   readonly client: number;
   /** All writes up to here are over for the client: it wants no answer to them any more. */

@@ -17,6 +17,7 @@ export type {
   Who,
   WireError,
 } from "./messages.js";
+export { buildName, type Standing, standingOf } from "./messages.js";
 export {
   type Ending,
   GRACE_MS,

@@ -8,16 +8,7 @@
  * - A request ends: by its answer, by its signal, or some time after its deadline.
  */
 
-import {
-  type Answer,
-  type Ask,
-  type Here,
-  type Outcome,
-  PROTOCOL,
-  type Request,
-  type ToClient,
-  type Who,
-} from "./messages.js";
+import type { Answer, Ask, Here, Outcome, Request, ToClient, Who } from "./messages.js";
 
 /** An owner refuses what is late; only one that says nothing at all is not waited for any longer. */
 export const GRACE_MS = 500;
@@ -74,6 +65,8 @@ interface Pending extends Order {
 export class Sender {
   /** The owner that was heard of last, while it is believed to be there. */
   owner: string | undefined;
+  /** What its messages say of the build that it is part of. */
+  build = "";
   private readonly client: number;
   private readonly port: SenderPort;
   /** What has no answer yet, in the order in which it was asked for. */
@@ -176,11 +169,13 @@ export class Sender {
     this.port.who({ type: "who", round: this.round, client: this.client });
   }
 
-  /** Ends all of them, for the client closes or cannot go on. */
-  endAll(ending: (one: { readonly sent: boolean }) => Ending): void {
+  /** Ends those that get an ending, for the client cannot go on. */
+  endAll(ending: (one: Readonly<Pending>) => Ending | undefined): void {
     for (const one of [...this.pending.values()]) {
+      const how = ending(one);
+      if (how === undefined) continue;
       this.end(one);
-      one.settle(ending(one));
+      one.settle(how);
     }
   }
 
@@ -268,7 +263,7 @@ export class Sender {
     const [oldest = this.lastWrite + 1] = this.writes.keys();
     return {
       type: "ask",
-      protocol: PROTOCOL,
+      build: this.build,
       client: this.client,
       acknowledged: oldest - 1,
       requests: this.withVoids(chosen),

@@ -6,6 +6,7 @@ import { refuseUnknown } from "../options.js";
 import { Host } from "./host.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
+import type { Hosting, Migrate } from "./owned.js";
 import type { CollectionSpecs } from "./served.js";
 import { toWire } from "./wire-errors.js";
 
@@ -24,6 +25,25 @@ export interface ServeOptions<
    * of `db.collection` an object `{ of: Product, key: u32, indexes: { … } }`.
    */
   collections?: C | undefined;
+  /**
+   * The application's version, a whole number, 0 when left out: raise it with every build that stores
+   * something else or has other procedures. After a deploy tabs of several builds may be open. The
+   * newest has the database; the others' calls reject with `VersionChangedError`, and their clients have
+   * the event `"outdated"`. What a newer version has had no earlier one opens.
+   */
+  version?: number | undefined;
+  /**
+   * Brings what an earlier version has stored to what this one wants, before any client is answered.
+   * `from` is that version. If it throws or rejects, opening fails, and it runs again the next time:
+   * `db.migrate` goes on where it was.
+   *
+   * ```ts
+   * migrate: async (db, from) => {
+   *   if (from < 2) await db.migrate("products", Product, { migrate: (old) => ({ … }) });
+   * }
+   * ```
+   */
+  migrate?: Migrate | undefined;
 }
 
 /** What speaks like a worker or a `MessagePort`. */
@@ -70,15 +90,22 @@ export function serve<
 >(name: string, options: ServeOptions<P, C> = {}): Served<P, C> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
   refuseUnknown("serve()", options, KNOWN);
-  const { procedures = {} as P, collections = {} as C, ...opening } = options;
+  const { procedures = {} as P, collections = {} as C, version, migrate, ...opening } = options;
+  if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0)) {
+    throw badArgument("The option version of serve() is a whole number, 0 or more.", version);
+  }
+  if (migrate !== undefined && typeof migrate !== "function") {
+    throw badArgument("The option migrate of serve() is a function.", migrate);
+  }
   const served: Served<P, C> = {
     name,
     procedures,
     collections,
     listen(port) {
-      listen(port, (wanted, tell) => {
+      const hosting: Hosting = { options: opening, procedures, collections, version, migrate };
+      listen(port, (wanted, of, tell) => {
         if (wanted !== name) throw otherName(name, wanted);
-        return new Host(name, { options: opening, procedures, collections }, tell);
+        return new Host(name, hosting, of, tell);
       });
     },
   };
@@ -91,10 +118,14 @@ export function serve<
 export function serveAny(): void {
   const worker = dedicatedWorker();
   if (worker === undefined) return;
-  listen(
-    worker,
-    (name, tell) => new Host(name, { options: {}, procedures: {}, collections: {} }, tell),
-  );
+  const hosting: Hosting = {
+    options: {},
+    procedures: {},
+    collections: {},
+    version: undefined,
+    migrate: undefined,
+  };
+  listen(worker, (name, version, tell) => new Host(name, hosting, version, tell));
 }
 
 const KNOWN = [
@@ -110,6 +141,8 @@ const KNOWN = [
   "recovery",
   "procedures",
   "collections",
+  "version",
+  "migrate",
 ];
 
 function dedicatedWorker(): ServedPort | undefined {
@@ -122,7 +155,7 @@ function dedicatedWorker(): ServedPort | undefined {
 
 function listen(
   port: ServedPort,
-  hostOf: (name: string, tell: (message: FromHost) => void) => Host,
+  hostOf: (name: string, version: number | undefined, tell: (message: FromHost) => void) => Host,
 ): void {
   let host: Host | undefined;
   const tell = (message: FromHost) => port.postMessage(message);
@@ -130,7 +163,8 @@ function listen(
     const message = event.data as ToHost;
     if (message.type === "hello") {
       try {
-        host ??= hostOf(message.name, tell);
+        host ??= hostOf(message.name, message.version, tell);
+        host.serves(message.version);
         host.begin();
       } catch (error) {
         tell({ type: "failed", error: toWire(error) });

@@ -61,9 +61,7 @@ export class ServedCollections {
   get(name: string): AnyCollection {
     const known = this.open.get(name);
     if (known !== undefined) return known;
-    const spec = Object.hasOwn(this.specs, name) ? this.specs[name] : undefined;
-    if (spec === undefined) throw noCollection(name, this.specs);
-    const { of, ...options } = "of" in spec ? spec : { of: spec };
+    const { of, ...options } = specOf(this.specs, name);
     const made = this.db.collection(name, of as unknown as CustomCodec<unknown>, options as object);
     const collection = made as unknown as AnyCollection;
     this.open.set(name, collection);
@@ -78,6 +76,13 @@ export class ServedCollections {
       throw badArgument(`Collections have no call ${describe(call)}.`);
     return (CALLS[call] as Call)(collection, ...args);
   }
+}
+
+/** @throws TypeError when there is none of that name */
+export function specOf(specs: CollectionSpecs, name: string): CollectionSpec {
+  const spec = Object.hasOwn(specs, name) ? specs[name] : undefined;
+  if (spec === undefined) throw noCollection(name, specs);
+  return "of" in spec ? spec : { of: spec };
 }
 
 type Call = (collection: AnyCollection, ...args: never[]) => unknown;

@@ -121,7 +121,7 @@ export function liveRows<T>(
     while (isStale && !isOver) {
       isStale = false;
       const rows = await read().catch((error: { code?: unknown }) => {
-        isOver ||= error.code === "VARVE_DATABASE_CLOSED";
+        isOver ||= /CLOSED|CHANGED/.test(String(error.code));
         // Only that nobody answers passes by itself. All else is the program's to know.
         if (!isOver && error.code !== "VARVE_OWNER_UNAVAILABLE") throw error;
       });

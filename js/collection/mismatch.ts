@@ -17,10 +17,10 @@ export const MIGRATE =
 
 /** Refuses a declaration that is not that of the collection. */
 export function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
-  if (JSON.stringify(stored.key) !== JSON.stringify(declared.key)) {
+  const keys = differenceOfKeys(stored, declared);
+  if (keys !== undefined) {
     throw new SchemaMismatchError(
-      `The collection "${name}" has keys of another kind: ${JSON.stringify(stored.key)} there and ` +
-        `${JSON.stringify(declared.key)} here. Declare what it has, or use another name.`,
+      `The collection "${name}" has keys of another kind: ${keys}. Declare what it has, or use another name.`,
     );
   }
   if (isReadable(stored, declared)) return;
@@ -28,6 +28,18 @@ export function refuseOther(name: string, stored: Declaration, declared: Declara
   throw new SchemaMismatchError(
     `The collection "${name}" holds values of another kind: ${lines.join("; ")}. ${MIGRATE}`,
   );
+}
+
+/** What of one program's collection is not so in another's, whether or not each can read the other's values. */
+export function differencesOf(there: Declaration, here: Declaration): string[] {
+  const keys = differenceOfKeys(there, here);
+  if (keys !== undefined) return [`keys are ${keys}`];
+  return there.fingerprint === here.fingerprint ? [] : differences(there.value, here.value);
+}
+
+function differenceOfKeys(there: Declaration, here: Declaration): string | undefined {
+  const [a, b] = [JSON.stringify(there.key), JSON.stringify(here.key)];
+  return a === b ? undefined : `${a} there and ${b} here`;
 }
 
 /** Whether values of the one can be read as the other: as the same, or as another version of it. */

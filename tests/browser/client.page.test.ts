@@ -104,6 +104,21 @@ suite("two clients with a worker each", () => {
     equal(two.status.owner, "here");
   });
 
+  test("of two versions: the newer one's worker takes over, and the older one is outdated", async () => {
+    const name = await fresh("connect-versions");
+    const old = tab(name, { version: 1 });
+    await old.set("a", "1");
+    const outdated = new Promise((resolve) => old.addEventListener("outdated", resolve));
+    const newer = tab(name, { version: 2 });
+    equal(await newer.getText("a"), "1");
+    await outdated;
+    equal(old.status.state, "outdated");
+    await rejects(old.set("a", "2"), { name: "VersionChangedError" });
+    await rejects(tab(name, { version: 1 }).get("a"), { name: "VersionChangedError" });
+    equal(await newer.getText("a"), "1");
+    equal(newer.status.owner, "here");
+  });
+
   test("go on watching when another becomes owner, and miss nothing", async () => {
     const name = await fresh("connect-watch");
     const one = tab(name);

@@ -9,18 +9,23 @@ const NOTHING: Budget = {
   whiles: 0,
   ages: 0,
   giveUps: 0,
+  deploys: 0,
 };
 
 /** No more worlds than these are looked at. Whoever sets a case knows how many it has. */
 const MOST_WORLDS = 200_000;
 
 /** Goes to every world that can come to be, and brings each to its end. Gives how many there are. */
-function tryAll(programs: readonly Program[], budget: Partial<Budget>): number {
+function tryAll(
+  programs: readonly Program[],
+  budget: Partial<Budget>,
+  versions?: readonly number[],
+): number {
   const seen = new Set<string>();
   const paths: number[][] = [[]];
   for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
     const names: string[] = [];
-    const world = new World(programs, { ...NOTHING, ...budget });
+    const world = new World(programs, { ...NOTHING, ...budget }, versions);
     try {
       for (const step of path) {
         const event = world.events()[step];
@@ -42,7 +47,9 @@ function tryAll(programs: readonly Program[], budget: Partial<Budget>): number {
   return seen.size;
 }
 
-const CASES: Readonly<Record<string, [programs: Program[], budget: Partial<Budget>]>> = {
+type Case = [programs: Program[], budget: Partial<Budget>, versions?: number[]];
+
+const CASES: Readonly<Record<string, Case>> = {
   "a write whose owners die twice, at any step": [[["w"]], { deaths: 2, whiles: 1 }],
   "two writes of two turns whose owner dies at any step": [[["w", "w"]], { deaths: 1 }],
   "two writes of two turns and a message that is lost": [[["w", "w"]], { drops: 1, whiles: 1 }],
@@ -60,12 +67,20 @@ const CASES: Readonly<Record<string, [programs: Program[], budget: Partial<Budge
   ],
   "two clients whose owner dies": [[["w"], ["w"]], { deaths: 1 }],
   "two clients and a lost message": [[["w"], ["r"]], { drops: 1, whiles: 1 }],
+  "a newer build while an older one writes": [[["w"]], { deploys: 1 }, [1, 2]],
+  "a newer build while messages of an older one come twice": [
+    [["w"]],
+    { deploys: 1, doubles: 1 },
+    [1, 2],
+  ],
+  "a newer build whose owner dies at any step": [[["w"]], { deploys: 1, deaths: 1 }, [1, 2]],
+  "two builds, of which the newer writes": [[["w"], ["r"]], {}, [2, 1]],
 };
 
 suite("every order of events", () => {
-  for (const [name, [programs, budget]] of Object.entries(CASES)) {
+  for (const [name, [programs, budget, versions]] of Object.entries(CASES)) {
     test(`ends well with ${name}`, () => {
-      const worlds = tryAll(programs, budget);
+      const worlds = tryAll(programs, budget, versions);
       console.error(`    ${worlds} worlds: ${name}`);
       ok(worlds > 20);
     });
@@ -84,7 +99,8 @@ suite("long random runs", () => {
         ),
       );
       const mishaps = () => next(4);
-      const world = new World(programs, {
+      const versions = programs.map(() => 1 + next(2));
+      const budget = {
         deaths: mishaps(),
         handOvers: mishaps(),
         drops: mishaps() * 2,
@@ -92,7 +108,10 @@ suite("long random runs", () => {
         whiles: mishaps() * 3,
         ages: next(2),
         giveUps: mishaps(),
-      });
+        deploys: next(2),
+      };
+      // Half of the runs are of one build.
+      const world = new World(programs, budget, seed % 2 === 0 ? versions : []);
       try {
         for (let steps = 0; steps < 400; steps += 1) {
           const events = world.events();

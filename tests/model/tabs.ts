@@ -5,12 +5,14 @@
 
 import {
   type Ask,
+  buildName,
   type Ending,
   type Journal,
   Ledger,
   type Reply,
   type Request,
   Sender,
+  standingOf,
   type ToClient,
   type ToOwner,
 } from "varve/protocol";
@@ -32,6 +34,8 @@ export interface Budget {
   readonly whiles: number;
   readonly ages: number;
   readonly giveUps: number;
+  /** A tab of a newer build makes the owner hand over. */
+  readonly deploys: number;
 }
 
 /** What a client asks for: writes (`w`) and reads (`r`), those of one turn in one string. */
@@ -41,6 +45,16 @@ export type Program = readonly string[];
 interface Disk {
   log: string[];
   records: Map<number, Uint8Array>;
+  /** The last version of the application that has had it. */
+  version: number;
+}
+
+function copy({ log, records, version }: Disk): Disk {
+  return { log: [...log], records: new Map(records), version };
+}
+
+function build(version: number): string {
+  return buildName(version, "");
 }
 
 class Owner implements Journal {
@@ -51,11 +65,16 @@ class Owner implements Journal {
   disk: Disk;
   /** What time it is. */
   now: number;
+  /** The build of whom it works for. */
+  asker: string;
+  readonly build: string;
   private readonly clients_: readonly ModelClient[];
 
-  constructor(id: string, disk: Disk, clients: readonly ModelClient[]) {
+  constructor(id: string, disk: Disk, version: number, clients: readonly ModelClient[]) {
     this.id = id;
-    this.disk = { log: [...disk.log], records: new Map(disk.records) };
+    this.disk = { ...copy(disk), version };
+    this.build = build(version);
+    this.asker = "";
     this.clients_ = clients;
     this.ledger = new Ledger(this);
     this.retired = false;
@@ -69,6 +88,7 @@ class Owner implements Journal {
   perform({ call, args, deadline }: Request): unknown {
     const [tag] = args as [string];
     if (this.now >= deadline) this.disk.log.push(`${tag} is late`);
+    if (this.asker !== this.build) this.disk.log.push(`${tag} is another build's, which is late`);
     if (call === "write") this.disk.log.push(tag);
     return call === "write" ? this.disk.log.length : [...this.disk.log];
   }
@@ -108,15 +128,18 @@ class ModelClient {
   readonly sender: Sender;
   readonly asked: Asked[];
   turn: number;
+  readonly version: number;
   private readonly program: Program;
 
-  constructor(number: number, program: Program, world: World) {
+  constructor(number: number, program: Program, version: number, world: World) {
     this.number = number;
+    this.version = version;
     this.program = program;
     this.sender = new Sender(number, {
       ask: (owner, message) => world.send({ to: owner, message }),
       who: (message) => world.broadcast({ to: "", message }),
     });
+    this.sender.build = build(version);
     this.asked = [];
     this.turn = 0;
   }
@@ -170,19 +193,27 @@ export class World {
   private readonly owners: Owner[];
   private network: Packet[];
   private disk: Disk;
+  private readonly versions: readonly number[];
+  /** All of an earlier version have heard of a newer one. */
+  private earliest = 0;
   private budget: { -readonly [K in keyof Budget]: Budget[K] };
 
-  constructor(programs: readonly Program[], budget: Budget) {
+  /**
+   * `versions`: of each client, and behind those of further tabs that ask for nothing; 1 for all when
+   * left out. The first owner is of the lowest.
+   */
+  constructor(programs: readonly Program[], budget: Budget, versions: readonly number[] = []) {
     this.now = 1_000_000;
     this.clients = [];
     this.owners = [];
     this.network = [];
-    this.disk = { log: [], records: new Map() };
+    this.disk = { log: [], records: new Map(), version: 0 };
     this.budget = { ...budget };
+    this.versions = [...new Set(versions.length === 0 ? [1] : versions)];
     programs.forEach((program, i) => {
-      this.clients.push(new ModelClient(i + 1, program, this));
+      this.clients.push(new ModelClient(i + 1, program, versions[i] ?? 1, this));
     });
-    this.appear();
+    this.appear(Math.min(...this.versions));
   }
 
   send(packet: Packet): void {
@@ -222,8 +253,18 @@ export class World {
         this.deliver(this.take(i), "after"),
       );
     });
-    if (this.owner === undefined) may("another owner", undefined, () => this.appear());
-    else {
+    const { owner } = this;
+    if (owner === undefined) {
+      // Whoever is of an earlier build than the last owner finds that in the file, and goes.
+      for (const version of this.versions.filter(
+        (one) => one >= Math.max(this.disk.version, this.earliest),
+      )) {
+        may(`another owner, of version ${version}`, undefined, () => this.appear(version));
+      }
+    } else {
+      if (this.versions.some((version) => standingOf(owner.build, build(version)) === "newer")) {
+        may("the owner hears of a newer build", "deploys", () => this.retire());
+      }
       may("the owner dies", "deaths", () => this.die());
       may("the owner hands over", "handOvers", () => this.retire());
     }
@@ -248,7 +289,7 @@ export class World {
   finish(): void {
     for (let steps = 0; !this.isOver(); steps += 1) {
       if (steps > 1_000) throw new Error("requests hang");
-      if (this.owner === undefined) this.appear();
+      if (this.owner === undefined) this.appear(Math.max(...this.versions));
       for (const client of this.clients) if (!client.isDone) client.ask(this.now);
       while (this.network.length > 0) this.deliver(this.take(0));
       if (!this.isOver()) this.wait(A_WHILE_MS);
@@ -272,9 +313,9 @@ export class World {
 
   /** A text that is the same for worlds in which the same may happen. */
   key(): string {
-    const { now, clients, owners, network, disk, budget } = this;
+    const { now, clients, owners, network, disk, budget, earliest } = this;
     const packets = network.map(key).sort();
-    return key({ now, clients, owners, packets, disk, budget });
+    return key({ now, clients, owners, packets, disk, budget, earliest });
   }
 
   private get owner(): Owner | undefined {
@@ -290,11 +331,11 @@ export class World {
     return packet as Packet;
   }
 
-  private appear(): void {
-    const owner = new Owner(`o${this.owners.length}`, this.disk, this.clients);
+  private appear(version: number): void {
+    const owner = new Owner(`o${this.owners.length}`, this.disk, version, this.clients);
     this.owners.push(owner);
     owner.ledger.sweep(this.now);
-    this.disk = { log: [...owner.disk.log], records: new Map(owner.disk.records) };
+    this.disk = copy(owner.disk);
     this.announce({ type: "here", owner: owner.id, client: 0, round: 0 });
   }
 
@@ -338,11 +379,18 @@ export class World {
   }
 
   private handle(owner: Owner, ask: Ask, dies: "before" | "after" | undefined): void {
-    owner.now = this.now;
-    const { answers, again }: Reply = owner.ledger.handle(ask, this.now);
-    if (dies !== "before") {
-      this.disk = { log: [...owner.disk.log], records: new Map(owner.disk.records) };
+    const standing = standingOf(owner.build, ask.build);
+    if (standing === "newer") {
+      // It steps aside, and does nothing of it.
+      this.earliest = owner.disk.version + 1;
+      this.retire();
+      return;
     }
+    owner.now = this.now;
+    owner.asker = ask.build;
+    const refusal = standing === "same" ? undefined : { name: "Error", message: "outdated" };
+    const { answers, again }: Reply = owner.ledger.handle(ask, this.now, refusal);
+    if (dies !== "before") this.disk = copy(owner.disk);
     if (dies !== undefined) {
       this.die();
       return;

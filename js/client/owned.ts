@@ -1,0 +1,108 @@
+/** An open database and the owner's half of the protocol over it. */
+
+import type { Database } from "../database.js";
+import type { OpenOptions } from "../options.js";
+import { DatabaseJournal, storedVersion, storeVersion } from "./journal.js";
+import { Ledger, type Reply } from "./ledger.js";
+import type { Ask, ToClient, Watch, WireError } from "./messages.js";
+import type { Procedures } from "./operations.js";
+import { type CollectionSpecs, ServedCollections } from "./served.js";
+import { Watches } from "./watches.js";
+
+/** Between two looks for clients that can ask for nothing any more. */
+const SWEEP_MS = 60_000;
+
+/** Whom an owner answers, and how. */
+export type Respond = (message: ToClient) => void;
+
+/** Brings what an earlier version of the application has stored to what this one wants. */
+export type Migrate = (db: Database, from: number) => unknown;
+
+/** What a host opens and what it does there. */
+export interface Hosting {
+  readonly options: OpenOptions;
+  readonly procedures: Procedures;
+  readonly collections: CollectionSpecs;
+  /** The application's version, where the worker's file says it. */
+  readonly version: number | undefined;
+  readonly migrate: Migrate | undefined;
+}
+
+/** The open database and the protocol over it. */
+export class Owned {
+  private readonly db: Database;
+  private readonly hosting: Hosting;
+  private readonly ledger: Ledger;
+  readonly watches: Watches;
+  private swept: number;
+
+  constructor(id: string, db: Database, hosting: Hosting) {
+    const { procedures, collections: specs } = hosting;
+    this.db = db;
+    this.hosting = hosting;
+    const collections = new ServedCollections(db, specs);
+    this.watches = new Watches(id, db, collections);
+    this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
+    this.swept = 0;
+  }
+
+  /** The last version of the application that has had this database; 0 if none has said it. */
+  get version(): number {
+    return storedVersion(this.db);
+  }
+
+  /** From now on it belongs to this version: earlier ones do not open it any more. */
+  async upgrade(version: number): Promise<void> {
+    const { migrate, options } = this.hosting;
+    const from = this.version;
+    if (version <= from || options.readOnly === true) return;
+    await migrate?.(this.db, from);
+    storeVersion(this.db, version);
+  }
+
+  watch(watch: Watch, respond: Respond): void {
+    try {
+      this.watches.add(watch, respond);
+    } catch {
+      // Who asked has made sure of the range by reading it. What fails now, its next renewal tries.
+    }
+  }
+
+  handle(ask: Ask, refusal: WireError | undefined, answer: (reply: Reply) => void): void {
+    const done = (reply: Reply) => {
+      answer(reply);
+      if (ask.requests.some(({ write }) => write > 0)) this.watches.changed();
+    };
+    const now = Date.now();
+    if (now > this.swept + SWEEP_MS) this.sweep();
+    const reply = this.ledger.handle(ask, now, refusal);
+    const asked = (call: string) => ask.requests.some((request) => request.call === call);
+    const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
+    if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
+      this.db.committed.then(() => done(reply), undone);
+      return;
+    }
+    try {
+      if (this.db.durability === "flushed" || asked("flush")) this.db.flush();
+      else this.db.commit();
+    } catch (error) {
+      undone(error);
+      return;
+    }
+    done(reply);
+  }
+
+  sweep(): void {
+    this.swept = Date.now();
+    try {
+      this.ledger.sweep(this.swept);
+    } catch {
+      // What is left of clients that are gone takes some room, and nothing else.
+    }
+  }
+
+  async close(): Promise<void> {
+    this.watches.stop();
+    await this.db.close();
+  }
+}

@@ -1,0 +1,152 @@
+import { type Client, connect, destroy, open, opfs, type ServeOptions, serve } from "varve";
+import { str, struct, text, u16, u32 } from "varve/struct";
+import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+
+const Old = struct("Product", { price: u16, name: str });
+const New = struct("Product", { cents: u32, name: str });
+
+/** A client of a build of the application, as its tab would have it. */
+function tab(name: string, options: ServeOptions): Client {
+  const served = serve(name, { storage: opfs(), ...wasmOption(), ...options });
+  const worker = () => {
+    const { port1, port2 } = new MessageChannel();
+    served.listen(port1);
+    cleanup(() => port1.close());
+    return port2;
+  };
+  const client: Client = connect(name, { worker });
+  cleanup(() => client.close());
+  return client;
+}
+
+async function fresh(name: string): Promise<string> {
+  await destroy(name);
+  return name;
+}
+
+function told(client: Client, event: string): Promise<void> {
+  return new Promise((resolve) => {
+    client.addEventListener(event, () => resolve(), { once: true });
+  });
+}
+
+suite("two builds side by side", () => {
+  test("the newer one takes over and migrates; the older one is told, and what it asks for is not done", async () => {
+    const name = await fresh("builds-deploy");
+    const old = tab(name, { version: 1, collections: { products: Old } }) as Client & {
+      products: { set(key: string, value: object): Promise<void> };
+    };
+    await old.products.set("yeezy", { price: 220, name: "Boost" });
+    equal(old.status.owner, "here");
+    const outdated = told(old, "outdated");
+    const newer = tab(name, {
+      version: 2,
+      collections: { products: New },
+      migrate: async (db, from) => {
+        equal(from, 1);
+        await db.migrate("products", New, {
+          migrate: ({ price, name }: { price: number; name: string }) => ({
+            cents: price * 100,
+            name,
+          }),
+        });
+      },
+    }) as Client & { products: { get(key: string): Promise<unknown> } };
+    deepEqual(await newer.products.get("yeezy"), { cents: 22_000, name: "Boost" });
+    await outdated;
+    equal(old.status.state, "outdated");
+    await rejects(old.set("late", "1"), { code: "VARVE_VERSION_CHANGED" });
+    await rejects(old.get("late"), { code: "VARVE_VERSION_CHANGED" });
+    equal(await newer.has("late"), false);
+    equal(newer.status.owner, "here");
+  });
+
+  test("what is under way when the newer one comes is done once, or refused and not done", async () => {
+    const name = await fresh("builds-under-way");
+    const old = tab(name, { version: 1 });
+    await old.ready;
+    const asked: Promise<"done" | "refused">[] = [];
+    const add = (i: number) =>
+      old.set(`key/${i}`, "1").then(
+        () => "done" as const,
+        (error: { code?: string }) => {
+          equal(error.code, "VARVE_VERSION_CHANGED");
+          return "refused" as const;
+        },
+      );
+    for (let i = 0; i < 20; i += 1) asked.push(add(i));
+    const newer = tab(name, { version: 2 });
+    const over = told(old, "outdated").then(() => true);
+    for (let i = 20; !(await Promise.race([over, pause()])); i += 1) asked.push(add(i));
+    const ends = await Promise.all(asked);
+    const there = new Set(await newer.keys().all());
+    ends.forEach((end, i) => {
+      equal(there.has(`key/${i}`), end === "done", `key/${i} was ${end}`);
+    });
+    ok(ends.includes("done"));
+  });
+
+  test("an older one that is opened later is told too, also when no newer tab is left", async () => {
+    const name = await fresh("builds-later");
+    const newer = tab(name, { version: 7 });
+    await newer.set("a", "1");
+    const old = tab(name, { version: 6 });
+    await rejects(old.get("a"), { code: "VARVE_VERSION_CHANGED" });
+    await newer.close();
+    const alone = tab(name, { version: 6 });
+    const outdated = told(alone, "outdated");
+    await rejects(alone.get("a"), { code: "VARVE_VERSION_CHANGED" });
+    await outdated;
+    const again = tab(name, { version: 7 });
+    equal(await again.getText("a"), "1");
+  });
+
+  test("the same version never fights, however many tabs there are", async () => {
+    const name = await fresh("builds-same");
+    const tabs = [1, 2, 3].map(() => tab(name, { version: 3, collections: { products: New } }));
+    let outdated = 0;
+    for (const one of tabs) one.addEventListener("outdated", () => (outdated += 1));
+    await Promise.all(tabs.map((one, i) => one.set(`tab/${i}`, "1")));
+    const owners = tabs.filter(({ status }) => status.owner === "here");
+    equal(owners.length, 1);
+    equal(await tabs[0]?.count(), 3);
+    equal(outdated, 0);
+  });
+
+  test("the same version with other schemas tells the difference, and does nothing", async () => {
+    const name = await fresh("builds-differ");
+    const one = tab(name, { version: 1, collections: { products: Old, notes: text() } });
+    await one.set("a", "1");
+    const other = tab(name, { version: 1, collections: { products: New } });
+    const error = await rejects(other.set("a", "2"), { code: "VARVE_SCHEMA_MISMATCH" });
+    ok(/cents/.test(String(error)) && /"notes" is not here/.test(String(error)), String(error));
+    equal(await one.getText("a"), "1");
+  });
+
+  test("a migration that fails is the reason of every call, and is tried again", async () => {
+    const name = await fresh("builds-failing");
+    const old = tab(name, { version: 1 });
+    await old.set("a", "1");
+    await old.close();
+    let tries = 0;
+    const newer = tab(name, {
+      version: 2,
+      migrate: (db) => {
+        tries += 1;
+        if (tries === 1) throw new RangeError("not yet");
+        db.set("a", "2");
+      },
+    });
+    await rejects(newer.get("a"), { name: "RangeError" });
+    equal(await newer.getText("a"), "2");
+    equal(tries, 2);
+    await newer.close();
+    const db = await open(name, wasmOption());
+    equal(db.getText("a"), "2");
+    await db.close();
+  });
+});
+
+function pause(): Promise<false> {
+  return new Promise((resolve) => setTimeout(() => resolve(false), 1));
+}
