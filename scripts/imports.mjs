@@ -34,7 +34,7 @@ const APART = [
 
 /** Rust: the crate's modules in layers, lowest first. A module never uses one of a higher layer. */
 const RUST_LAYERS = [
-  ["error", "file", "memory", "sort"],
+  ["error", "file", "heap", "memory", "sort"],
   ["format"],
   ["schema"],
   ["index"],

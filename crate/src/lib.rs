@@ -8,17 +8,19 @@
 //! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
 //! | [`mod@file`] | the seam to the outside: five methods |
 //! | [`memory`] | aligned memory for segments |
+//! | [`heap`] | the allocator of the wasm |
 //! | [`sort`] | sorting by numbers |
 //! | [`error`] | errors and their codes |
 //! | [`schema`] | records that Rust and TypeScript share; not in the wasm |
 //! | [`native`] | what a program uses: files with locks, collections; not in the wasm |
 //!
-//! Imports fall one way: `error`, `memory` and `sort` <- `format`, `file` <- `index`, `log` <-
+//! Imports fall one way: `error`, `heap`, `memory` and `sort` <- `format`, `file` <- `index`, `log` <-
 //! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
 
 pub mod error;
 pub mod file;
 pub mod format;
+pub mod heap;
 pub mod index;
 pub mod log;
 pub mod memory;

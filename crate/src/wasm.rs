@@ -84,8 +84,7 @@ const KEY_AREA: usize = MAX_KEY + 1;
 const NO_BOUND: usize = 0xFFFF_FFFF;
 /// So much memory is kept free for the next turn, beside what the store may come to need.
 const HEADROOM: usize = 8 << 20;
-/// It is made sure of in small pieces: for one that does not fit the allocator takes as much again from
-/// outside, whatever it has at its end.
+/// It is made sure of in pieces: what is free need not lie in one.
 const PIECE: usize = 1 << 20;
 /// A page of keys ends when it has this many bytes.
 const PAGE_BYTES: usize = 64 << 10;
