@@ -51,8 +51,9 @@ export async function measureRows(samples: number, times: number): Promise<Measu
     clear(db, tables);
     fill(db, tables);
     const found = await measure(readWays(db, tables, times), samples);
+    const handled = await measure(refWays(tables, times), samples);
     const updated = await measure(updateWays(db, tables, times), samples);
-    return [...inserted, ...found, ...updated];
+    return [...inserted, ...found, ...handled, ...updated];
   } finally {
     await db.close();
   }
@@ -162,6 +163,42 @@ function readWays(db: Database, { typed, plain }: Tables, times: number): Way[] 
     { ...find, ...RAW, sum, run: found((id) => db.get(keys[id]!)![0]!) },
     { ...find, ...TYPED, sum, run: found((id) => typed.get(id)!.id) },
     { ...find, ...JSONS, sum, run: found((id) => plain.get(id)!.id) },
+  ];
+}
+
+/** What may be kept of records: their views, while nothing happens, and handles, whatever happens. */
+function refWays({ typed }: Tables, times: number): Way[] {
+  const views = SEQUENTIAL.slice(0, ROWS).map((id) => typed.get(id)!);
+  const refs = SEQUENTIAL.slice(0, ROWS).map((id) => typed.ref(id));
+  const work = "read a number of a record that is at hand";
+  const rounds = times * 500;
+  const way = { work, count: ROWS * rounds, sum: ((ROWS * (ROWS - 1)) / 2) * rounds };
+  // Each loop is written out: one that called a function given to it would measure the call.
+  return [
+    {
+      ...way,
+      ...TYPED,
+      about: "the view, kept",
+      run() {
+        let sum = 0;
+        for (let round = 0; round < rounds; round++) {
+          for (let i = 0; i < ROWS; i++) sum += views[i]!.id;
+        }
+        return sum;
+      },
+    },
+    {
+      ...way,
+      store: "ref",
+      about: "a handle: ref.value",
+      run() {
+        let sum = 0;
+        for (let round = 0; round < rounds; round++) {
+          for (let i = 0; i < ROWS; i++) sum += refs[i]!.value!.id;
+        }
+        return sum;
+      },
+    },
   ];
 }
 

@@ -106,8 +106,11 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
         { atMost: most },
         "times",
       );
+    const kept = "read a number of a record that is at hand";
+    const more = median(kept, "ref") - median(kept, "typed view");
     return [
       ...NATIVE.map(({ work }) => typed(work, 1.5)),
+      goal("what a ref checks at each access", more, { atMost: 2.5 }, "ns"),
       typed("updateIf with a predicate, keys are strings", 1.3),
       typed("updateIf with a predicate, keys are numbers", 1.3),
     ];
