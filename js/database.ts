@@ -449,26 +449,40 @@ export class Database {
    * });
    * ```
    *
-   * `migrate` is given a copy of the old value. Without it, fields of the same name are taken over. While
-   * values are converted, the collection can be read and not written to; collections that were asked for
-   * before end with it. While indexes are built, it can be written to. After a crash, or when `signal`
+   * `migrate` is given a copy of the old value; of a codec of two functions its bytes. Without it, fields of
+   * the same name are taken over. Where the collection has keys of another kind, `rekey` makes the new ones:
+   *
+   * ```ts
+   * await db.migrate("users", User, { key: u32, rekey: (key: string) => Number(key) });
+   * ```
+   *
+   * While values are converted, the collection can be read and not written to; collections that were asked
+   * for before end with it. While indexes are built, it can be written to. After a crash, or when `signal`
    * ended it, the next call goes on where it was.
    *
    * @throws (rejects) the reason of `signal`, what `migrate` and `onProgress` throw, and what the codec
    * throws for a value that is none: the collection is as it was
    * @throws (rejects) UniqueViolationError when records have the same values in a unique index
-   * @throws (rejects) SchemaMismatchError when its keys are of another kind
+   * @throws (rejects) SchemaMismatchError when its keys are of another kind and there is no `rekey`
+   * @throws (rejects) TypeError when `rekey` gives two records one key
    * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError, ReentrancyError as `set`
    */
-  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined>(
+  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined, OldKey = unknown>(
     name: string,
     codec: CustomCodec<T>,
-    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, KeyOf<S>>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, OldKey>,
   ): Promise<Collection<KeyOf<S>, T, T, T, KeyInput<S>>>;
-  migrate<View, Writable, Input, Old = unknown, const S extends KeySpec | undefined = undefined>(
+  migrate<
+    View,
+    Writable,
+    Input,
+    Old = unknown,
+    const S extends KeySpec | undefined = undefined,
+    OldKey = unknown,
+  >(
     name: string,
     codec: Codec<View, Writable, Input>,
-    options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, KeyOf<S>>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>>;
   migrate<
     View,
@@ -477,10 +491,11 @@ export class Database {
     Old = unknown,
     const S extends KeySpec | undefined = undefined,
     const Specs extends IndexSpecs<View> = Record<never, never>,
+    OldKey = unknown,
   >(
     name: string,
     codec: StructCodec<View, Writable, Input>,
-    options: MigrateOptions<S, Specs, Old, NoInfer<Input>, KeyOf<S>>,
+    options: MigrateOptions<S, Specs, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
   migrate<T>(
     name: string,

@@ -61,6 +61,7 @@ export interface Pending {
   /** The values are being converted, into other keyspaces. */
   readonly to?: {
     readonly fingerprint: string;
+    readonly key: Declaration["key"];
     readonly keyspace: number;
     readonly indexes: readonly (readonly [name: string, shape: IndexShape, keyspace: number])[];
     /** Records up to this key were, as hexadecimal digits. */
@@ -168,7 +169,8 @@ export class Catalogue {
       const found = this.read(indexKeyOf(space.keyspace, index));
       if (found === undefined || isDropped(found)) continue;
       const shape = found.json as unknown as IndexShape;
-      const { value } = declaration;
+      // A later version of a struct may have fields that this program does not know.
+      const { value } = fieldsIn(there.value) > fieldsIn(declaration.value) ? there : declaration;
       const one = new IndexSpace(name, index, shape, value, found.keyspace);
       one.isBuilt = (found.flags & BUILDING) === 0;
       space.indexes.push(one);

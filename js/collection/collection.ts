@@ -6,7 +6,7 @@ import type { Scan } from "../scan.js";
 import type { SetOptions } from "../session.js";
 import type { Codec } from "../struct/codec.js";
 import { type CustomCodec, codecOf } from "../struct/custom.js";
-import type { KeySpec } from "../struct/key.js";
+import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import { Catalogue } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
@@ -400,9 +400,9 @@ function indexesOf<K, View, Writable, Input, Given>(
 }
 
 /** The options of `db.migrate`. */
-export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input, K>
+export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input, OldKey>
   extends CollectionOptions<S, Specs>,
-    Migration<Old, Input, K> {}
+    Migration<Old, Input, KeyOf<S>, OldKey, KeyInput<S>> {}
 
 /** Has a collection become what a program declares, and gives it. */
 export async function migrated<T>(
@@ -411,7 +411,16 @@ export async function migrated<T>(
   given: Codec<T, T, T> | CustomCodec<T>,
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
-  refuseUnknown("migrate()", options, ["key", "indexes", "migrate", "onProgress", "signal"]);
+  // At once: what it waits for may be the end of a transaction.
+  handle.session.admitOutside("migrate()");
+  refuseUnknown("migrate()", options, [
+    "key",
+    "indexes",
+    "migrate",
+    "rekey",
+    "onProgress",
+    "signal",
+  ]);
   const { key, indexes } = options;
   const codec = codecOf(given);
   const declared = indexes === undefined ? undefined : declaredIndexes(indexes);

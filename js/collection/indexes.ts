@@ -7,7 +7,7 @@
 import { MAX_KEY } from "../bytes.js";
 import type { Engine } from "../engine.js";
 import type { KeyRange } from "../engine-memory.js";
-import { badArgument, UniqueViolationError } from "../errors.js";
+import { badArgument, SchemaMismatchError, UniqueViolationError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
@@ -103,7 +103,10 @@ export class IndexSpace implements Space {
   entryOf(view: unknown, key: Uint8Array): Entry {
     const values = this.paths.map((path) => {
       let value: unknown = view;
-      for (const name of path) value = (value as Record<string, unknown>)[name];
+      for (const name of path) {
+        if (!(name in (value as object))) throw this.unknown(path);
+        value = (value as Record<string, unknown>)[name];
+      }
       return value;
     });
     area ??= new Uint8Array(MAX_KEY + 2);
@@ -118,6 +121,14 @@ export class IndexSpace implements Space {
     bytes.set(area.subarray(0, head));
     bytes.set(key, head);
     return { bytes, head };
+  }
+
+  /** The error for a field that only a later version of the struct has. */
+  private unknown(path: readonly string[]): Error {
+    return new SchemaMismatchError(
+      `The index "${this.name}" of "${this.collection}" is of the field ${path.join(".")}, which is not ` +
+        "declared here: without it nothing can be written. Declare the later version of the struct.",
+    );
   }
 
   /** Puts an entry in. @throws UniqueViolationError */

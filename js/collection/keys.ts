@@ -188,6 +188,16 @@ export function keyKindOf(spec: unknown): Keys<unknown> {
   return new LoneKeys(partCodec(kind, what), false);
 }
 
+/** The keys of a collection as it is stored. A lone part is no tuple. */
+export function storedKeys(kind: string | readonly unknown[]): Keys<unknown> {
+  if (kind === "string") return stringKeys as Keys<unknown>;
+  if (kind === "bytes") return byteKeys as Keys<unknown>;
+  const parts = Array.from(kind, (part, i) => partCodec(part as PartKind, `Part ${i} of the key`));
+  const [lone] = parts;
+  if (lone !== undefined && parts.length === 1) return new LoneKeys(lone, false);
+  return new TupleKeys("The key", parts) as Keys<unknown>;
+}
+
 /** The bounds of keys that are stored as they are. */
 function rawBounds(call: string, given: AnyRange | undefined, asBytes: boolean): Bounds {
   const { after, ...range } = given === undefined ? {} : given;

@@ -13,7 +13,7 @@ import { schemaOf } from "../struct/schema-of.js";
 import { Catalogue, CollectionSpace, type Pending } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
 import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
-import type { Keys } from "./keys.js";
+import { type Keys, storedKeys } from "./keys.js";
 import { place } from "./write.js";
 
 /** How far a migration is. */
@@ -25,9 +25,15 @@ export interface MigrateProgress {
 }
 
 /** What a migration is told. */
-export interface Migration<Old, Input, K> {
+export interface Migration<Old, Input, K, OldKey, Given> {
   /** Makes the new value of an old one; `undefined` leaves the record out. */
   readonly migrate?: ((old: Old, key: K) => Input | undefined) | undefined;
+  /**
+   * Makes the new key of an old one, where the collection has keys of another kind: each record needs one
+   * of its own.
+   */
+  // The empty list has the compiler take an array for a tuple. As a key it is refused.
+  readonly rekey?: ((key: OldKey, old: Old) => Given | readonly []) | undefined;
   readonly onProgress?: ((progress: MigrateProgress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -53,14 +59,17 @@ export async function migrate<K, View, Writable, Input, Given>(
   codec: Codec<View, Writable, Input>,
   keys: Keys<K, Given>,
   indexes: readonly DeclaredIndex[] | undefined,
-  options: Migration<unknown, Input, K>,
+  options: Migration<unknown, Input, K, unknown, Given>,
 ): Promise<void> {
   const { session } = handle;
   session.admitOutside("migrate()");
   session.admitWrite("migrate()");
   session.admitRange("migrate()");
-  if (options.migrate !== undefined && typeof options.migrate !== "function") {
-    throw badArgument("The option migrate of migrate() is a function.", options.migrate);
+  for (const option of ["migrate", "rekey"] as const) {
+    const given: unknown = options[option];
+    if (given !== undefined && typeof given !== "function") {
+      throw badArgument(`The option ${option} of migrate() is a function.`, given);
+    }
   }
   const catalogue = Catalogue.of(session.engine);
   const { fingerprint, kind } = codec;
@@ -71,13 +80,14 @@ export async function migrate<K, View, Writable, Input, Given>(
     throw badArgument(`The collection "${name}" is being migrated already. Await that first.`);
   }
   const run = new Run(handle, catalogue, name, codec, keys, options);
-  if (JSON.stringify(there.key) !== JSON.stringify(declaration.key)) {
+  const keepsKeys = JSON.stringify(there.key) === JSON.stringify(keys.kind);
+  if (!keepsKeys && options.rekey === undefined) {
     throw new SchemaMismatchError(
-      `The keys of "${name}" are ${JSON.stringify(there.key)} and not ${JSON.stringify(keys.kind)}: ` +
-        "keys cannot be migrated. Copy the records into a collection of another name.",
+      `The keys of "${name}" are ${JSON.stringify(there.key)} and not ${JSON.stringify(keys.kind)}. ` +
+        "Give migrate() the option rekey, a function that makes new keys of old ones.",
     );
   }
-  if (there.fingerprint === fingerprint) await run.index(declaration, indexes);
+  if (keepsKeys && there.fingerprint === fingerprint) await run.index(declaration, indexes);
   else await run.convert(there, declaration, indexes);
   await run.sweep();
 }
@@ -89,7 +99,7 @@ class Run<K, View, Writable, Input, Given> {
   private readonly name: string;
   private readonly codec: Codec<View, Writable, Input>;
   private readonly keys: Keys<K, Given>;
-  private readonly options: Migration<unknown, Input, K>;
+  private readonly options: Migration<unknown, Input, K, unknown, Given>;
 
   constructor(
     handle: Handle,
@@ -97,7 +107,7 @@ class Run<K, View, Writable, Input, Given> {
     name: string,
     codec: Codec<View, Writable, Input>,
     keys: Keys<K, Given>,
-    options: Migration<unknown, Input, K>,
+    options: Migration<unknown, Input, K, unknown, Given>,
   ) {
     this.handle = handle;
     this.catalogue = catalogue;
@@ -224,6 +234,7 @@ class Run<K, View, Writable, Input, Given> {
     const { to, built, clear } = catalogue.pending(name);
     const goesOn =
       to?.fingerprint === fingerprint &&
+      JSON.stringify(to.key) === JSON.stringify(declaration.key) &&
       JSON.stringify(to.indexes.map(([index, shape]) => [index, shape])) ===
         JSON.stringify(wanted.map((one) => [one.name, one.shape]));
     const made = goesOn ? to : undefined;
@@ -242,6 +253,7 @@ class Run<K, View, Writable, Input, Given> {
     const pending: Pending = {
       to: {
         fingerprint,
+        key: declaration.key,
         keyspace: space.keyspace,
         indexes: space.indexes.map((one) => [one.name, one.shape, one.keyspace]),
         after: "",
@@ -266,13 +278,16 @@ class Run<K, View, Writable, Input, Given> {
     const { migrate: change = (value: unknown) => value as Input } = this.options;
     const source = () => this.handle.session;
     const form: Form<K, View, Writable, Input, Given> = { source, space, keys, codec };
-    return this.walk(old.keyspace, after, (session, key, reached) => {
+    const keyFor = this.keying(old, space);
+    return this.walk(old.keyspace, after, (session, oldKey, reached) => {
       const { engine } = session;
-      const at = engine.find(engine.encodeBy(copier, key), old.keyspace);
-      const value = read(engine.memory, at, engine.foundLength());
-      const made = change(value, keys.decode(key));
-      session.refusePromise("The function migrate", made);
-      if (made !== undefined) {
+      const at = engine.find(engine.encodeBy(copier, oldKey), old.keyspace);
+      naming(name, storedKeys(old.declaration.key), oldKey, () => {
+        const value = read(engine.memory, at, engine.foundLength());
+        const key = keyFor(session, oldKey, value);
+        const made = change(value, keys.decode(key));
+        session.refusePromise("The function migrate", made);
+        if (made === undefined) return;
         const size = codec.size(made);
         place(session, form, engine.encodeBy(copier, key), made, size);
         const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
@@ -280,13 +295,33 @@ class Run<K, View, Writable, Input, Given> {
         for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {
           (space.indexes[i] as IndexSpace).add(engine, entry);
         }
-      }
+      });
       return () => {
         const pending = catalogue.pending(name);
         if (pending.to === undefined) throw new Error("A migration lost its note.");
         catalogue.note(name, { ...pending, to: { ...pending.to, after: reached } });
       };
     });
+  }
+
+  /** Says under which key a record goes on. */
+  private keying(
+    old: CollectionSpace,
+    space: CollectionSpace,
+  ): (session: Session, key: Uint8Array<ArrayBuffer>, value: unknown) => Uint8Array<ArrayBuffer> {
+    const { name, keys, options } = this;
+    const { rekey } = options;
+    if (rekey === undefined || isSameKind(old, space)) return (_, key) => key;
+    const before = storedKeys(old.declaration.key);
+    return ({ engine }, key, value) => {
+      const given = rekey(before.decode(key), value);
+      const length = keys.encode(engine, given as Given);
+      const bytes = engine.encoded(length);
+      if (engine.find(length, space.keyspace) === 0) return bytes;
+      throw badArgument(
+        `The function rekey gave this record of "${name}" the key of another: ${keyText(given)}.`,
+      );
+    };
   }
 
   // ---------------------------------------------------------------- slices
@@ -363,6 +398,32 @@ class Run<K, View, Writable, Input, Given> {
       () => part(session),
     );
     session.commit();
+  }
+}
+
+function isSameKind(one: CollectionSpace, other: CollectionSpace): boolean {
+  return JSON.stringify(one.declaration.key) === JSON.stringify(other.declaration.key);
+}
+
+function keyText(key: unknown): string {
+  return typeof key === "string" ? JSON.stringify(key) : String(key);
+}
+
+/** Does something with a record, and names that where its value is refused. */
+function naming(
+  collection: string,
+  keys: Keys<unknown>,
+  key: Uint8Array<ArrayBuffer>,
+  act: () => void,
+): void {
+  try {
+    act();
+  } catch (error) {
+    const isOfField = typeof (error as { field?: unknown } | null)?.field === "string";
+    if (isOfField && error instanceof Error) {
+      error.message = `The record ${keyText(keys.decode(key))} of "${collection}": ${error.message}`;
+    }
+    throw error;
   }
 }
 

@@ -175,6 +175,85 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(db.stats().count, 3 * 300);
   });
 
+  test("gets keys of another kind, each record one of its own, and goes on where that was ended", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const scores = db.collection("scores", Old);
+    for (let i = 0; i < 300; i++) {
+      scores.set(`${i % 7}/${i}`, { price: i, stock: i % 200, name: `product ${i}` });
+    }
+    const ends = new AbortController();
+    let calls = 0;
+    const rekey = (key: string, { price }: OldProduct): [number, number] => {
+      calls += 1;
+      if (calls === 10) {
+        ends.abort(new Error("enough"));
+        for (const until = Date.now() + 6; Date.now() < until; );
+      }
+      return [Number(key.split("/")[0]), price];
+    };
+    const given = { key: [u8, desc(f64)], rekey, migrate: change, indexes: INDEXES } as const;
+    await rejects(db.migrate("scores", New, { ...given, signal: ends.signal }), {
+      message: "enough",
+    });
+    const before = calls;
+    equal(db.collection("scores", Old).count(), 300);
+    db = await reopened(db, storage, name);
+    const migrated = await db.migrate("scores", New, given);
+    ok(before > 9 && calls === 300, `${before} and then ${calls - before} keys were made`);
+    const keys = [...migrated.keys()];
+    deepEqual([keys.length, keys[0], keys[1], keys[299]], [300, [0, 294], [0, 287], [6, 6]]);
+    deepEqual(migrated.get([3, 10])?.snapshot(), { cents: 1000, stock: 10, name: "product 10" });
+    deepEqual([...migrated.index.byName.keys({ eq: "product 10" })], [[3, 10]]);
+    // Nothing has to change now.
+    equal((await db.migrate("scores", New, given)).count(), 300);
+    equal(calls, 300);
+    throws(() => db.collection("scores", New), MISMATCH);
+  });
+
+  test("keeps its keys where two records would get one, or one that is none", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", json<number>());
+    notes.set("a", 1);
+    notes.set("b", 1);
+    await rejects(db.migrate("notes", json<number>(), { key: u32 }), MISMATCH);
+    await rejects(db.migrate("notes", json<number>(), { key: u32, rekey: 5 as never }), BAD);
+    const twice = { key: u32, rekey: (_: string, value: number) => value };
+    await rejects(db.migrate("notes", json<number>(), twice), { ...BAD, message: /of another: 1/ });
+    await rejects(db.migrate("notes", json<number>(), { key: u32, rekey: () => -1 }), BAD);
+    deepEqual(
+      [...notes.entries()],
+      [
+        ["a", 1],
+        ["b", 1],
+      ],
+    );
+    let next = 0;
+    const rekey = () => (next += 1);
+    deepEqual([...(await db.migrate("notes", json<number>(), { key: u32, rekey })).keys()], [1, 2]);
+    const back = { rekey: (key: number) => `${key}` };
+    deepEqual([...(await db.migrate("notes", json<number>(), back)).keys()], ["1", "2"]);
+  });
+
+  test("names the record whose value cannot be converted", async () => {
+    const db = await opened(storage);
+    filled(db, 300);
+    const Small = struct("Product", { price: u8, stock: u8, name: str });
+    await rejects(db.migrate("products", Small, { key: u32 }), {
+      ...BAD,
+      message: /^The record 256 of "products": Product\.price: has to be an integer from 0 to 255/,
+    });
+  });
+
+  test("is not begun within a transaction, which would not wait for it", async () => {
+    const db = await opened(storage);
+    const products = filled(db, 3);
+    const begin = () => db.migrate("products", New, { key: u32 });
+    throws(() => db.transaction(begin as () => never), BAD);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    equal(products.get(1)?.price, 1);
+  });
+
   test("cannot be written to while its values are converted, but be read", async () => {
     const db = await opened(storage);
     const products = filled(db, 200);
@@ -270,6 +349,16 @@ everywhere("a collection that changes", ({ storage }) => {
       [...db.collection("products", V2).values()].map((product) => product.price),
       [3, 1],
     );
+    // An index of a field that the earlier version does not have.
+    await db.migrate("products", V2, { indexes: { byPrice: "price" } });
+    db = await reopened(db, storage, name);
+    const without = db.collection("products", V1);
+    equal(without.get("b")?.name, "B");
+    throws(() => without.set("c", { stock: 3, name: "C" }), { ...MISMATCH, message: /byPrice/ });
+    throws(() => without.delete("b"), MISMATCH);
+    db = await reopened(db, storage, name);
+    const { byPrice } = db.collection("products", V2, { indexes: { byPrice: "price" } }).index;
+    deepEqual([...byPrice.keys()], ["b", "a"]);
   });
 });
 

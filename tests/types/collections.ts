@@ -158,6 +158,12 @@ export async function migrating(db: Database): Promise<void> {
     signal: AbortSignal.timeout(1000),
   });
   same<ReturnType<typeof rows.index.byPrice.keys>, Scan<number>>(true);
+  await db.migrate("rows", json<number>(), {
+    key: [u32, str],
+    rekey: (key: string, old: { id: number }) => [old.id, key],
+  });
+  // @ts-expect-error it has to give a key
+  await db.migrate("rows", json<number>(), { key: u32, rekey: (key: string) => key });
   // @ts-expect-error it has to give what is stored
   await db.migrate("products", Product, { migrate: () => ({ stock: 1 }) });
   // @ts-expect-error in time
