@@ -38,6 +38,7 @@ runner(
           },
         },
       );
+      if (onPage.length > 0) await bundleServiceWorker(out);
       return await runInBrowser(place, server.url);
     } finally {
       await server.close();
@@ -45,6 +46,13 @@ runner(
     }
   },
 );
+
+/** A script of its own, and not a module: that is what every browser takes for a service worker. */
+function bundleServiceWorker(out) {
+  const program = { in: "tests/browser/service-worker.ts", out: "service-worker" };
+  const define = { "import.meta.url": "location.href" };
+  return bundleForBrowser([program], out, { format: "iife", define });
+}
 
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tests</title><link rel="icon" href="data:,">
 <script type="module" src="/page.js"></script>`;

@@ -8,6 +8,7 @@ import { open } from "../open.js";
 import type { OpenProgress } from "../options.js";
 import { defaultStorage } from "../places.js";
 import type { Storage } from "../storage/contract.js";
+import { hasFolders, hasOpfs, opfs } from "../storage/opfs.js";
 import { loadModule } from "../wasm/load.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./builds.js";
 import { channelName, type FromHost, type ToHost } from "./local.js";
@@ -19,6 +20,7 @@ import {
   type WireError,
 } from "./messages.js";
 import { type Hosting, Owned, type Respond } from "./owned.js";
+import { Reader } from "./reader.js";
 import { toWire } from "./wire-errors.js";
 
 /** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
@@ -53,6 +55,9 @@ export class Host {
   private readonly build: Build;
   /** Other builds that were heard of, by their names. */
   private readonly others: Map<string, Build>;
+  /** In the place of an owner, where there can be none. */
+  private readonly reader: Reader | undefined;
+  private module: Promise<WebAssembly.Module> | undefined;
   private greetings: BroadcastChannel | undefined;
   /** Why it does not stand for ownership any more. */
   private outdated: WireError | undefined;
@@ -65,7 +70,7 @@ export class Host {
   ) {
     this.name = name;
     this.hosting = hosting;
-    this.storage = hosting.options.storage ?? defaultStorage();
+    this.storage = hosting.options.storage ?? (onlyReads() ? opfs() : defaultStorage());
     this.tell = tell;
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
@@ -78,6 +83,34 @@ export class Host {
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
         : undefined;
+    this.reader =
+      this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
+  }
+
+  /** Looks who owns the database, which this realm cannot. */
+  private follow(channel: string, reader: Reader): void {
+    this.greet(channel);
+    this.broadcast = new BroadcastChannel(channel);
+    this.broadcast.onmessage = ({ data }) => {
+      if ((data as ToClient).type === "gone") reader.offer((message) => this.tell(message));
+    };
+  }
+
+  private readerOf(lock: string): Reader {
+    const { id, name, storage, hosting } = this;
+    return new Reader({
+      id,
+      name,
+      storage,
+      hosting,
+      lock,
+      module: () => this.loaded(),
+      refusalFor: (build) => this.refusalFor(build),
+      isLate: (version) => {
+        if (version > this.version) this.stepAside(buildOf(version, {}).build);
+        return version > this.version;
+      },
+    });
   }
 
   /** Stands for ownership, if it does not already. */
@@ -89,6 +122,10 @@ export class Host {
     }
     if (this.owned !== undefined) this.announce();
     if (this.turn !== undefined) return;
+    if (this.reader !== undefined && this.channel !== undefined) {
+      if (this.greetings === undefined) this.follow(this.channel, this.reader);
+      return;
+    }
     const turn = new Turn();
     this.turn = turn;
     if (this.channel !== undefined) this.greet(this.channel);
@@ -101,10 +138,14 @@ export class Host {
   /** Hands over, or stands for ownership no more. Resolves when the file is free. */
   async release(): Promise<void> {
     const { turn } = this;
-    if (turn === undefined) return;
-    this.turn = undefined;
     this.greetings?.close();
     this.greetings = undefined;
+    if (this.reader !== undefined) {
+      this.broadcast?.close();
+      return this.reader.close();
+    }
+    if (turn === undefined) return;
+    this.turn = undefined;
     turn.end();
     await turn.ended;
   }
@@ -122,11 +163,19 @@ export class Host {
     this.tell({ type: "up", channel: this.channel, build: this.build.build });
   }
 
+  /** The engine's code. What the program has given for it may be a response, which is read once. */
+  private loaded(): Promise<WebAssembly.Module> {
+    this.module ??= loadModule(this.hosting.options.wasm);
+    this.module.catch(() => {
+      this.module = undefined;
+    });
+    return this.module;
+  }
+
   private async stand(turn: Turn): Promise<void> {
     try {
       // Meanwhile the engine's code is got ready, for the time when nobody has the file.
-      const ready = loadModule(this.hosting.options.wasm);
-      ready.catch(() => {});
+      this.loaded().catch(() => {});
       if (this.channel === undefined) return await this.own(turn);
       this.tell({ type: "state", state: "waiting" });
       const lock = (locks() as LockManager).request(this.channel, { signal: turn.over }, () =>
@@ -179,7 +228,8 @@ export class Host {
       try {
         const { storage } = this;
         const onProgress = (progress: OpenProgress) => this.progress(progress);
-        return await open(this.name, { ...options, storage, onProgress, signal: turn.over });
+        const more = { storage, onProgress, signal: turn.over, wasm: this.loaded() };
+        return await open(this.name, { ...options, ...more });
       } catch (error) {
         // Whoever had the lock may still have the file for a moment.
         const wait = BUSY_MS[tries];
@@ -306,7 +356,11 @@ export class Host {
 
   private answer(message: ToOwner, respond: Respond): void {
     const owner = this.id;
-    const { owned } = this;
+    const { owned, reader } = this;
+    if (reader !== undefined) {
+      if (this.outdated === undefined) reader.hear(message, respond);
+      return;
+    }
     if (owned === undefined) {
       if (message.type === "ask") respond({ type: "gone", owner });
       return;
@@ -336,6 +390,11 @@ export class Host {
       if (this.turn === undefined) this.begin();
     });
   }
+}
+
+/** Whether this realm has files that it can read, and never synchronous ones: a service worker, a page. */
+function onlyReads(): boolean {
+  return hasFolders() && !hasOpfs() && !("DedicatedWorkerGlobalScope" in globalThis);
 }
 
 function isPoisoned({ outcome }: Answer): boolean {

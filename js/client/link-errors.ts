@@ -40,7 +40,8 @@ export function closed(name: string): DatabaseClosedError {
 export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
   return new StorageUnavailableError(
     `connect("${name}") needs a worker, which there is none of here: on a server, only call it from ` +
-      "code that runs in the browser, or use open() to have a database on the server.",
+      "code that runs in the browser, or use open() to have a database on the server; in a service " +
+      "worker give it the option worker: serve(…).here.",
     { cause },
   );
 }

@@ -131,6 +131,8 @@ export interface Told {
   readonly type: "told";
   readonly owner: string;
   readonly answers: readonly Answer[];
+  /** They count only while the client has heard of no other owner, who may do what is refused here. */
+  readonly passing?: true;
 }
 
 /** Writes are missing that came before those asked for: all that has no answer is to be sent again. */

@@ -125,6 +125,7 @@ export class Sender {
   hear(message: ToClient, now: number): void {
     switch (message.type) {
       case "told":
+        if (message.passing && message.owner !== this.owner) break;
         this.told(message.answers, message.owner, now);
         break;
       case "gone":

@@ -66,6 +66,16 @@ export interface Served<
   readonly collections: C;
   /** Answers on a port too, where a worker is not what one has: threads of Node, tests. */
   listen(port: ServedPort): void;
+  /**
+   * A port to it in this very realm: what `connect` takes for a worker where there are none. In a
+   * service worker, whatever page is open answers; while there is none the file is read, as often as it
+   * has changed, and what would write rejects with `OwnerUnavailableError`.
+   *
+   * ```ts
+   * const shop = connect<typeof db>("shop", { worker: db.here });
+   * ```
+   */
+  readonly here: () => MessagePort;
 }
 
 /**
@@ -107,6 +117,11 @@ export function serve<
         if (wanted !== name) throw otherName(name, wanted);
         return new Host(name, hosting, of, tell);
       });
+    },
+    here() {
+      const { port1, port2 } = new MessageChannel();
+      served.listen(port1);
+      return port2;
     },
   };
   const worker = dedicatedWorker();

@@ -97,6 +97,11 @@ export interface Storage {
    */
   open(name: string, mode?: OpenMode): Promise<OpenedStorage>;
   /**
+   * The bytes of a database as they are now, whoever has it open, or `undefined` when it is missing: for
+   * those who cannot open it. They may change, and then cannot be read any more.
+   */
+  look?(name: string): Promise<File | undefined>;
+  /**
    * Removes a database, and says whether there was one. Storages without it cannot remove any.
    *
    * @throws DatabaseBusyError when someone has it open

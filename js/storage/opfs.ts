@@ -71,6 +71,14 @@ export function opfs(directory = ""): Storage {
       room.look();
       return { file, room: () => room.look() };
     },
+    async look(name) {
+      const wanted = fileName(name);
+      requireFolders();
+      return existing(async () => {
+        const folder = await findFolder(folders, false);
+        return (await folder.getFileHandle(wanted)).getFile();
+      }, `database "${name}" cannot be read`);
+    },
     async destroy(name) {
       const wanted = fileName(name);
       requireFolders();

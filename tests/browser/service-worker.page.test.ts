@@ -1,0 +1,153 @@
+import { type Client, connect, destroy } from "varve";
+import {
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  wasmOption,
+} from "../harness.js";
+import type { Asked } from "./service-worker.js";
+
+let registered: Promise<ServiceWorker> | undefined;
+
+/** The one service worker of all these tests. */
+function serviceWorker(): Promise<ServiceWorker> {
+  registered ??= (async () => {
+    const registration = await navigator.serviceWorker.register("/service-worker.js");
+    const worker = registration.installing ?? registration.waiting ?? registration.active;
+    if (worker === null) throw new Error("there is no service worker");
+    while (worker.state !== "activated") {
+      await new Promise((resolve) => {
+        worker.addEventListener("statechange", resolve, { once: true });
+      });
+    }
+    return worker;
+  })();
+  return registered;
+}
+
+/** A client in the service worker. */
+async function visitor(name: string) {
+  const worker = await serviceWorker();
+  const ask = async (call: Asked["call"], ...args: unknown[]): Promise<unknown> => {
+    const { port1, port2 } = new MessageChannel();
+    const answer = new Promise<{ value?: unknown; error?: object }>((resolve) => {
+      port1.onmessage = ({ data }) => resolve(data);
+    });
+    worker.postMessage({ name, call, args } satisfies Asked, [port2]);
+    const { value, error } = await answer;
+    port1.close();
+    if (error !== undefined) throw Object.assign(new Error(), error);
+    return value;
+  };
+  cleanup(() => ask("close"));
+  return ask;
+}
+
+function tab(name: string): Client {
+  const worker = () => new Worker(`${context().root}/dist/client/worker.js`, { type: "module" });
+  const client: Client = connect(name, { worker });
+  cleanup(() => client.close());
+  return client;
+}
+
+async function fresh(name: string): Promise<string> {
+  equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
+  await destroy(name);
+  return name;
+}
+
+suite("a service worker", () => {
+  test("reads the file while nobody owns it, and reads it again when it has changed", async () => {
+    const name = await fresh("sw-file");
+    const ask = await visitor(name);
+    await rejects(ask("getText", "a"), { code: "VARVE_DATABASE_NOT_FOUND" });
+    for (const value of ["1", "2"]) {
+      const page = tab(name);
+      await page.set("a", value);
+      await page.close();
+      equal(await ask("getText", "a"), value);
+      equal(await ask("getText", "b"), undefined);
+    }
+  });
+
+  test("does not write without an owner, and says that it was not done", async () => {
+    const name = await fresh("sw-write");
+    const page = tab(name);
+    await page.set("a", "1");
+    await page.close();
+    const ask = await visitor(name);
+    const error = await rejects(ask("set", "a", "2"), { name: "OwnerUnavailableError" });
+    equal((error as { applied?: unknown }).applied, false);
+    equal(await ask("getText", "a"), "1");
+  });
+
+  test("asks the owner while there is one, and writes through it", async () => {
+    const name = await fresh("sw-owner");
+    const page = tab(name);
+    await page.set("a", "1");
+    const ask = await visitor(name);
+    equal(await ask("getText", "a"), "1");
+    await ask("set", "a", "2");
+    equal(await page.getText("a"), "2");
+    deepEqual(await ask("status"), { state: "open", owner: "elsewhere", reason: undefined });
+  });
+
+  test("goes from the file to an owner and back, and each write is done once or not at all", async () => {
+    const name = await fresh("sw-both");
+    const ask = await visitor(name);
+    let done = 0;
+    for (let round = 0; round < 3; round += 1) {
+      const page = tab(name);
+      const writes = Array.from({ length: 8 }, (_, i) => ask("set", `${round}/${i}`, "1"));
+      const ends = Promise.allSettled(writes);
+      await page.set("round", String(round));
+      const closing = page.close();
+      await closing;
+      done += (await ends).filter(({ status }) => status === "fulfilled").length;
+      equal(await ask("getText", "round"), String(round));
+    }
+    const last = tab(name);
+    equal(await last.count({ gt: "0", lt: "9" }), done);
+  });
+
+  test("never sees a part of a commit, also of a program that has opened the file itself", async () => {
+    const name = await fresh("sw-torn");
+    const program = `
+      import { open } from "${context().root}/dist/index.js";
+      const db = await open("${name}");
+      postMessage("open");
+      for (let i = 0; ; i += 1) {
+        const value = String(i).padEnd(1 + (i * 997) % 60_000, ".");
+        db.batch([
+          { type: "set", key: "one", value },
+          { type: "set", key: "two", value },
+          { type: "set", key: "count", value: String(i) },
+        ]);
+        await new Promise((resolve) => setTimeout(resolve, i % 7 === 0 ? 60 : 1));
+      }`;
+    const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
+    const writer = new Worker(url, { type: "module" });
+    cleanup(() => writer.terminate());
+    await new Promise((resolve) => writer.addEventListener("message", resolve, { once: true }));
+    const ask = await visitor(name);
+    let seen = 0;
+    for (let i = 0; i < 200 && seen < 12; i += 1) {
+      const found = (await ask("getMany", ["one", "two", "count"]).catch((error) => {
+        // It says so when it never found the file at rest.
+        equal(error.name, "OwnerUnavailableError");
+        return [];
+      })) as (Uint8Array | undefined)[];
+      const [one, two, count] = found.map((bytes) => new TextDecoder().decode(bytes));
+      if (one === undefined || count === "") continue;
+      seen += 1;
+      equal(one, two);
+      equal(one?.replace(/\.*$/, ""), count);
+    }
+    ok(seen > 0, "it has found the file at rest");
+  });
+});

@@ -1,0 +1,48 @@
+/** A service worker that does with databases what pages ask of it. */
+
+import { type Client, connect, serve } from "varve";
+
+/** What a page asks for: a call of a client of that database. */
+export interface Asked {
+  readonly name: string;
+  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close";
+  readonly args: readonly unknown[];
+}
+
+interface MessageToWorker extends MessageEvent {
+  waitUntil(promise: Promise<unknown>): void;
+}
+
+const clients = new Map<string, Client>();
+
+function clientOf(name: string): Client {
+  let client = clients.get(name);
+  if (client === undefined) {
+    client = connect(name, { worker: serve(name).here });
+    clients.set(name, client);
+  }
+  return client;
+}
+
+async function answer({ name, call, args }: Asked): Promise<unknown> {
+  const client = clientOf(name);
+  if (call === "status") return client.status;
+  if (call === "close") clients.delete(name);
+  return (client[call] as (...args: readonly unknown[]) => Promise<unknown>)(...args);
+}
+
+addEventListener("message", (event) => {
+  const { data, ports, waitUntil } = event as MessageToWorker;
+  const [port] = ports;
+  const told = answer(data as Asked).then(
+    (value) => port?.postMessage({ value }),
+    (error: { name: string; code?: string; applied?: unknown; message: string }) => {
+      const { name, code, applied, message } = error;
+      port?.postMessage({ error: { name, code, applied, message } });
+    },
+  );
+  waitUntil.call(event, told);
+});
+
+// The next version of it takes over at once: a test is not to meet that of the run before.
+addEventListener("install", () => (globalThis as unknown as { skipWaiting(): void }).skipWaiting());
