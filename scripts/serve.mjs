@@ -17,10 +17,12 @@ const TYPES = {
 
 /**
  * Serves `folders` (the first that has a file wins) and gives the address, without a final "/". What is
- * posted to a path of `hears` is handed to its function, before the one who posted is answered.
+ * posted to a path of `hears` is handed to its function, before the one who posted is answered. `headers`
+ * go with every answer.
  */
-export async function serve(folders, { port = 0, pages = {}, hears = {} } = {}) {
+export async function serve(folders, { port = 0, pages = {}, hears = {}, headers = {} } = {}) {
   const server = createServer((request, response) => {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const path = pathOf(request.url ?? "/");
     if (request.method === "POST" && hears[path]) return hear(request, response, hears[path]);
     if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);

@@ -26,6 +26,8 @@ export interface Hosting {
   /** The application's version, where the worker's file says it. */
   readonly version: number | undefined;
   readonly migrate: Migrate | undefined;
+  /** Modules that are to be in the same file (`whole.ts`). */
+  readonly whole: readonly unknown[];
 }
 
 /** The open database and the protocol over it. */

@@ -8,6 +8,7 @@ import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
 import type { Hosting, Migrate } from "./owned.js";
 import type { CollectionSpecs } from "./served.js";
+import { WHOLE } from "./whole.js";
 import { toWire } from "./wire-errors.js";
 
 /** The options of `serve`: those of `open`, and what clients may call. */
@@ -112,7 +113,14 @@ export function serve<
     procedures,
     collections,
     listen(port) {
-      const hosting: Hosting = { options: opening, procedures, collections, version, migrate };
+      const hosting: Hosting = {
+        options: opening,
+        procedures,
+        collections,
+        version,
+        migrate,
+        whole: WHOLE,
+      };
       listen(port, (wanted, of, tell) => {
         if (wanted !== name) throw otherName(name, wanted);
         return new Host(name, hosting, of, tell);
@@ -139,6 +147,7 @@ export function serveAny(): void {
     collections: {},
     version: undefined,
     migrate: undefined,
+    whole: WHOLE,
   };
   listen(worker, (name, version, tell) => new Host(name, hosting, version, tell));
 }

@@ -1,0 +1,14 @@
+/**
+ * What is loaded on demand elsewhere, and comes with a worker that serves: such a worker is one file
+ * then. Vite before 8 makes workers of one file or, without being configured, none; and nobody waits
+ * for a second file before the database is opened.
+ */
+
+import { lineWriter } from "../collection/lines.js";
+import { migrate } from "../collection/migrate.js";
+import { exported } from "../export.js";
+import { openImage } from "../storage/image.js";
+import { wasmBase64 } from "../wasm-inline.js";
+
+/** Kept where no bundler can know that nobody looks at it. */
+export const WHOLE: readonly unknown[] = [lineWriter, migrate, exported, openImage, wasmBase64];

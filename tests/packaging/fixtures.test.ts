@@ -1,0 +1,90 @@
+/** The package on pages, as bundlers and plain servers bring it there, under a strict policy. */
+
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { build } from "esbuild";
+import {
+  builtBy,
+  copied,
+  isWell,
+  pathOf,
+  saidFrom,
+  saidInDevelopment,
+  tool,
+  type Vite,
+  withPaths,
+} from "../fixtures/fixture.js";
+import { ok, suite, test } from "../harness.js";
+import { manifest, pack, project, root } from "./project.js";
+
+/** The modules that a page or a worker begins with. */
+const ENTRIES = ["main.js", "db.js", "own.js"];
+
+interface Rolldown {
+  rolldown(options: object): Promise<{ write(options: object): Promise<unknown> }>;
+}
+
+suite("a page under a strict policy, without isolation", () => {
+  test("has the package as plain modules from a static server", async () => {
+    const folder = copied("app");
+    withPaths(folder);
+    isWell(await saidFrom(folder, join(project(), "node_modules/varve")));
+  });
+
+  test("has it by esbuild, the worker's file being an entry of its own", async () => {
+    const folder = copied("app");
+    const outdir = join(folder, "out");
+    await build({
+      absWorkingDir: folder,
+      entryPoints: ENTRIES,
+      outdir,
+      bundle: true,
+      splitting: true,
+      minify: true,
+      format: "esm",
+      logLevel: "silent",
+    });
+    isWell(await saidFrom(outdir), { knowsWorker: false });
+  });
+
+  test("has it by rolldown, the worker's file being an entry of its own", async () => {
+    const { rolldown } = await tool<Rolldown>("rolldown/dist/index.mjs");
+    const folder = copied("app");
+    const input = ENTRIES.map((file) => join(folder, file));
+    const bundle = await rolldown({ input, cwd: folder, platform: "browser" });
+    await bundle.write({ dir: join(folder, "out") });
+    isWell(await saidFrom(join(folder, "out")), { knowsWorker: false });
+  });
+
+  test("has it by Vite, built with no line of configuration", async () => {
+    const vite = await tool<Vite>("vite/dist/node/index.js");
+    isWell(await saidFrom(await builtBy(vite, copied("app"))));
+  });
+
+  test("has it by Vite's development server, though that sends no policy", async () => {
+    const vite = await tool<Vite>("vite/dist/node/index.js");
+    isWell(await saidInDevelopment(vite, copied("app")), { strict: false });
+  });
+});
+
+suite("the archive", () => {
+  /** What a checker says of it, whose command fails by its exit code. */
+  async function checked(program: string, ...args: string[]): Promise<string> {
+    const path = root(await pathOf(program));
+    return execFileSync(process.execPath, [path, ...args], { cwd: root(), encoding: "utf8" });
+  }
+
+  test("has nothing that publint objects to", async () => {
+    const said = await checked("publint/src/cli.js", "run", pack().archive, "--strict");
+    ok(said.includes("All good!"), said);
+  });
+
+  test("has types that resolve as its modules do, for every entry", async () => {
+    const { archive } = pack();
+    const attw = "@arethetypeswrong/cli/dist/index.js";
+    const said = await checked(attw, archive, "--profile", "esm-only", "--no-color");
+    for (const entry of Object.keys(manifest().exports)) {
+      ok(said.includes(`"varve${entry.slice(1)}"`), entry);
+    }
+  });
+});
