@@ -198,7 +198,6 @@ export class Host {
     this.owned = owned;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
-      owned.sweep();
       this.announce();
       await turn.told;
     } finally {

@@ -12,6 +12,9 @@ import { Watches } from "./watches.js";
 /** Between two looks for clients that can ask for nothing any more. */
 const SWEEP_MS = 60_000;
 
+/** The first one can wait until all have been answered who waited for an owner: it may sort every key. */
+const FIRST_SWEEP_MS = 5_000;
+
 /** Whom an owner answers, and how. */
 export type Respond = (message: ToClient) => void;
 
@@ -45,7 +48,7 @@ export class Owned {
     const collections = new ServedCollections(db, specs);
     this.watches = new Watches(id, db, collections);
     this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
-    this.swept = 0;
+    this.swept = Date.now() + FIRST_SWEEP_MS - SWEEP_MS;
   }
 
   /** The last version of the application that has had this database; 0 if none has said it. */
@@ -74,9 +77,9 @@ export class Owned {
     const done = (reply: Reply) => {
       answer(reply);
       if (ask.requests.some(({ write }) => write > 0)) this.watches.changed();
+      if (now > this.swept + SWEEP_MS) this.sweep(now);
     };
     const now = Date.now();
-    if (now > this.swept + SWEEP_MS) this.sweep();
     const reply = this.ledger.handle(ask, now, refusal);
     const asked = (call: string) => ask.requests.some((request) => request.call === call);
     const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
@@ -94,10 +97,10 @@ export class Owned {
     done(reply);
   }
 
-  sweep(): void {
-    this.swept = Date.now();
+  private sweep(now: number): void {
+    this.swept = now;
     try {
-      this.ledger.sweep(this.swept);
+      this.ledger.sweep(now);
     } catch {
       // What is left of clients that are gone takes some room, and nothing else.
     }
