@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { browserBench } from "./browser/host.js";
+import { clientBench } from "./client/section.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
 import { browserLong, nodeLong } from "./long/section.js";
@@ -27,6 +28,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   keys: keysBench,
   browser: browserBench,
   struct: structBench,
+  client: clientBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

@@ -168,10 +168,46 @@ function large(sections: readonly (Section | undefined)[]): string[] {
   return [table(head, ["---", "---", "--:", "--:"], lines)];
 }
 
+/** Of the tabs those lines that stand for the others. */
+const TABS: readonly (readonly [name: string, group: string, work: string])[] = [
+  ["a read from the page", "a round trip of the tab that has the file, alone", "read"],
+  ["a write from the page", "a round trip of the tab that has the file, alone", "write"],
+  ["one of 1,000 reads at once", "a round trip of the tab that has the file, pipelined", "read"],
+  ["one of 1,000 writes at once", "a round trip of the tab that has the file, pipelined", "write"],
+  ["writes of 8 tabs, 64 at once in each", "writes per second", "8 tabs, 64 at once"],
+  ["unanswered while the owner closes", "longest time unanswered", "the owner's tab is closed"],
+  ["unanswered while it is killed", "longest time unanswered", "the owner's tab is killed"],
+  ["the first visit, until it has written", "the first visit", "until it has written and read"],
+  ["downloaded for it", "the first visit", "downloaded"],
+];
+
+function tabs(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const columns = [
+    ["Chromium", "varve"],
+    ["Chromium", "bare echo"],
+    ["Chromium", "IndexedDB"],
+    ["Chromium", "PGlite"],
+    ["Firefox", "varve"],
+  ] as const;
+  const lines = TABS.map(([name, group, work]): Cells => {
+    const cells = columns.map(([place, store]) => {
+      const row = section.rows.find(
+        (one) =>
+          one.group === `${place}: ${group}` && one.work.startsWith(work) && one.store === store,
+      );
+      return row === undefined ? "" : `${shown(row)} ${row.unit}`;
+    });
+    return [name, ...cells];
+  });
+  const head = ["pages and tabs", ...columns.map(([place, store]) => `${store}, ${place}`)];
+  return [table(head, ["---", ...columns.map(() => "--:")], lines)];
+}
+
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
-      const where = id?.endsWith("browser") ? "Chromium" : "Node";
+      const where = id === "client" ? "tabs" : id?.endsWith("browser") ? "Chromium" : "Node";
       return [where, what, wanted, measured, reached ? "yes" : "**no**"];
     }),
   );
@@ -196,6 +232,7 @@ export function readme(results: Results): string {
     ...sizes(sections.get("sizes")),
     ...sizes(sections.get("sizes-browser")),
     ...large([sections.get("large"), sections.get("large-browser")]),
+    ...tabs(sections.get("client")),
     ...goals(results.sections),
   ].join("\n\n");
 }

@@ -8,7 +8,7 @@ export interface Row {
   store: string;
   /** What is true of an operation once it is acknowledged; where nothing is stored, what it is. */
   durability: string;
-  unit: "ms" | "µs" | "ns" | "bytes" | "MB/s" | "times";
+  unit: "ms" | "µs" | "ns" | "bytes" | "MB/s" | "per s" | "times";
   figures: Summary;
 }
 

@@ -14,6 +14,8 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   keys      the ordered key set beside one of vectors, natively and in wasm
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
   struct    typed views of structs in Node and in Chromium, beside raw bytes, JSON, msgpackr, FlatBuffers
+  client    pages and tabs in Chromium and Firefox: round trips, writes of several tabs, hand-over, first
+            visit, beside PGlite, IndexedDB and bare messages
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
@@ -30,7 +32,10 @@ const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--rea
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
   if (values["--readme"] !== undefined) return printReadme(values["--readme"]);
-  if (words.length === 0 || words.some((word) => ["sizes", "long", "struct"].includes(word)))
+  if (
+    words.length === 0 ||
+    words.some((word) => ["sizes", "long", "struct", "client"].includes(word))
+  )
     await installRivals();
   const entries = [
     { in: "benches/main.ts", out: "main" },

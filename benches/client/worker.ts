@@ -1,4 +1,4 @@
-/** The worker of that page. */
+/** The worker of a tab. */
 
 import { serve } from "varve";
 

@@ -1,0 +1,265 @@
+// Opens tabs and does to them what is measured: asks them, closes, kills and freezes them.
+
+import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join } from "node:path";
+import { brotliCompressSync, constants } from "node:zlib";
+import { bundleForBrowser } from "../../scripts/bundle.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { launch, withProfile } from "../../tests/browsers.mjs";
+import { processOf } from "../../tests/processes.mjs";
+
+const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist");
+
+const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
+
+/** Tabs ask all the time for so long before something happens to the owner, and after it. */
+const PEACE_MS = 150;
+
+const FROZEN_MS = 400;
+
+/** Whether PGlite is there, which `npm ci` in benches/rivals brings. */
+export const hasPglite = existsSync(PGLITE);
+
+/** Bundles what tabs run, and gives the bundles to `use`. */
+export async function withBundles(use) {
+  const out = `.build/benches/client-${process.pid}`;
+  const entries = [
+    "varve",
+    "worker",
+    "indexeddb",
+    ...(hasPglite ? ["pglite", "pglite-worker"] : []),
+  ];
+  try {
+    await bundleForBrowser(
+      entries.map((name) => `benches/client/${name}.ts`),
+      out,
+      {
+        minify: true,
+        splitting: true,
+        sourcemap: false,
+        external: ["node:*", "fs", "fs/promises", "path", "url", "crypto", "module"],
+        nodePaths: [join(root, "benches/rivals/node_modules")],
+      },
+    );
+    copyFileSync(join(root, "dist/varve.wasm"), join(root, out, "varve.wasm"));
+    if (hasPglite) {
+      for (const file of readdirSync(PGLITE).filter((one) => /^[^/]*\.(wasm|data)$/.test(one))) {
+        copyFileSync(join(PGLITE, file), join(root, out, file));
+      }
+    }
+    return await use(new Files(join(root, out)));
+  } finally {
+    rmSync(join(root, out), { recursive: true, force: true });
+  }
+}
+
+/** Files as a host has them: compressed once, and sent so. */
+class Files {
+  #folder;
+  #known = new Map();
+
+  constructor(folder) {
+    this.#folder = folder;
+  }
+
+  read(path) {
+    let body = this.#known.get(path);
+    if (body === undefined && path.endsWith(".html")) {
+      const script = path.replace(".html", ".js");
+      body = Buffer.from(
+        `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="${script}"></script>`,
+      );
+    }
+    body ??= brotliCompressSync(readFileSync(join(this.#folder, path)), {
+      // As hosts do: the highest quality takes a minute for what PGlite needs.
+      params: { [constants.BROTLI_PARAM_QUALITY]: 9 },
+    });
+    this.#known.set(path, body);
+    return body;
+  }
+}
+
+/** A server of those files, at an origin of its own, which counts what is downloaded. */
+class Host {
+  bytes = 0;
+  #server;
+
+  async listen(files) {
+    this.#server = createServer(({ url }, response) => {
+      const { pathname } = new URL(url, "http://localhost");
+      try {
+        const body = files.read(pathname);
+        this.bytes += body.length;
+        const isPage = pathname.endsWith(".html");
+        response.writeHead(200, {
+          "content-type": TYPES[extname(pathname)] ?? "application/octet-stream",
+          ...(!isPage && { "content-encoding": "br" }),
+        });
+        response.end(body);
+      } catch {
+        response.writeHead(404).end();
+      }
+    });
+    await new Promise((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
+    return this;
+  }
+
+  get url() {
+    return `http://localhost:${this.#server.address().port}`;
+  }
+
+  close() {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+/** A browser of one kind, with a profile of its own on disk. */
+export function withTabs(place, files, use) {
+  return withProfile(place, async (profile) => {
+    const browser = await launch(place, profile);
+    try {
+      return await use(new Tabs(place, browser, files), await browser.version());
+    } finally {
+      await browser.close();
+    }
+  });
+}
+
+/** The tabs of one browser. */
+class Tabs {
+  #place;
+  #browser;
+  #files;
+
+  constructor(place, browser, files) {
+    this.#place = place;
+    this.#browser = browser;
+    this.#files = files;
+  }
+
+  /** How long a page takes that has never been here, and how much it downloads. */
+  async cold(store, samples) {
+    const found = { ms: [], bytes: [] };
+    for (let i = 0; i < samples; i += 1) {
+      await this.#at(async (host) => {
+        const [, ms] = await this.#open(host, store);
+        found.ms.push(ms);
+        found.bytes.push(host.bytes);
+      });
+    }
+    return found;
+  }
+
+  /** Round trips of the tab that has the file, and of one that has not. */
+  trips(store, { rounds, width }) {
+    return this.#at(async (host) => {
+      const [owner] = await this.#open(host, store);
+      const [other] = await this.#open(host, store);
+      const own = await ask(owner, `trips(${rounds}, ${width}, true)`);
+      return { own, other: await ask(other, `trips(${rounds}, ${width}, true)`) };
+    });
+  }
+
+  /** Writes per second of so many tabs together. */
+  writes(store, count, { ms, samples }) {
+    return this.#at(async (host) => {
+      const tabs = [];
+      while (tabs.length < count) tabs.push((await this.#open(host, store))[0]);
+      const found = { alone: [], together: [] };
+      for (let i = -1; i < samples; i += 1) {
+        for (const way of ["alone", "together"]) {
+          const done = await Promise.all(
+            tabs.map((tab) => ask(tab, `write(${ms}, ${way === "alone"})`)),
+          );
+          const sum = done.reduce((a, b) => a + b, 0);
+          if (i >= 0) found[way].push((sum * 1_000) / ms);
+        }
+      }
+      return found;
+    });
+  }
+
+  /** How long another tab is not answered when something happens to the one that has the file. */
+  gaps(store, how, samples) {
+    return this.#at(async (host) => {
+      const tabs = [];
+      const gaps = [];
+      for (let i = 0; i < samples; i += 1) {
+        while (tabs.length < 3) tabs.push((await this.#open(host, store))[0]);
+        const owner = await this.#owner(tabs);
+        const witness = tabs.find((tab) => tab !== owner);
+        const pid = how === "killed" && (await this.#processOf(owner, tabs));
+        await ask(witness, "pulse()");
+        await pause(PEACE_MS);
+        const undo = await this.#happen(how, owner, pid);
+        await pause(PEACE_MS);
+        gaps.push(await ask(witness, "pulsed()"));
+        await undo?.();
+        if (how !== "frozen") tabs.splice(tabs.indexOf(owner), 1);
+      }
+      return gaps;
+    });
+  }
+
+  async #happen(how, owner, pid) {
+    if (how === "closed") return void (await owner.close());
+    if (how === "killed") {
+      process.kill(pid, "SIGKILL");
+      await pause(PEACE_MS);
+      return () => owner.close().catch(() => {});
+    }
+    const devtools = await owner.createCDPSession();
+    await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+    await pause(FROZEN_MS);
+    return () => devtools.send("Page.setWebLifecycleState", { state: "active" });
+  }
+
+  /** Its process, if it is alone in it: another that dies with it could tell nothing. */
+  async #processOf(owner, tabs) {
+    const pid = await processOf(this.#browser, owner);
+    for (const tab of tabs) {
+      if (tab !== owner && (await processOf(this.#browser, tab)) === pid) {
+        throw new Error(`two tabs share a process in ${this.#place}`);
+      }
+    }
+    return pid;
+  }
+
+  async #owner(tabs) {
+    for (const until = Date.now() + 10_000; Date.now() < until; await pause(10)) {
+      for (const tab of tabs) if (await ask(tab, "owns()")) return tab;
+    }
+    throw new Error("no tab has the file");
+  }
+
+  async #open(host, store) {
+    const page = await this.#browser.newPage();
+    page.on("pageerror", (error) => process.stderr.write(`  [${this.#place}] ${error}\n`));
+    await page.goto(`${host.url}/${store}.html`);
+    await page.waitForFunction(() => "tab" in globalThis);
+    return [page, await ask(page, "first()")];
+  }
+
+  /** At an origin that nobody has been to; its tabs are closed at the end. */
+  async #at(use) {
+    const host = await new Host().listen(this.#files);
+    try {
+      return await use(host);
+    } finally {
+      for (const page of await this.#browser.pages()) {
+        if (page.url().startsWith(host.url)) await page.close().catch(() => {});
+      }
+      host.close();
+    }
+  }
+}
+
+function ask(page, call) {
+  return page.evaluate(`tab.${call}`);
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

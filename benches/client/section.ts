@@ -1,0 +1,199 @@
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { summarize } from "../../demo/statistics.js";
+import type { BenchOptions } from "../main.js";
+import { type Goal, goal, type Row, row, type Section } from "../report.js";
+import type { Times } from "./tab.js";
+
+/** What `drive.mjs` offers. */
+interface Tabs {
+  cold(store: string, samples: number): Promise<{ ms: number[]; bytes: number[] }>;
+  trips(store: string, effort: { rounds: number; width: number }): Promise<Trips>;
+  writes(store: string, count: number, effort: { ms: number; samples: number }): Promise<Writes>;
+  gaps(store: string, how: string, samples: number): Promise<number[]>;
+}
+type Trips = Record<"own" | "other", Times>;
+type Writes = Record<"alone" | "together", number[]>;
+
+interface Driver {
+  readonly hasPglite: boolean;
+  withBundles<T>(use: (files: unknown) => Promise<T>): Promise<T>;
+  withTabs<T>(
+    place: string,
+    files: unknown,
+    use: (tabs: Tabs, version: string) => Promise<T>,
+  ): Promise<T>;
+}
+
+/** How much is asked of a store; those that take longer are asked less. */
+interface Effort {
+  readonly title: string;
+  readonly opens: number;
+  readonly rounds: number;
+  readonly width: number;
+  readonly tabs: readonly number[];
+  readonly samples: number;
+  /** What happens to the owner, where there is one. */
+  readonly gaps: Readonly<Record<string, number>>;
+}
+
+const GAPS = { closed: 5, killed: 5, frozen: 5 };
+
+const STORES: Record<string, Effort> = {
+  varve: {
+    title: "varve",
+    opens: 5,
+    rounds: 9,
+    width: 1_000,
+    tabs: [1, 2, 8],
+    samples: 3,
+    gaps: GAPS,
+  },
+  indexeddb: {
+    title: "IndexedDB",
+    opens: 3,
+    rounds: 3,
+    width: 100,
+    tabs: [1, 2, 8],
+    samples: 1,
+    gaps: {},
+  },
+  pglite: {
+    title: "PGlite",
+    opens: 1,
+    rounds: 2,
+    width: 50,
+    tabs: [1, 2],
+    samples: 1,
+    gaps: { closed: 1 },
+  },
+};
+
+/** Chromium has all of it; Firefox what is ours, but that nobody can freeze one of its tabs. */
+const PLACES = {
+  chromium: { title: "Chromium", stores: ["varve", "indexeddb", "pglite"] },
+  firefox: { title: "Firefox", stores: ["varve", "indexeddb"] },
+} as const;
+
+type Place = keyof typeof PLACES;
+
+const WRITE_MS = 400;
+
+export async function clientBench({ root, quick }: BenchOptions): Promise<Section> {
+  const path = pathToFileURL(join(root, "benches/client/drive.mjs")).href;
+  const driver = (await import(path)) as Driver;
+  const rows: Row[] = [];
+  const goals: Goal[] = [];
+  const notes: string[] = [];
+  await driver.withBundles(async (files) => {
+    for (const place of Object.keys(PLACES) as Place[]) {
+      await driver.withTabs(place, files, async (tabs, version) => {
+        notes.push(version);
+        for (const store of PLACES[place].stores) {
+          if (store === "pglite" && !driver.hasPglite) continue;
+          process.stderr.write(`· ${PLACES[place].title}: ${STORES[store]?.title}\n`);
+          const found = await measured(place, store, tabs, quick);
+          rows.push(...found.rows);
+          goals.push(...found.goals);
+        }
+      });
+    }
+  });
+  return {
+    title: "Tabs: one database for all of them",
+    layout: "side by side",
+    rows,
+    goals,
+    notes: [...notes, ...NOTES],
+  };
+}
+
+async function measured(place: Place, store: string, tabs: Tabs, quick: boolean) {
+  const effort = quick ? lessOf(STORES[store]!) : STORES[store]!;
+  const { title } = effort;
+  const rows: Row[] = [];
+  const add = (group: string, work: string, unit: Row["unit"], samples: number[], by = title) =>
+    rows.push({ group: `${PLACES[place].title}: ${group}`, ...row(work, by, "", unit, samples) });
+
+  const { ms, bytes } = await tabs.cold(store, effort.opens);
+  add("the first visit", "until it has written and read", "ms", ms);
+  add("the first visit", "downloaded, compressed", "bytes", bytes);
+
+  const trips = await tabs.trips(store, effort);
+  for (const [who, whose] of [
+    ["own", "of the tab that has the file"],
+    ["other", "of another tab"],
+  ] as const) {
+    for (const way of ["alone", "pipelined"]) {
+      const of = (kind: string) => trips[who][`${kind}, ${way}`] ?? [];
+      const group = `a round trip ${whose}, ${way}`;
+      add(group, "read", "µs", of("get"));
+      add(group, "write", "µs", of("set"));
+      if (store !== "varve") continue;
+      const echo = who === "own" ? "echo" : "echo by a port";
+      add(group, "read", "µs", of(echo), "bare echo");
+      add(group, "write", "µs", of(echo), "bare echo");
+      add(group, "write", "µs", of("echo after a write"), "echo after a bare write");
+    }
+  }
+
+  for (const count of effort.tabs) {
+    const { alone, together } = await tabs.writes(store, count, {
+      ms: WRITE_MS,
+      samples: effort.samples,
+    });
+    const some = count === 1 ? "1 tab" : `${count} tabs`;
+    add("writes per second", `${some}, one after the other`, "per s", alone);
+    add("writes per second", `${some}, 64 at once`, "per s", together);
+  }
+
+  const gaps: Record<string, number[]> = {};
+  for (const [how, samples] of Object.entries(effort.gaps)) {
+    if (how === "frozen" && place === "firefox") continue;
+    gaps[how] = await tabs.gaps(store, how, samples);
+    add("longest time unanswered", `the owner's tab is ${how}`, "ms", gaps[how]);
+  }
+  // The others have promised nothing.
+  return { rows, goals: store === "varve" ? goalsOf(PLACES[place].title, trips, gaps) : [] };
+}
+
+function lessOf(effort: Effort): Effort {
+  const gaps = Object.fromEntries(Object.keys(effort.gaps).map((how) => [how, 1]));
+  return { ...effort, opens: 1, rounds: 1, tabs: [1, 2], samples: 1, gaps };
+}
+
+function goalsOf(where: string, { own, other }: Trips, gaps: Record<string, number[]>): Goal[] {
+  const median = (samples: number[] | undefined) => summarize(samples ?? []).median;
+  const trip = (what: string, times: Times, call: string, floor: string) =>
+    goal(`${where}: ${what}`, median(times[call]) / median(times[floor]), { atMost: 1.5 }, "times");
+  const gap = (how: string, atMost: number) =>
+    goal(`${where}: until answered, the owner ${how}`, median(gaps[how]), { atMost }, "ms");
+  return [
+    trip("read against an echo", own, "get, alone", "echo, alone"),
+    trip("write against an echo", own, "set, alone", "echo, alone"),
+    trip(
+      "write against an echo after a bare write",
+      own,
+      "set, alone",
+      "echo after a write, alone",
+    ),
+    trip(
+      "read of another tab against an echo by a port",
+      other,
+      "get, alone",
+      "echo by a port, alone",
+    ),
+    trip("read, pipelined, against an echo", own, "get, pipelined", "echo, pipelined"),
+    trip("write, pipelined, against an echo", own, "set, pipelined", "echo, pipelined"),
+    gap("closed", 50),
+    gap("killed", 500),
+  ];
+}
+
+const NOTES = [
+  "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; what another tab asks travels by a MessagePort, so that its floor is an echo by one. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
+  "The tab that reads and writes has its calls one after the other (alone), or all in one task (pipelined).",
+  "Unanswered: the longest pause of a third tab that writes without end while the owner's tab is closed, killed by SIGKILL to its process, or frozen by the DevTools protocol.",
+  "PGlite's leader is elected among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. sqlite-wasm shares no file among tabs without cross-origin isolation.",
+  "The first visit: an origin where nothing is stored or cached, files compressed by brotli 9, from the beginning of the page's load.",
+];

@@ -1,0 +1,17 @@
+/** A tab that shares a database with others by varve. */
+
+import { connect } from "varve/client";
+import { offer } from "./tab.js";
+
+const VALUE = new Uint8Array(64);
+
+offer(async () => {
+  const worker = () => new Worker("/worker.js", { type: "module" });
+  const client = connect("bench", { worker });
+  const key = `tab/${crypto.randomUUID()}`;
+  return {
+    get: () => client.get(key),
+    set: () => client.set(key, VALUE),
+    owns: () => client.status.owner === "here",
+  };
+});
