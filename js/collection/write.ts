@@ -60,11 +60,18 @@ function placeIndexed<View, Writable, Input>(
   });
 }
 
-/** A copy in place of a view of this memory, which may die when room is made for the record. */
+/**
+ * A copy in place of a view of this memory, which may die when room is made for the record. What was
+ * spread of one is refused: where a field may be absent, all that was in it would be lost unseen.
+ */
 function lasting<Input>(value: Input, { memory }: Engine): Input {
   const view = value as Partial<{ $v: { m: unknown }; snapshot(): Input }> | undefined | null;
-  if (view?.$v?.m !== memory || view.snapshot === undefined) return value;
-  return view.snapshot();
+  if (view?.$v?.m !== memory) return value;
+  if (typeof view.snapshot === "function") return view.snapshot();
+  throw badArgument(
+    "This was spread of a view, whose fields are no properties of its own: { ...view.snapshot(), … } has " +
+      "them.",
+  );
 }
 
 /** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */
@@ -489,5 +496,5 @@ function returned<Input>(session: Session, writable: unknown, result: unknown): 
       result,
     );
   }
-  return result as Input;
+  return lasting(result as Input, session.engine);
 }

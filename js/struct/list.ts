@@ -18,7 +18,7 @@ import {
   whole,
   wrong,
 } from "./type.js";
-import { assign, writable } from "./view.js";
+import { assign, consoled, INSPECT, writable } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {
@@ -51,6 +51,8 @@ class ListView implements WritableList<unknown, unknown>, Viewed {
     this.$v = place;
     this.$t = type;
     this.length = length;
+    // An item is assigned by set(): list[0] = item would be kept nowhere, and seem to be.
+    if (place.w !== undefined) Object.preventExtensions(this);
   }
 
   at(index: number): unknown {
@@ -82,6 +84,10 @@ class ListView implements WritableList<unknown, unknown>, Viewed {
 
   toJSON(): unknown[] {
     return this.$c(1);
+  }
+
+  [INSPECT](): unknown {
+    return consoled(this);
   }
 
   $c(mode: Mode): unknown[] {

@@ -29,6 +29,18 @@ export interface Shape {
   readonly leaves: readonly Leaf[];
 }
 
+/** What Node's console asks for. */
+export const INSPECT = /* @__PURE__ */ Symbol.for("nodejs.util.inspect.custom");
+
+/** What a console shows of a view: it is not to throw. */
+export function consoled(view: { snapshot(): unknown }): unknown {
+  try {
+    return view.snapshot();
+  } catch (error) {
+    return error;
+  }
+}
+
 /** The class of a schema's views. */
 export function viewClass(shape: Shape): ViewClass {
   const { name, leaves } = shape;
@@ -76,13 +88,8 @@ export function viewClass(shape: Shape): ViewClass {
       }
     }
 
-    // What a console shows: it is not to throw.
-    [Symbol.for("nodejs.util.inspect.custom")](): unknown {
-      try {
-        return this.snapshot();
-      } catch (error) {
-        return error;
-      }
+    [INSPECT](): unknown {
+      return consoled(this);
     }
   }
   for (const leaf of leaves) {

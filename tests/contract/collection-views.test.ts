@@ -1,4 +1,4 @@
-import { str, struct, u16, u32, type Writable } from "varve/struct";
+import { option, str, struct, u16, u32, type Writable } from "varve/struct";
 import { deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
@@ -173,6 +173,19 @@ everywhere("a collection of structs", ({ storage }) => {
     products.set("yeezy", YEEZY);
     products.set("copy", products.get("yeezy") as unknown as typeof YEEZY);
     deepEqual(products.get("copy")?.snapshot(), YEEZY);
+  });
+
+  test("refuses what was spread of a view, where absent fields would be lost unseen", async () => {
+    const db = await opened(storage);
+    const offers = db.collection("offers", struct("Offer", { stock: u16, price: option(u16) }));
+    offers.set("a", { stock: 1, price: 5 });
+    const spread = () => ({ ...offers.get("a"), stock: 2 });
+    const refused = { code: "VARVE_BAD_ARGUMENT", message: /view\.snapshot\(\)/ };
+    throws(() => offers.set("a", spread()), refused);
+    throws(() => offers.updateIf("a", (offer) => ({ ...offer, stock: 2 })), refused);
+    deepEqual(offers.get("a")?.snapshot(), { stock: 1, price: 5 });
+    offers.updateIf("a", (offer) => ({ ...offer.snapshot(), stock: 2 }));
+    deepEqual(offers.get("a")?.snapshot(), { stock: 2, price: 5 });
   });
 
   test("gives refs that show their record across yields and writes", async () => {

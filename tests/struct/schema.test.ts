@@ -156,6 +156,7 @@ suite("a view for reading", () => {
     deepEqual(shown(Size.view(Size.encode({ width: 1, height: 2 }))), { width: 1, height: 2 });
     const Flag = struct("Flag", { on: bool });
     ok(shown(Flag.view(Uint8Array.of(2))) instanceof Error);
+    deepEqual(shown(Order.view(Order.encode(order)).tags), [...order.tags]);
   });
 
   test("ends with its memory's epoch, and every part of it", () => {
@@ -252,6 +253,7 @@ suite("a view in an update", () => {
       view.data = Uint8Array.of(6, 5);
       view.gift = "hey";
       view.tags.set(0, "b");
+      throws(() => ((view.tags as unknown as string[])[0] = "c"), { name: "TypeError" });
       view.assign({ marks: Uint16Array.of(4, 5, 6) });
     });
     ok(inPlace);
