@@ -644,16 +644,18 @@ fn find_values(
 ) {
     let values = numbers.len() / 12 + 1;
     let mut hashes = [0; TOGETHER];
-    for i in 0..count {
-        if i % TOGETHER == 0 {
-            for (hash, i) in hashes.iter_mut().zip(i..count) {
-                *hash = store.foresee(keyspace, key_on(numbers, keys, i));
-            }
+    for from in (0..count).step_by(TOGETHER) {
+        let together = from..count.min(from + TOGETHER);
+        for (hash, i) in hashes.iter_mut().zip(together.clone()) {
+            *hash = store.hash(keyspace, key_on(numbers, keys, i));
         }
-        let value = store.at_hand(hashes[i % TOGETHER], keyspace, key_on(numbers, keys, i));
-        let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
-        put(numbers, values + 2 * i, address);
-        put(numbers, values + 2 * i + 1, length);
+        store.foresee(&hashes);
+        for (&hash, i) in hashes.iter().zip(together) {
+            let value = store.at_hand(hash, keyspace, key_on(numbers, keys, i));
+            let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
+            put(numbers, values + 2 * i, address);
+            put(numbers, values + 2 * i + 1, length);
+        }
     }
 }
 

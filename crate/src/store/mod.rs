@@ -160,14 +160,13 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// The hash of a key that is to be looked for soon. Its entry in the index is on its way to the
-    /// processor when this returns, and nobody waits for it.
-    #[must_use]
+    /// Keys with these hashes are to be looked for now. First all of their entries in the index, then all of
+    /// their records are on their way to the processor together, where one after the other it waits for each.
     #[inline]
-    pub fn foresee(&self, keyspace: u32, key: &[u8]) -> u32 {
-        let hash = self.hash(keyspace, key);
-        std::hint::black_box(self.index.first(hash));
-        hash
+    pub fn foresee(&self, hashes: &[u32]) {
+        self.index.warm(hashes);
+        let sum = hashes.iter().map(|&hash| self.log.warm(self.index.first(hash)));
+        std::hint::black_box(sum.fold(0, |all, byte| all ^ byte));
     }
 
     /// The value of a key that was [foreseen](Store::foresee), if it is in memory, in its record.
@@ -402,8 +401,10 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// The hash of a key.
     #[inline]
-    fn hash(&self, keyspace: u32, key: &[u8]) -> u32 {
+    #[must_use]
+    pub fn hash(&self, keyspace: u32, key: &[u8]) -> u32 {
         self.key_hash.hash(keyspace, key)
     }
 
