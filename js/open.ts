@@ -46,7 +46,20 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws QuotaExceededError when there is no room to create it
  * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
  */
-export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
+export function open(name: string, options: OpenOptions = {}): Promise<Database> {
+  return openWith(loadModule, name, options);
+}
+
+/** How the engine's code is had: `given` is the option `wasm`. */
+type Load = (given: OpenOptions["wasm"]) => Promise<WebAssembly.Module>;
+
+/** The options of `open`, and where the code comes from. */
+interface Asked extends OpenOptions {
+  readonly load: Load;
+}
+
+/** `open`, where the package's own code is not to come along if it comes from elsewhere. */
+export async function openWith(load: Load, name: string, options: OpenOptions): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
   checkFrom(options);
   const { from } = options;
@@ -58,7 +71,7 @@ export async function open(name: string, options: OpenOptions = {}): Promise<Dat
   throwIfAborted(signal);
   const found = Entry.find(identity);
   if (found !== undefined) refuseOther(name, found.opening.settings, settings);
-  const entry = found ?? Entry.add(identity, begin(name, storage, settings, options));
+  const entry = found ?? Entry.add(identity, begin(name, storage, settings, { ...options, load }));
   entry.join();
   let session: Session;
   try {
@@ -67,7 +80,9 @@ export async function open(name: string, options: OpenOptions = {}): Promise<Dat
     // At once, and not with the last of those who waited: the next open is to try anew.
     entry.forget();
     // That another one gave up its opening is nothing to those who joined it.
-    if (found !== undefined && entry.opening.interrupted !== undefined) return open(name, options);
+    if (found !== undefined && entry.opening.interrupted !== undefined) {
+      return openWith(load, name, options);
+    }
     throw error;
   }
   const db = new Database(session, () => entry.leave(), options.onError);
@@ -111,7 +126,7 @@ function refuseOther(name: string, given: Settings, wanted: Settings): void {
   );
 }
 
-function begin(name: string, storage: Storage, settings: Settings, options: OpenOptions): Opening {
+function begin(name: string, storage: Storage, settings: Settings, options: Asked): Opening {
   let interrupted: Interruption | undefined;
   const interrupt = (reason: unknown): never => {
     interrupted = { reason };
@@ -134,7 +149,7 @@ async function start(
   name: string,
   storage: Storage,
   settings: Settings,
-  options: OpenOptions,
+  options: Asked,
   interrupt: (reason: unknown) => never,
 ): Promise<Session> {
   const { onProgress, signal } = options;
@@ -142,7 +157,7 @@ async function start(
     if (signal?.aborted === true) interrupt(signal.reason);
   };
   // The code first: a file that is open while its engine loads would only be in others' way.
-  const module = await loadModule(options.wasm);
+  const module = await options.load(options.wasm);
   heed();
   const opened = await storage.open(name, { readOnly: settings.readOnly });
   try {

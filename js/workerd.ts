@@ -4,15 +4,14 @@
  */
 
 import type { Database } from "./database.js";
-import { open as openWith } from "./open.js";
+import { openWith } from "./open.js";
 import type { OpenOptions } from "./options.js";
 import wasm from "./varve.wasm";
+import { moduleFrom } from "./wasm/load.js";
 
 export * from "./index.js";
 
 /** As `open` anywhere else. */
-export async function open(name: string, options: OpenOptions = {}): Promise<Database> {
-  // What is wrong with options that are none is told there.
-  if (typeof options !== "object" || options === null) return openWith(name, options);
-  return openWith(name, { ...options, wasm: options.wasm ?? wasm });
+export function open(name: string, options: OpenOptions = {}): Promise<Database> {
+  return openWith((given) => moduleFrom(given ?? wasm), name, options);
 }

@@ -17,7 +17,7 @@ let compiled: Promise<WebAssembly.Module> | undefined;
 export async function loadModule(
   source?: WasmSource | PromiseLike<WasmSource>,
 ): Promise<WebAssembly.Module> {
-  if (source !== undefined) return fromSource(await source);
+  if (source !== undefined) return moduleFrom(source);
   compiled ??= inlined();
   try {
     return await compiled;
@@ -33,7 +33,11 @@ async function inlined(): Promise<WebAssembly.Module> {
   return compile(fromBase64(wasmBase64));
 }
 
-async function fromSource(source: WasmSource): Promise<WebAssembly.Module> {
+/** The compiled module of a source, which may be a compiled one. Throws as `loadModule`. */
+export async function moduleFrom(
+  given: WasmSource | PromiseLike<WasmSource>,
+): Promise<WebAssembly.Module> {
+  const source = await given;
   // By tag, so that what another realm made is recognized too.
   const tag = Object.prototype.toString.call(source).slice(8, -1);
   if (tag === "WebAssembly.Module") return source as WebAssembly.Module;

@@ -1,6 +1,6 @@
 /** A database within a Durable Object, driven over HTTP. */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { memory, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
@@ -187,5 +187,9 @@ const config :Workerd.Config = (
     deepEqual(await said("yeezy"), [200, "Boost 350"]);
     deepEqual(await said("key%2019999"), [200, "value 19999"]);
     deepEqual(await said("key%207"), [404, "none"]);
+    // The code is there once, as the module beside it.
+    const { size } = statSync(join(folder, "program.js"));
+    ok(size < 400_000, `the program takes ${size} bytes`);
+    ok(!readFileSync(join(folder, "program.js"), "utf8").includes("AGFzbQ"));
   });
 });
