@@ -10,7 +10,7 @@ import type { KeySpec } from "../struct/key.js";
 /** What a collection's values are. */
 export type AnyCodec =
   | Pick<Codec<never, never, never>, "kind" | "layout" | "fingerprint">
-  | CustomCodec<never>;
+  | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options: as those of `db.collection`. */
 export interface CollectionSpec {

@@ -440,13 +440,9 @@ function readerOf(kind: Descriptor): Reader {
     return (memory, at, length) =>
       (schema.view(memory, at, length) as unknown as { snapshot(): unknown }).snapshot();
   }
-  if (kind.kind === "json") {
-    const codec = json<unknown>();
-    return (memory, at, length) => codec.view(memory, at, length);
-  }
-  if (kind.kind === "text") {
-    const codec = text();
-    return (memory, at, length) => codec.view(memory, at, length);
+  if (kind.kind === "json" || kind.kind === "text") {
+    const { decode } = kind.kind === "json" ? json<unknown>() : text();
+    return ({ u8 }, at, length) => decode(u8.subarray(at, at + length));
   }
   return ({ u8 }, at, length) => u8.slice(at, at + length);
 }

@@ -3,6 +3,7 @@
 import { badArgument } from "../errors-base.js";
 import type { Codec } from "./codec.js";
 import { CopyCodec } from "./copied.js";
+import { PlainCodec } from "./plain.js";
 
 /** A pair of functions that make bytes of values and values of bytes. */
 export interface CustomCodec<T> {
@@ -19,7 +20,8 @@ class OwnCodec<T> extends CopyCodec<T> {
 
   constructor(custom: CustomCodec<T>) {
     const { name = "custom" } = custom;
-    super({ kind: "custom", name }, `custom:${name}`);
+    if (custom instanceof PlainCodec) super(custom.kind, custom.kind.kind);
+    else super({ kind: "custom", name }, `custom:${name}`);
     this.custom = custom;
   }
 

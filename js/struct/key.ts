@@ -7,6 +7,7 @@
 import { badArgument } from "../errors.js";
 import type { Descriptor } from "./codec.js";
 import type { Type } from "./type.js";
+import { decoder, encoder } from "./utf8.js";
 
 /** A part of a key, or a field to be indexed, that is sorted the other way round. Made by `desc`. */
 export interface Desc<T extends Type | string = Type> {
@@ -86,9 +87,8 @@ export interface PartCodec {
 let next = 0;
 
 const TWO_32 = 2 ** 32;
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-const eight = new DataView(new ArrayBuffer(8));
+// Who asks only for a kind of key has no need of them.
+const eight = /* @__PURE__ */ new DataView(/* @__PURE__ */ new ArrayBuffer(8));
 
 /** The codec of a part of this kind. `what` names the part in messages. */
 export function partCodec(kind: PartKind, what: string): PartCodec {

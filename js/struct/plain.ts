@@ -1,47 +1,21 @@
-/** Codecs for those who just want to store an object or a text. */
+/** What collections hold for those who just want to store an object or a text. */
 
-import { badArgument } from "../errors-base.js";
-import type { Codec } from "./codec.js";
-import { CopyCodec } from "./copied.js";
+import type { Descriptor } from "./codec.js";
+import type { CustomCodec } from "./custom.js";
+import { inside, wrong } from "./type.js";
+import { decoder, encoder, utf8Length } from "./utf8.js";
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+/** A codec that goes through text. What else a collection needs of a codec, it makes of this. */
+export class PlainCodec<T> implements CustomCodec<T> {
+  declare readonly kind: Descriptor;
+  declare readonly encode: (value: T) => Uint8Array;
+  declare readonly decode: (bytes: Uint8Array) => T;
 
-class JsonCodec<T> extends CopyCodec<T> {
-  constructor() {
-    super({ kind: "json" }, "json");
-  }
-
-  protected encode(value: T): Uint8Array {
-    const text: unknown = JSON.stringify(value);
-    if (typeof text !== "string") {
-      throw badArgument("The value has to have a JSON form, which this has not.", value);
-    }
-    return encoder.encode(text);
-  }
-
-  protected decode(bytes: Uint8Array): T {
-    return JSON.parse(decoder.decode(bytes)) as T;
-  }
-}
-
-class TextCodec extends CopyCodec<string> {
-  constructor() {
-    super({ kind: "text" }, "text");
-  }
-
-  protected encode(value: string): Uint8Array {
-    if (typeof value !== "string") throw badArgument("The value has to be a string.", value);
-    const bytes = encoder.encode(value);
-    // Half of a surrogate pair has no UTF-8, and three bytes in its place that are another character's.
-    if (bytes.length > value.length && decoder.decode(bytes) !== value) {
-      throw badArgument("A text must not hold half of a surrogate pair: it has no UTF-8.", value);
-    }
-    return bytes;
-  }
-
-  protected decode(bytes: Uint8Array): string {
-    return decoder.decode(bytes);
+  /** @internal */
+  constructor(kind: "json" | "text", textOf: (value: T) => string, parse: (text: string) => T) {
+    this.kind = { kind };
+    this.encode = (value) => encoder.encode(textOf(value));
+    this.decode = (bytes) => parse(decoder.decode(bytes));
   }
 }
 
@@ -52,11 +26,27 @@ class TextCodec extends CopyCodec<string> {
  * const sessions = db.collection("sessions", json<Session>());
  * ```
  */
-export function json<T>(): Codec<T, T, T> {
-  return new JsonCodec<T>();
+export function json<T>(): PlainCodec<T> {
+  return new PlainCodec<T>(
+    "json",
+    (value) => {
+      const text: unknown = JSON.stringify(value);
+      if (typeof text === "string") return text;
+      throw wrong("The value has to have a JSON form, which this has not.", value);
+    },
+    JSON.parse,
+  );
 }
 
 /** Values are strings, stored as UTF-8. */
-export function text(): Codec<string, string, string> {
-  return new TextCodec();
+export function text(): PlainCodec<string> {
+  return new PlainCodec(
+    "text",
+    (value) => {
+      // Half of a surrogate pair has no UTF-8, and three bytes in its place that are another character's.
+      inside("text", () => utf8Length(value));
+      return value;
+    },
+    String,
+  );
 }
