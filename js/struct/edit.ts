@@ -32,6 +32,7 @@ export function move(edit: Edit, memory: Memory): void {
     place.o -= place.b;
     place.b = 0;
     place.m = memory;
+    place.d = memory.data;
     place.n = memory.u8.length;
   }
 }

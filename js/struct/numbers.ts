@@ -21,16 +21,16 @@ const float: Fits<number> = (value, low, high): value is number =>
 const bigint: Fits<bigint> = (value, low, high): value is bigint =>
   typeof value === "bigint" && value >= low && value <= high;
 
-/** A number as it lies in memory. */
+/** A number as it lies in memory: its kind tells how many bits. */
 function scalar<T extends number | bigint>(
   kind: SimpleKind,
-  bytes: number,
   fits: Fits<T>,
   low: T,
   high: T,
   read: (data: DataView, at: number) => T,
   write: (data: DataView, at: number, value: T) => void,
 ): Type<T, T, T, T> {
+  const bytes = bitsOf(kind) / 8;
   return typed(
     { kind },
     kind,
@@ -40,8 +40,23 @@ function scalar<T extends number | bigint>(
       if (!fits(value, low, high)) throw outside(low, high, value);
       write(to.m.data, at, value);
     },
-    (from, at) => read(from.m.data, at),
+    (from, at) => read(from.d, at),
   );
+}
+
+function bitsOf(kind: string): number {
+  return Number(kind.slice(1));
+}
+
+/** An integer, from 0 if its kind begins with a u. */
+function whole(
+  kind: SimpleKind,
+  read: (data: DataView, at: number) => number,
+  write: (data: DataView, at: number, value: number) => void,
+): NumberType {
+  const values = 2 ** bitsOf(kind);
+  const low = kind[0] === "u" ? 0 : -values / 2;
+  return scalar(kind, integer, low, low + values - 1, read, write);
 }
 
 function outside(low: unknown, high: unknown, value: unknown): Error {
@@ -50,67 +65,43 @@ function outside(low: unknown, high: unknown, value: unknown): Error {
 }
 
 /** An integer from 0 to 255, in one byte. */
-export const u8: NumberType = /* @__PURE__ */ scalar(
+export const u8: NumberType = /* @__PURE__ */ whole(
   "u8",
-  1,
-  integer,
-  0,
-  0xff,
   (data, at) => data.getUint8(at),
   (data, at, value) => data.setUint8(at, value),
 );
 
 /** An integer from 0 to 65,535, in two bytes. */
-export const u16: NumberType = /* @__PURE__ */ scalar(
+export const u16: NumberType = /* @__PURE__ */ whole(
   "u16",
-  2,
-  integer,
-  0,
-  0xffff,
   (data, at) => data.getUint16(at, true),
   (data, at, value) => data.setUint16(at, value, true),
 );
 
 /** An integer from 0 to 4,294,967,295, in four bytes. */
-export const u32: NumberType = /* @__PURE__ */ scalar(
+export const u32: NumberType = /* @__PURE__ */ whole(
   "u32",
-  4,
-  integer,
-  0,
-  0xffff_ffff,
   (data, at) => data.getUint32(at, true),
   (data, at, value) => data.setUint32(at, value, true),
 );
 
 /** An integer from -128 to 127, in one byte. */
-export const i8: NumberType = /* @__PURE__ */ scalar(
+export const i8: NumberType = /* @__PURE__ */ whole(
   "i8",
-  1,
-  integer,
-  -0x80,
-  0x7f,
   (data, at) => data.getInt8(at),
   (data, at, value) => data.setInt8(at, value),
 );
 
 /** An integer from -32,768 to 32,767, in two bytes. */
-export const i16: NumberType = /* @__PURE__ */ scalar(
+export const i16: NumberType = /* @__PURE__ */ whole(
   "i16",
-  2,
-  integer,
-  -0x8000,
-  0x7fff,
   (data, at) => data.getInt16(at, true),
   (data, at, value) => data.setInt16(at, value, true),
 );
 
 /** An integer from -2,147,483,648 to 2,147,483,647, in four bytes. */
-export const i32: NumberType = /* @__PURE__ */ scalar(
+export const i32: NumberType = /* @__PURE__ */ whole(
   "i32",
-  4,
-  integer,
-  -0x8000_0000,
-  0x7fff_ffff,
   (data, at) => data.getInt32(at, true),
   (data, at, value) => data.setInt32(at, value, true),
 );
@@ -118,7 +109,6 @@ export const i32: NumberType = /* @__PURE__ */ scalar(
 /** A number of single precision, in four bytes. Finite numbers that it would make infinite are refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(
   "f32",
-  4,
   float,
   -3.4028235677973362e38,
   3.4028235677973362e38,
@@ -129,7 +119,6 @@ export const f32: NumberType = /* @__PURE__ */ scalar(
 /** A number, in eight bytes: any that JavaScript has. */
 export const f64: NumberType = /* @__PURE__ */ scalar(
   "f64",
-  8,
   float,
   -Infinity,
   Infinity,
@@ -140,7 +129,6 @@ export const f64: NumberType = /* @__PURE__ */ scalar(
 /** A bigint from 0 to 2^64 - 1, in eight bytes. */
 export const u64: BigintType = /* @__PURE__ */ scalar(
   "u64",
-  8,
   bigint,
   0n,
   0xffff_ffff_ffff_ffffn,
@@ -151,7 +139,6 @@ export const u64: BigintType = /* @__PURE__ */ scalar(
 /** A bigint from -2^63 to 2^63 - 1, in eight bytes. */
 export const i64: BigintType = /* @__PURE__ */ scalar(
   "i64",
-  8,
   bigint,
   -0x8000_0000_0000_0000n,
   0x7fff_ffff_ffff_ffffn,
@@ -174,8 +161,8 @@ function safe<T extends Type>(kind: SimpleKind, layout: string, low: number, hig
       data.setUint32(at, value >>> 0, true);
       data.setInt32(at + 4, Math.floor(value / TWO_32), true);
     },
-    ({ m: { data } }, at) => {
-      const value = data.getInt32(at + 4, true) * TWO_32 + data.getUint32(at, true);
+    ({ d }, at) => {
+      const value = d.getInt32(at + 4, true) * TWO_32 + d.getUint32(at, true);
       if (value >= low && value <= high) return value;
       throw malformed(`number: not from ${low} to ${high}`);
     },
@@ -210,7 +197,7 @@ export const bool: Type<boolean, boolean, boolean, boolean> = /* @__PURE__ */ ty
     to.m.data.setUint8(at, value ? 1 : 0);
   },
   (from, at) => {
-    const byte = from.m.data.getUint8(at);
+    const byte = from.d.getUint8(at);
     if (byte > 1) throw malformed(`bool: ${byte}`);
     return byte === 1;
   },

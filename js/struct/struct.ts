@@ -134,12 +134,11 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   view(memory: Memory, at: number, length: number): Viewed;
   view(bytes: Uint8Array): Viewed;
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
-    if (at === undefined) {
-      const bytes = from as Uint8Array;
-      return this.view(lone(bytes), 0, bytes.length);
-    }
-    const place = placeOf(from as Memory, at, length as number);
-    if ((length as number) < this.bytes || this.growing) this.fits(place);
+    const isWhole = at === undefined;
+    const memory = isWhole ? lone(from as Uint8Array) : (from as Memory);
+    const bytes = isWhole ? memory.u8.length : (length as number);
+    const place = placeOf(memory, isWhole ? 0 : at, bytes);
+    if (bytes < this.bytes || this.growing) this.fits(place);
     const { View } = this;
     return new View(place);
   }

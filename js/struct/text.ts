@@ -21,18 +21,6 @@ export const str: TextType = /* @__PURE__ */ referred(
   ({ u8, from, length }) => readText(u8, from, length),
 );
 
-/** Writes letters of ASCII in one pass, if it is that, and gives their number; else -1. */
-function shortLetters(u8: Uint8Array, at: number, text: unknown, most: number): number {
-  if (typeof text !== "string" || text.length > most) return -1;
-  const { length } = text;
-  for (let i = 0; i < length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit === 0 || unit > 0x7f) return -1;
-    u8[at + i] = unit;
-  }
-  return length;
-}
-
 /**
  * A string of up to `length` bytes of UTF-8 that lies in the struct itself, padded with zeros. It
  * must not hold the character U+0000. In Rust: `FixedStr<N>`.
@@ -49,14 +37,11 @@ export function fixedStr(length: number): TextType {
     length,
     1,
     ({ m }, at, value) => {
-      let count = shortLetters(m.u8, at, value, length);
-      if (count < 0) {
-        count = utf8Length(value);
-        if (count > length || (value as string).includes("\0")) {
-          throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
-        }
-        writeText({ m, b: at, n: count, end: 0 }, value as string);
+      const count = utf8Length(value);
+      if (count > length || (value as string).includes("\0")) {
+        throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
       }
+      writeText({ m, b: at, n: count, end: 0 }, value);
       zero(m.u8, at + count, length - count);
     },
     (from, at) => {
@@ -66,7 +51,6 @@ export function fixedStr(length: number): TextType {
       }
       return readText(u8, at, count);
     },
-    // What it refuses it may have begun to write.
-    { composite: true, span },
+    { span },
   );
 }

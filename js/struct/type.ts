@@ -11,6 +11,8 @@ import type { Descriptor, Memory } from "./codec.js";
 export interface Cursor {
   /** The memory that is read through. */
   m: Memory;
+  /** What reads it. It is renewed together with the epoch, and so may be kept: reads find it sooner. */
+  d: DataView;
   /** Where this part begins. */
   o: number;
   /** Where the value begins: referenced parts are found from there. */
@@ -44,12 +46,12 @@ export interface Edit {
 
 /** The place of a whole value. */
 export function placeOf(m: Memory, o: number, n: number): Cursor {
-  return { m, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
+  return { m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
 }
 
 /** The place of a part, which ends with the update that it is handed out in. */
-export function placeIn({ m, b, n, e, w }: Cursor, o: number): Cursor {
-  const place = { m, o, b, n, e, w, p: w?.last };
+export function placeIn({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
+  const place = { m, d, o, b, n, e, w, p: w?.last };
   if (w !== undefined) w.last = place;
   return place;
 }

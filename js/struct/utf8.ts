@@ -19,9 +19,8 @@ export function utf8Length(text: unknown): number {
     const unit = text.charCodeAt(i);
     if (unit < 0x80) continue;
     bytes += unit < 0x800 ? 1 : 2;
-    if (unit < 0xd800 || unit > 0xdfff) continue;
-    const next = text.charCodeAt(++i);
-    if (unit > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) {
+    // A pair has four bytes.
+    if (unit >> 11 === 0x1b && (text.codePointAt(i++) as number) < 0x1_0000) {
       throw wrong("must not hold half of a surrogate pair.", text);
     }
   }

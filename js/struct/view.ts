@@ -58,13 +58,13 @@ export function viewClass(shape: Shape): ViewClass {
 
     $c(mode: Mode): unknown {
       const place = alive(this);
-      const plain: Record<string, unknown> = {};
+      let plain: Record<string, unknown> = {};
       const copy = (index: number) => {
         const { name: field, at, type } = leaves[index] as Leaf;
         const value = copied(type.take(place, place.o + at), mode);
         // A prototype is what assigning to this name would set.
         if (field !== "__proto__") plain[field] = value;
-        else Object.defineProperty(plain, field, { ...OWN, value });
+        else plain = { ...plain, [field]: value };
       };
       each(leaves.length, copy, (index) => (leaves[index] as Leaf).name);
       return plain;
@@ -97,8 +97,6 @@ export function viewClass(shape: Shape): ViewClass {
   }
   return View;
 }
-
-const OWN = { enumerable: true, configurable: true, writable: true };
 
 /** A field's getter and setter. What they call has to be constant in here to be put into them. */
 function accessors(label: string, { at, type }: Leaf): PropertyDescriptor & ThisType<Viewed> {
