@@ -1,0 +1,126 @@
+/** docs/places.md: each of its programs runs, as it stands there. */
+
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { memory, open } from "varve";
+import { copied, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
+import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { load, project, root, runs, runtime } from "./project.js";
+
+const recipes = readFileSync(root("docs/places.md"), "utf8");
+
+/** The programs there, by the names that their first lines give them. */
+const programs = new Map(
+  [...recipes.matchAll(/```(?:ts|html)\n(?:\/\/|<!--) ([\w.]+).*\n([\s\S]*?)```/g)].map(
+    ([, name = "", source = ""]) => [name, source] as const,
+  ),
+);
+
+function program(name: string): string {
+  const source = programs.get(name);
+  ok(source !== undefined, `docs/places.md has ${name}`);
+  return source;
+}
+
+/** A folder with these programs, and a page that begins with one of them. */
+function site(...names: string[]): string {
+  const folder = copied();
+  for (const name of names) writeFileSync(join(folder, name), program(name));
+  writeFileSync(
+    join(folder, "index.html"),
+    `<!doctype html><body><script type="module" src="/${names[0]}"></script>`,
+  );
+  return folder;
+}
+
+/** What Vite makes of a folder, where its modules may wait at the top. */
+async function built(root: string): Promise<string> {
+  const vite = await tool<Vite>("vite/dist/node/index.js");
+  const options = { build: { target: "es2022" }, configFile: false, logLevel: "silent" };
+  await vite.build({ root, ...options });
+  return join(root, "dist");
+}
+
+/** Serves folders and gives the page that has been loaded, for whatever is to be seen there. */
+async function onPage<T>(folders: string[], use: (page: Page, url: string) => Promise<T>) {
+  const { serve } = await load<{
+    serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
+  }>("scripts/serve.mjs");
+  const server = await serve(folders);
+  cleanup(() => server.close());
+  return inChromium(async (page) => {
+    await page.goto(server.url);
+    return use(page, server.url);
+  });
+}
+
+/** The first text that the page shows. */
+async function shown(page: Page): Promise<unknown> {
+  const text = "document.body.textContent.trim()";
+  await page.waitForFunction(text, { timeout: 30_000 });
+  return page.evaluate(text);
+}
+
+suite("the recipes", () => {
+  test("name each of their programs, and each is run here", () => {
+    const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
+    deepEqual([...programs.keys()], [...names, "program.mjs"]);
+    equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
+  });
+
+  test("for a page with a bundler, and a service worker beside it", async () => {
+    const folder = site("main.ts", "db.ts");
+    const out = await built(folder);
+    writeFileSync(join(folder, "sw.ts"), program("sw.ts"));
+    await build({
+      absWorkingDir: folder,
+      entryPoints: ["sw.ts"],
+      outdir: out,
+      bundle: true,
+      format: "iife",
+      logLevel: "silent",
+    });
+    await onPage([out], async (page, url) => {
+      equal(await shown(page), '{"stock":99,"name":"Boost 350"}');
+      await page.evaluate(`navigator.serviceWorker.register("/sw.js").then(async () => {
+        await navigator.serviceWorker.ready;
+      })`);
+      await page.goto(url);
+      await shown(page);
+      deepEqual(await page.evaluate('fetch("/stock/yeezy").then((answer) => answer.json())'), {
+        stock: 99,
+        name: "Boost 350",
+      });
+    });
+  });
+
+  test("for a page without a bundler", async () => {
+    const folder = copied();
+    writeFileSync(join(folder, "index.html"), `${program("index.html")}<body>`);
+    equal(await onPage([folder, project()], shown), "Boost 350");
+  });
+
+  test("for a worker of one's own", async () => {
+    equal(await onPage([await built(site("page.ts", "worker.ts"))], shown), "Boost 350");
+  });
+
+  test("for a page that only reads", async () => {
+    const out = await built(site("reader.ts"));
+    const db = await open("shop", { storage: memory() });
+    db.set("yeezy", "Boost 350");
+    const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
+    await db.close();
+    writeFileSync(join(out, "shop.varve"), bytes);
+    equal(await onPage([out], shown), "1 keys, Boost 350");
+  });
+
+  test("for Node, Deno and Bun", async () => {
+    for (const place of ["node", "node24", "deno", "bun"]) {
+      const folder = `recipe-${place}`;
+      mkdirSync(join(project(), folder), { recursive: true });
+      const source = program("program.mjs").replace("./data", `./${folder}`);
+      equal(runs(source, "recipe.mjs", await runtime(place)).trim(), "Boost 350 1", place);
+    }
+  });
+});
