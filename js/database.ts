@@ -30,8 +30,7 @@ import {
   type Entry as StoredEntry,
   type UpdateOptions,
 } from "./session.js";
-import type { Codec, StructCodec } from "./struct/codec.js";
-import type { CustomCodec } from "./struct/custom.js";
+import type { Codec, CustomCodec, StructCodec } from "./struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 
 /** One step of a batch. */

@@ -106,6 +106,5 @@ export type { ImageSource } from "./storage/image.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";
-export type { Codec, Descriptor, Memory, StructCodec } from "./struct/codec.js";
-export type { CustomCodec } from "./struct/custom.js";
+export type { Codec, CustomCodec, Descriptor, Memory, StructCodec } from "./struct/codec.js";
 export type { WasmSource } from "./wasm/load.js";

@@ -5,8 +5,14 @@
 
 export { MalformedValueError, StaleViewError } from "./errors-base.js";
 export { type BytesType, blob, bytes } from "./struct/binary.js";
-export type { Codec, Descriptor, Memory, StructCodec, StructDescriptor } from "./struct/codec.js";
-export type { CustomCodec } from "./struct/custom.js";
+export type {
+  Codec,
+  CustomCodec,
+  Descriptor,
+  Memory,
+  StructCodec,
+  StructDescriptor,
+} from "./struct/codec.js";
 export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";
 export type { Infer, Input, Schema, View, Writable } from "./struct/infer.js";

@@ -3,8 +3,7 @@
 import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
-import type { Codec } from "../struct/codec.js";
-import type { CustomCodec } from "../struct/custom.js";
+import type { Codec, CustomCodec } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 
 /** What a collection's values are. */

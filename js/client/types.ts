@@ -1,7 +1,6 @@
 /** What a worker's default export tells about what it serves. Types only. */
 
-import type { Codec } from "../struct/codec.js";
-import type { CustomCodec } from "../struct/custom.js";
+import type { Codec, CustomCodec } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { RemoteCollection } from "./collection.js";
 

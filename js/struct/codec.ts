@@ -99,3 +99,13 @@ export interface Codec<View, Writable, Input> {
 export interface StructCodec<View, Writable, Input> extends Codec<View, Writable, Input> {
   readonly kind: StructDescriptor;
 }
+
+/** A pair of functions that make bytes of values and values of bytes. */
+export interface CustomCodec<T> {
+  /** The bytes of a value. They are copied. */
+  encode(value: T): Uint8Array | ArrayBuffer;
+  /** The value of bytes. They are a view that is good until it returns: copy what is to last. */
+  decode(bytes: Uint8Array): T;
+  /** Names the form of the bytes. A collection refuses codecs of another name than it was made with. */
+  readonly name?: string;
+}

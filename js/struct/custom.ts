@@ -1,19 +1,9 @@
 /** Codecs that a program makes of two functions of its own. */
 
 import { badArgument } from "../errors-base.js";
-import type { Codec } from "./codec.js";
+import type { Codec, CustomCodec } from "./codec.js";
 import { CopyCodec } from "./copied.js";
 import { PlainCodec } from "./plain.js";
-
-/** A pair of functions that make bytes of values and values of bytes. */
-export interface CustomCodec<T> {
-  /** The bytes of a value. They are copied. */
-  encode(value: T): Uint8Array | ArrayBuffer;
-  /** The value of bytes. They are a view that is good until it returns: copy what is to last. */
-  decode(bytes: Uint8Array): T;
-  /** Names the form of the bytes. A collection refuses codecs of another name than it was made with. */
-  readonly name?: string;
-}
 
 class OwnCodec<T> extends CopyCodec<T> {
   private readonly custom: CustomCodec<T>;

@@ -1,7 +1,6 @@
 /** What collections hold for those who just want to store an object or a text. */
 
-import type { Descriptor } from "./codec.js";
-import type { CustomCodec } from "./custom.js";
+import type { CustomCodec, Descriptor } from "./codec.js";
 import { inside, wrong } from "./type.js";
 import { decoder, encoder, utf8Length } from "./utf8.js";
 
