@@ -128,6 +128,8 @@ export class Engine extends EngineMemory {
   /** Its code: another instance of it is another database. */
   readonly module: WebAssembly.Module;
   private wasm: Exports;
+  /** The exports themselves, where `wasm` lets somebody hear of calls. */
+  private unheard: Exports | undefined;
   private readonly host: Host;
   private death: DatabasePoisonedError | undefined;
   private poison: Error | undefined;
@@ -139,6 +141,7 @@ export class Engine extends EngineMemory {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
     this.module = module;
     this.wasm = wasm;
+    this.unheard = undefined;
     this.host = host;
     this.death = undefined;
     this.poison = undefined;
@@ -357,6 +360,29 @@ export class Engine extends EngineMemory {
     }
     if (this.u8.length === 0) this.refresh();
     if (status !== OK) throw this.writeFailure(status);
+  }
+
+  /**
+   * Hears which keys are about to be written: the keyspace, and the length of the key in the scratch area.
+   * Not each is written then, and some are taken back. Who hears nothing pays nothing for it.
+   */
+  hearKeys(heard: ((keyspace: number, keyLength: number) => void) | undefined): void {
+    if (this.death !== undefined) return;
+    this.unheard ??= this.wasm;
+    const wasm = this.unheard;
+    const before =
+      <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
+      (keyspace: number, keyLength: number, ...more: A): R => {
+        heard?.(keyspace, keyLength);
+        return call(keyspace, keyLength, ...more);
+      };
+    const { set_begin, remove, update_begin } = wasm;
+    const hearing = {
+      set_begin: before(set_begin),
+      remove: before(remove),
+      update_begin: before(update_begin),
+    };
+    this.wasm = heard === undefined ? wasm : { ...wasm, ...hearing };
   }
 
   /** Whether the key was there. */

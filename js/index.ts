@@ -26,7 +26,7 @@ export type { RetryOptions, Tx } from "./client/optimistic.js";
 export type { RemoteScan } from "./client/scan.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
 export type { CollectionSpec, CollectionSpecs } from "./client/served.js";
-export type { KeyChange, Watching } from "./client/watch.js";
+export type { KeyChange, Watching, WatchOptions } from "./client/watch.js";
 export type {
   Collection,
   CollectionEntry,

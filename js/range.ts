@@ -189,6 +189,16 @@ function earlier(a: Bound | undefined, b: Bound | undefined): Bound | undefined 
   return a.included ? b : a;
 }
 
+/** Whether a key lies within bounds. */
+export function isWithin(bounds: Bounds, key: Uint8Array): boolean {
+  const { lower, lowerExcluded, upper, upperIncluded } = bounds;
+  const above = lower === undefined ? 1 : compare(key, lower);
+  const below = upper === undefined ? -1 : compare(key, upper);
+  return (
+    (above > 0 || (above === 0 && !lowerExcluded)) && (below < 0 || (below === 0 && upperIncluded))
+  );
+}
+
 function noneBetween(lower: Bound | undefined, upper: Bound | undefined): boolean {
   if (lower === undefined || upper === undefined) return false;
   const order = compare(lower.key, upper.key);

@@ -12,7 +12,7 @@ import { attempt, type RetryOptions, Tx, type Writes } from "./optimistic.js";
 import { bytesOf, own, ownAll } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes } from "./types.js";
-import { type KeyChange, liveRows, type Watching } from "./watch.js";
+import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /** A value of another realm's database, copied, and its version. */
 export interface RemoteEntry {
@@ -81,7 +81,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
       ask: (call, args, options) => this.ask(call, args, options),
       tell: (call, args, options) => this.tell(call, args, options),
       commitIf: (writes, options) => this.commitIf(writes, options),
-      watch: (place, range, heard) => this.link.watch(place, range, heard),
+      watch: (place, range) => this.link.watch(place, range),
     };
     const known = new Map<string, object>();
     const behind = new Proxy(Object.create(Client.prototype) as object, {
@@ -250,25 +250,44 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
 
   /**
    * Hears after each commit which keys of a range have changed, and their versions, whoever has written
-   * them: any client, in any tab, or a procedure. What several commits change in a short time is told
-   * at once. Looking takes as long as going over the range, so watch the part that is shown.
+   * them: any client, in any tab, a procedure, or the worker itself. What several commits change in a
+   * short time is told at once. Without a listener it is something to go over, in which what changes
+   * while the loop is at work is told together, each key once; `break` and `signal` end it.
+   *
+   * ```ts
+   * for await (const changes of shop.watch({ prefix: "cart/" })) { … }
+   * ```
    *
    * Nothing is missed when another tab becomes owner. A key that was set and set back between two looks
    * has another version, and is told.
    */
-  watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching {
-    return this.link.watch(undefined, range, (changes, isFirst) => {
-      if (!isFirst) listener(changes as readonly KeyChange<string>[]);
-    });
+  watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;
+  watch(
+    range?: TextRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<string>[], void, undefined>;
+  watch(
+    range: TextRange = {},
+    to?: WatchOptions | ((changes: readonly KeyChange<string>[]) => void),
+  ) {
+    return changesOf(this.link.watch(undefined, range), to);
   }
 
   /**
    * Gives the keys and values of a range now, and again after every change in it, each time all of
    * them as of one moment. What changes while it is read is given by the next one: there is no gap.
+   * Without a listener it is something to go over; a loop that is slower is given the last state.
    */
-  live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching {
-    const watch = (heard: () => void) => this.link.watch(undefined, range, heard);
-    return liveRows(watch, () => this.entries(range).all(), listener);
+  live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
+  live(
+    range?: TextRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<[string, Uint8Array<ArrayBuffer>][], void, undefined>;
+  live(
+    range: TextRange = {},
+    to?: WatchOptions | ((rows: [string, Uint8Array<ArrayBuffer>][]) => void),
+  ) {
+    return rowsOf(this.link.watch(undefined, range), () => this.entries(range).all(), to);
   }
 
   /** Resolves when all that was asked for before has been handed to the file. */

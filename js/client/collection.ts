@@ -4,18 +4,21 @@ import { badArgument } from "../errors.js";
 import type { CallOptions } from "./link.js";
 import { attempt, type RetryOptions, type Writes } from "./optimistic.js";
 import { RemoteScan } from "./scan.js";
-import { type KeyChange, liveRows, type Watching } from "./watch.js";
+import {
+  type Adder,
+  changesOf,
+  type KeyChange,
+  rowsOf,
+  type Watching,
+  type WatchOptions,
+} from "./watch.js";
 
 /** How a collection's calls travel. */
 export interface Caller {
   ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
   tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
   commitIf(writes: Writes, options: CallOptions): Promise<void>;
-  watch(
-    place: string,
-    range: unknown,
-    heard: (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void,
-  ): Watching;
+  watch(place: string, range: unknown): Adder;
 }
 
 /** A range of keys, as for `Collection`. */
@@ -248,16 +251,26 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   }
 
   /** Hears after each commit which keys of a range have changed; as `client.watch`. */
-  watch(range: RemoteRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching {
-    return this.caller.watch(this.name, range, (changes, isFirst) => {
-      if (!isFirst) listener(changes as readonly KeyChange<K>[]);
-    });
+  watch(range: RemoteRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
+  watch(
+    range?: RemoteRange<Given>,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
+  watch(
+    range: RemoteRange<Given> = {},
+    to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
+  ) {
+    return changesOf(this.caller.watch(this.name, range), to);
   }
 
   /** Gives the records of a range now and after every change in it, without a gap; as `client.live`. */
-  live(range: RemoteRange<Given>, listener: (rows: [K, Plain][]) => void): Watching {
-    const watch = (heard: () => void) => this.caller.watch(this.name, range, heard);
-    return liveRows(watch, () => this.entries(range).all(), listener);
+  live(range: RemoteRange<Given>, listener: (rows: [K, Plain][]) => void): Watching;
+  live(
+    range?: RemoteRange<Given>,
+    options?: WatchOptions,
+  ): AsyncGenerator<[K, Plain][], void, undefined>;
+  live(range: RemoteRange<Given> = {}, to?: WatchOptions | ((rows: [K, Plain][]) => void)) {
+    return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to);
   }
 
   private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {

@@ -45,4 +45,4 @@ export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
 export type { RetryOptions, Tx } from "./optimistic.js";
 export type { RemoteScan } from "./scan.js";
 export type { Calls, Collections, Copied, Remote, Remoted, ServedTypes } from "./types.js";
-export type { KeyChange, Watching } from "./watch.js";
+export type { KeyChange, Watching, WatchOptions } from "./watch.js";

@@ -6,7 +6,7 @@ import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
 import { followPage } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
-import { type KeyChange, type Watching, WatchList } from "./watch.js";
+import { type Adder, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
@@ -65,8 +65,6 @@ export interface LinkOptions {
   /** Something has happened that the program may want to hear of. */
   readonly tell: (event: "status" | "outdated") => void;
 }
-
-type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
@@ -189,10 +187,12 @@ export class Link {
 
   // ---------------------------------------------------------------- the worker
 
-  /** Has a watch begun as soon as there is an owner. */
-  watch(place: string | undefined, range: unknown, heard: Heard): Watching {
-    this.need();
-    return this.watches.add(place, range, heard);
+  /** Has watches of a range begun, as soon as there is an owner. */
+  watch(place: string | undefined, range: unknown): Adder {
+    return (heard, over) => {
+      this.need();
+      return this.watches.add(place, range, heard, over);
+    };
   }
 
   /** Has a worker, if there is none. */
@@ -309,6 +309,7 @@ export class Link {
     this.refusal = error;
     this.show("outdated", error.message);
     this.isReady(error);
+    this.watches.stop(error);
     this.sender.endAll((one) => (one.write > 0 ? undefined : { thrown: error }));
     this.options.tell("outdated");
   }

@@ -99,6 +99,8 @@ export interface Watch {
   /** The collection, or none: raw keys. */
   readonly place: string | undefined;
   readonly range: unknown;
+  /** The number of the last `Seen` that it has had; 0 for none. */
+  readonly number: number;
 }
 
 /** Looks there no more. */
@@ -150,6 +152,8 @@ export interface Seen {
   readonly number: number;
   /** Keys and their versions; 0 for those that are gone. */
   readonly changes: readonly (readonly [key: unknown, version: number])[];
+  /** Why it cannot be watched. */
+  readonly error?: WireError;
 }
 
 /** What owners send to clients. */

@@ -68,15 +68,14 @@ export class Owned {
   watch(watch: Watch, respond: Respond): void {
     try {
       this.watches.add(watch, respond);
-    } catch {
-      // Who asked has made sure of the range by reading it. What fails now, its next renewal tries.
+    } catch (error) {
+      respond(this.watches.refusal(watch, error));
     }
   }
 
   handle(ask: Ask, refusal: WireError | undefined, answer: (reply: Reply) => void): void {
     const done = (reply: Reply) => {
       answer(reply);
-      if (ask.requests.some(({ write }) => write > 0)) this.watches.changed();
       if (now > this.swept + SWEEP_MS) this.sweep(now);
     };
     const now = Date.now();

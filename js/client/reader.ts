@@ -116,7 +116,11 @@ export class Reader {
     }
     const { db, ledger, watches } = await this.look();
     if (message.type === "watch") {
-      watches.add(message, respond);
+      try {
+        watches.add(message, respond);
+      } catch (error) {
+        respond(watches.refusal(message, error));
+      }
       return;
     }
     if (this.host.isLate(storedVersion(db))) return;

@@ -2,6 +2,7 @@
 
 import { dispose } from "../dispose.js";
 import { keyName, type Seen, type ToOwner } from "./messages.js";
+import { fromWire } from "./wire-errors.js";
 
 /** A key that has changed. */
 export interface KeyChange<K> {
@@ -21,10 +22,26 @@ const RENEW_MS = 30_000;
 /** A read that failed is repeated after so long. */
 const AGAIN_MS = 1_000;
 
+/** Hears what has changed in a range; first, all that is there. */
+export type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
+
+/** The client goes: it was closed, or there is a reason. Nothing more will be heard. */
+type Over = (reason?: unknown) => void;
+
+/** Begins a watch of a range. */
+export type Adder = (heard: Heard, over?: Over) => Watching;
+
+/** The options of a watch that is gone over. */
+export interface WatchOptions {
+  /** Ends the loop when it is aborted: it throws its reason. */
+  signal?: AbortSignal | undefined;
+}
+
 interface One {
   readonly place: string | undefined;
   readonly range: unknown;
-  readonly heard: (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
+  readonly heard: Heard;
+  readonly over: Over | undefined;
   known: Map<string, readonly [key: unknown, version: number]> | undefined;
   number: number;
 }
@@ -42,10 +59,10 @@ export class WatchList {
     this.send = send;
   }
 
-  add(place: string | undefined, range: unknown, heard: One["heard"]): Watching {
+  add(place: string | undefined, range: unknown, heard: Heard, over?: Over): Watching {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { place, range, heard, known: undefined, number: 0 });
+    this.all.set(id, { place, range, heard, over, known: undefined, number: 0 });
     this.timer ??= setInterval(() => this.renew(), RENEW_MS);
     this.ask(id);
     const close = () => {
@@ -61,9 +78,16 @@ export class WatchList {
     for (const id of this.all.keys()) this.ask(id);
   }
 
-  hear({ id, number, changes }: Seen): void {
+  hear({ id, number, changes, error }: Seen): void {
     const one = this.all.get(id);
     if (one === undefined) return;
+    if (error !== undefined) {
+      const reason = fromWire(error);
+      // Who only listens has no call that could reject.
+      if (one.over === undefined) throw reason;
+      one.over(reason);
+      return;
+    }
     if (number !== 1 && number !== one.number + 1) {
       // Something in between was lost.
       if (number > one.number) this.ask(id);
@@ -84,15 +108,16 @@ export class WatchList {
     );
   }
 
-  stop(): void {
+  stop(reason?: unknown): void {
     clearInterval(this.timer);
     this.timer = undefined;
+    for (const { over } of this.all.values()) over?.(reason);
     this.all.clear();
   }
 
   private ask(id: number): void {
-    const { place, range } = this.all.get(id) as One;
-    this.send({ type: "watch", client: this.client, id, place, range });
+    const { place, range, number } = this.all.get(id) as One;
+    this.send({ type: "watch", client: this.client, id, place, range, number });
   }
 }
 
@@ -107,11 +132,80 @@ function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
   ];
 }
 
+/** What a watch hears, told to a listener, or for a loop. */
+export function changesOf<K>(
+  add: Adder,
+  to: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions = {},
+) {
+  const begin: Begin<readonly KeyChange<K>[]> = (listener, over) =>
+    add((changes, isFirst) => {
+      if (!isFirst) listener(changes as readonly KeyChange<K>[]);
+    }, over);
+  return typeof to === "function" ? begin(to) : stream(begin, merged, to.signal);
+}
+
+/** What is in a range now and after every change, told to a listener, or for a loop. */
+export function rowsOf<T>(
+  add: Adder,
+  read: () => Promise<T>,
+  to: ((rows: T) => void) | WatchOptions = {},
+) {
+  const begin: Begin<T> = (listener, over) => liveRows(add, read, listener, over);
+  return typeof to === "function" ? begin(to) : stream(begin, (_, rows) => rows, to.signal);
+}
+
+type Begin<T> = (listener: (one: T) => void, over?: Over) => Watching;
+
+/** Each key once, as it was last. */
+function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>[]) {
+  return [...new Map([...waiting, ...more].map((one) => [keyName(one.key), one])).values()];
+}
+
+/** What is told, to go over. What comes while the loop is at work waits as one. */
+async function* stream<T>(
+  begin: Begin<T>,
+  merge: (waiting: T, more: T) => T,
+  signal: AbortSignal | undefined,
+) {
+  let waiting: T | undefined;
+  let end: { readonly reason: unknown } | undefined;
+  let wake = () => {};
+  const abort = () => wake();
+  const listener = (one: T) => {
+    waiting = waiting === undefined ? one : merge(waiting, one);
+    wake();
+  };
+  const over = (reason?: unknown) => {
+    end = { reason };
+    wake();
+  };
+  signal?.addEventListener("abort", abort);
+  const watching = begin(listener, over);
+  try {
+    for (;;) {
+      signal?.throwIfAborted();
+      const one = waiting;
+      waiting = undefined;
+      if (one !== undefined) yield one;
+      else if (end === undefined) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      } else if (end.reason === undefined) return;
+      else throw end.reason;
+    }
+  } finally {
+    watching.close();
+    signal?.removeEventListener("abort", abort);
+  }
+}
+
 /** Reads all when the watch begins and whenever something has changed, once at a time. */
-export function liveRows<T>(
-  watch: (heard: () => void) => Watching,
-  read: () => Promise<T[]>,
-  listener: (rows: T[]) => void,
+function liveRows<T>(
+  add: Adder,
+  read: () => Promise<T>,
+  listener: (rows: T) => void,
+  over: Over | undefined,
 ): Watching {
   let [isReading, isStale, isOver] = [false, false, false];
   const refresh = async () => {
@@ -120,21 +214,25 @@ export function liveRows<T>(
     isReading = true;
     while (isStale && !isOver) {
       isStale = false;
-      const rows = await read().catch((error: { code?: unknown }) => {
-        isOver ||= /CLOSED|CHANGED/.test(String(error.code));
-        // Only that nobody answers passes by itself. All else is the program's to know.
-        if (!isOver && error.code !== "VARVE_OWNER_UNAVAILABLE") throw error;
-      });
-      if (isOver) return;
-      if (rows !== undefined) listener(rows);
-      else {
+      try {
+        const rows = await read();
+        if (!isOver) listener(rows);
+      } catch (error) {
+        // Only that nobody answers passes by itself. That the client goes is told by the watch.
+        const { code } = error as { code?: unknown };
+        if (isOver || /CLOSED|CHANGED/.test(String(code))) return;
+        if (code !== "VARVE_OWNER_UNAVAILABLE") {
+          if (over === undefined) throw error;
+          over(error);
+          return;
+        }
         isStale = true;
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     }
     isReading = false;
   };
-  const watching = watch(refresh);
+  const watching = add(refresh, over);
   const close = () => {
     isOver = true;
     watching.close();

@@ -1,93 +1,254 @@
-/** The owner's side of `watch`: what has changed in ranges that clients look at, told after a commit. */
+/**
+ * The owner's side of `watch`: what has changed in ranges that clients look at, told after a commit. A range
+ * is gone over once, when its watch begins; from then on the engine tells which keys are written.
+ */
 
-import type { Database } from "../database.js";
-import type { TextRange } from "../range.js";
-import { keyName, type Seen, type Watch } from "./messages.js";
+import { Database } from "../database.js";
+import type { Engine } from "../engine.js";
+import { RAW } from "../engine-memory.js";
+import { type Bounds, boundsOf, isWithin, type TextRange } from "../range.js";
+import type { Seen, Watch } from "./messages.js";
 import type { ServedCollections } from "./served.js";
+import { toWire } from "./wire-errors.js";
 
 /** A client renews its watches more often; one that does not is gone. */
 const LEASE_MS = 90_000;
 
+/** So many keys are looked at in one step. */
+const PAGE = 1_024;
+
+/** When more keys than these are written before it is looked, ranges are gone over again. */
+const MOST_KEYS = 10_000;
+
+/** Where the keys of a range lie, and what they are to who watches it. */
+export interface Reach {
+  /** That of a collection changes when it is migrated. */
+  readonly keyspace: () => number;
+  readonly bounds: Bounds;
+  readonly keyOf: (bytes: Uint8Array<ArrayBuffer>) => unknown;
+}
+
 interface Watched {
   readonly watch: Watch;
-  readonly respond: (message: Seen) => void;
-  readonly until: number;
-  /** By the names of keys: the keys, and the versions that were told. */
-  known: Map<string, readonly [key: unknown, version: number]>;
+  readonly reach: Reach;
+  respond: (message: Seen) => void;
+  until: number;
+  keyspace: number;
+  /** By the bytes of keys: the versions that were told. */
+  known: Map<string, number>;
   number: number;
 }
+
+type Change = readonly [key: unknown, version: number];
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** All watches of one owner. */
 export class Watches {
   private readonly owner: string;
   private readonly db: Database;
+  private readonly engine: Engine;
   private readonly collections: ServedCollections;
   private readonly all: Map<string, Watched>;
+  /** Keys that were written since it was looked, by keyspaces. */
+  private written: Map<number, Map<string, Uint8Array<ArrayBuffer>>>;
+  private count: number;
+  private isDue: boolean;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(owner: string, db: Database, collections: ServedCollections) {
     this.owner = owner;
     this.db = db;
+    this.engine = Database.sessionOf(db).engine;
     this.collections = collections;
     this.all = new Map();
+    this.written = new Map();
+    this.count = 0;
+    this.isDue = false;
     this.timer = undefined;
   }
 
-  /** Begins a watch or renews it, and tells all that is there. */
+  /** Begins a watch, and tells all that is there; or renews it, if its client has missed nothing. */
   add(watch: Watch, respond: (message: Seen) => void): void {
-    const known = this.look(watch);
-    const one = { watch, respond, until: Date.now() + LEASE_MS, known, number: 1 };
-    this.all.set(`${watch.client}/${watch.id}`, one);
-    const changes = [...known.values()];
-    respond({ type: "seen", owner: this.owner, id: watch.id, number: 1, changes });
+    const name = nameOf(watch);
+    const until = Date.now() + LEASE_MS;
+    const before = this.all.get(name);
+    if (before !== undefined && before.number === watch.number) {
+      Object.assign(before, { respond, until });
+      return;
+    }
+    const reach = this.reachOf(watch);
+    const known = new Map<string, number>();
+    const one = { watch, reach, respond, until, keyspace: reach.keyspace(), known, number: 0 };
+    this.tell(one, this.lookAt(one), true);
+    this.all.set(name, one);
+    this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
   }
 
-  remove({ client, id }: { client: number; id: number }): void {
-    this.all.delete(`${client}/${id}`);
+  /** What its client is told when it cannot be begun. */
+  refusal({ id }: Watch, error: unknown): Seen {
+    const { owner } = this;
+    return { type: "seen", owner, id, number: 1, changes: [], error: toWire(error) };
   }
 
-  /** Something was committed: looks what, when this task is over. */
-  changed(): void {
-    if (this.all.size === 0) return;
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      for (const [name, one] of this.all) {
-        if (one.until < Date.now()) this.all.delete(name);
-        else this.tell(one);
-      }
-    });
+  remove(watch: { client: number; id: number }): void {
+    this.all.delete(nameOf(watch));
+    if (this.all.size === 0) this.stop();
   }
 
   stop(): void {
     clearTimeout(this.timer);
     this.all.clear();
+    this.engine.hearKeys(undefined);
   }
 
-  private tell(one: Watched): void {
-    const { known, watch, respond } = one;
-    const now = this.look(watch);
-    const changes: (readonly [unknown, number])[] = [];
-    for (const [name, entry] of now) if (known.get(name)?.[1] !== entry[1]) changes.push(entry);
-    for (const [name, [key]] of known) if (!now.has(name)) changes.push([key, 0]);
-    one.known = now;
-    if (changes.length === 0) return;
+  // ---------------------------------------------------------------- what is written
+
+  /** This key is about to be written, if nothing comes between. */
+  private note(keyspace: number, length: number): void {
+    if (this.count < MOST_KEYS) {
+      const key = this.engine.encoded(length);
+      let keys = this.written.get(keyspace);
+      if (keys === undefined) {
+        keys = new Map();
+        this.written.set(keyspace, keys);
+      }
+      keys.set(textOf(key), key);
+    }
+    this.count += 1;
+    if (this.isDue) return;
+    this.isDue = true;
+    // The write itself comes next, and then its commit.
+    queueMicrotask(() => {
+      const soon = () => {
+        this.timer = setTimeout(() => this.tellAll());
+      };
+      this.db.committed.then(soon, soon);
+    });
+  }
+
+  private tellAll(): void {
+    const { written } = this;
+    const isTooMuch = this.count >= MOST_KEYS;
+    this.written = new Map();
+    this.count = 0;
+    this.isDue = false;
+    const now = Date.now();
+    for (const [name, one] of this.all) {
+      try {
+        if (one.until < now) this.all.delete(name);
+        else this.tellOne(one, isTooMuch ? undefined : written);
+      } catch {
+        // A key that is no string, or a database that is closing: the next renewal says it.
+        this.all.delete(name);
+      }
+    }
+    if (this.all.size === 0) this.stop();
+  }
+
+  private tellOne(one: Watched, written: typeof this.written | undefined): void {
+    const keyspace = one.reach.keyspace();
+    const isElsewhere = keyspace !== one.keyspace;
+    one.keyspace = keyspace;
+    // What comes to be among the first so many is not only what was written.
+    const isCut = one.reach.bounds.limit !== Number.POSITIVE_INFINITY;
+    if (isElsewhere || isCut || written === undefined) this.tell(one, this.lookAt(one));
+    else this.tell(one, this.changesIn(one, written.get(keyspace)));
+  }
+
+  private tell(one: Watched, changes: readonly Change[], isAll = false): void {
+    if (changes.length === 0 && !isAll) return;
     one.number += 1;
     const { owner } = this;
-    respond({ type: "seen", owner, id: watch.id, number: one.number, changes });
+    one.respond({ type: "seen", owner, id: one.watch.id, number: one.number, changes });
   }
 
-  private look({ place, range }: Watch): Watched["known"] {
-    const found: Watched["known"] = new Map();
-    if (place === undefined) {
-      for (const key of this.db.keys(range as TextRange)) {
-        found.set(keyName(key), [key, this.db.getEntry(key)?.version ?? 0]);
-      }
-      return found;
+  /** Which of these keys have other versions than were told. */
+  private changesIn(
+    { reach, keyspace, known }: Watched,
+    written: ReadonlyMap<string, Uint8Array<ArrayBuffer>> | undefined,
+  ): Change[] {
+    const changes: Change[] = [];
+    if (written === undefined) return changes;
+    const { engine } = this;
+    for (const [text, key] of written) {
+      if (!isWithin(reach.bounds, key)) continue;
+      const version = engine.version(engine.encodeKey(key), keyspace);
+      if ((known.get(text) ?? 0) === version) continue;
+      if (version === 0) known.delete(text);
+      else known.set(text, version);
+      changes.push([reach.keyOf(key), version]);
     }
-    const collection = this.collections.get(place);
-    for (const key of collection.keys(range as object)) {
-      found.set(keyName(key), [key, collection.getEntry(key)?.version ?? 0]);
-    }
-    return found;
+    return changes;
   }
+
+  // ---------------------------------------------------------------- what is there
+
+  /** Goes over the range: which keys have other versions than were told, or are gone. */
+  private lookAt({ reach, keyspace, known }: Watched): Change[] {
+    const { engine } = this;
+    const changes: Change[] = [];
+    const there = new Set<string>();
+    for (const key of this.keysIn(reach.bounds, keyspace)) {
+      const text = textOf(key);
+      const version = engine.version(engine.encodeKey(key), keyspace);
+      there.add(text);
+      if (known.get(text) === version) continue;
+      known.set(text, version);
+      changes.push([reach.keyOf(key), version]);
+    }
+    for (const text of known.keys()) {
+      if (there.has(text)) continue;
+      known.delete(text);
+      changes.push([reach.keyOf(bytesOf(text)), 0]);
+    }
+    return changes;
+  }
+
+  private *keysIn(bounds: Bounds, keyspace: number): Generator<Uint8Array<ArrayBuffer>> {
+    let { lower, upper, lowerExcluded, upperIncluded, limit: left } = bounds;
+    const { reverse } = bounds;
+    while (left > 0) {
+      const range = { lower, upper, lowerExcluded, upperIncluded, reverse };
+      const { bytes, numbers, count } = this.engine.scan(
+        range,
+        Math.min(PAGE, left),
+        false,
+        keyspace,
+      );
+      let key = new Uint8Array(0);
+      for (let i = 0; i < count; i++) {
+        key = bytes.slice(numbers[i], numbers[i + 1]);
+        yield key;
+      }
+      if (count < PAGE) return;
+      left -= count;
+      if (reverse) [upper, upperIncluded] = [key, false];
+      else [lower, lowerExcluded] = [key, true];
+    }
+  }
+
+  /** @throws TypeError for a range that is none, or where keys are in no order */
+  private reachOf({ place, range }: Watch): Reach {
+    Database.sessionOf(this.db).admitRange("watch()");
+    if (place !== undefined) return this.collections.get(place).reach("watch()", range as object);
+    const bounds = boundsOf("watch()", range as TextRange, true);
+    const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : utf8.decode(key));
+    return { keyspace: () => RAW, bounds, keyOf };
+  }
+}
+
+function nameOf({ client, id }: { client: number; id: number }): string {
+  return `${client}/${id}`;
+}
+
+/** One character for each byte. */
+function textOf(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return text;
+}
+
+function bytesOf(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }

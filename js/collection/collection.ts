@@ -91,6 +91,16 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View>;
   }
 
+  /** @internal Where the keys of a range lie, and what they are. */
+  reach(call: string, range: KeyRange<K> | undefined) {
+    const { keys, space } = this.form;
+    return {
+      keyspace: () => space.keyspace,
+      bounds: keys.bounds(call, range),
+      keyOf: (bytes: Uint8Array<ArrayBuffer>): K => keys.decode(bytes),
+    };
+  }
+
   /**
    * The value of a key, or `undefined` when there is none.
    *

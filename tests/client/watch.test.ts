@@ -1,5 +1,6 @@
-import { json } from "varve/struct";
-import { deepEqual, equal, ok, suite, test, text } from "../harness.js";
+import type { Client, Database, KeyChange } from "varve";
+import { json, str, u32 } from "varve/struct";
+import { deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
 import { shop } from "./support.js";
 
 /** Collects what a listener hears, and waits for so much of it. */
@@ -75,6 +76,208 @@ suite("a watch", () => {
       heard[0]?.map(({ key }) => key),
       ["job"],
     );
+  });
+});
+
+/** The engine behind a database, to see what is asked of it. */
+interface Inside {
+  sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
+}
+
+suite("what a watch hears", () => {
+  test("is found without going over its range again", async () => {
+    let scans = 0;
+    const client = shop({
+      procedures: {
+        look: (db) => {
+          const { engine } = (db.constructor as unknown as Inside).sessionOf(db);
+          const { scan } = engine;
+          engine.scan = (...args) => {
+            scans += 1;
+            return scan.apply(engine, args);
+          };
+        },
+        touch: (db) => {
+          db.updateIf("n/0500", () => "by a procedure");
+          db.delete("n/0501");
+        },
+      },
+    });
+    await client.batch(
+      Array.from({ length: 1_000 }, (_, i) => ({
+        type: "set" as const,
+        key: `n/${String(i).padStart(4, "0")}`,
+        value: "1",
+      })),
+    );
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    client.watch({ prefix: "n/", gte: "n/0400" }, listener);
+    await client.count();
+    await client.call.look();
+    await client.call.touch();
+    await until(() => heard.length === 1);
+    await client.set("n/0001", "outside");
+    await client.set("n/1000", "new");
+    await until(() => heard.length === 2);
+    deepEqual(
+      heard.flat().map(({ key, version }) => [key, version > 0]),
+      [
+        ["n/0500", true],
+        ["n/0501", false],
+        ["n/1000", true],
+      ],
+    );
+    equal(scans, 0);
+  });
+
+  test("is nothing when what was written is undone, or refused", async () => {
+    const client = shop({
+      procedures: {
+        undone: (db) => {
+          db.set("a", "2");
+          throw new RangeError("no");
+        },
+      },
+    });
+    await client.set("a", "1");
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    client.watch({}, listener);
+    await client.count();
+    await rejects(client.call.undone(), { name: "RangeError" });
+    await rejects(client.set("a", "3", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
+    await client.set("b", "1");
+    await until(() => heard.length === 1);
+    deepEqual(
+      heard[0]?.map(({ key }) => key),
+      ["b"],
+    );
+  });
+
+  test("is what the worker itself has written, too", async () => {
+    const client = shop({
+      procedures: { later: (db) => void setTimeout(() => db.set("late", "1"), 5) },
+    });
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    client.watch({}, listener);
+    await client.call.later();
+    await until(() => heard.length === 1);
+    equal(heard[0]?.[0]?.key, "late");
+  });
+
+  test("of the first so many is what comes to be among them, and what is not any more", async () => {
+    const client = shop();
+    await client.batch(["b", "c", "d"].map((key) => ({ type: "set", key, value: "1" })));
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    client.watch({ limit: 2 }, listener);
+    await client.count();
+    await client.set("a", "1");
+    await until(() => heard.length === 1);
+    deepEqual(
+      heard[0]?.map(({ key, version }) => [key, version > 0]),
+      [
+        ["a", true],
+        ["c", false],
+      ],
+    );
+  });
+
+  test("is every key of a commit that writes more than are remembered", async () => {
+    const client = shop();
+    await client.set("n/000000", "0");
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    client.watch({ prefix: "n/" }, listener);
+    await client.count();
+    const key = (i: number) => `n/${String(i).padStart(6, "0")}`;
+    await client.batch(
+      Array.from({ length: 12_000 }, (_, i) => ({ type: "set", key: key(i), value: "1" })),
+    );
+    await until(() => heard.flat().length === 12_000);
+    equal(await client.clear({ prefix: "n/" }), 12_000);
+    await until(() => heard.flat().length === 24_000);
+    ok(heard.at(-1)?.every(({ version }) => version === 0));
+  });
+
+  test("of a collection with keys of several parts are those keys", async () => {
+    const client = shop({ collections: { visits: { of: json<number>(), key: [str, u32] } } });
+    const { heard, listener, until } = collected<readonly KeyChange<[string, number]>[]>();
+    client.visits.watch({ gte: ["anna", 0], lt: ["bert", 0] }, listener);
+    await client.count();
+    await client.visits.set(["bert", 1], 1);
+    await client.visits.set(["anna", 2], 1);
+    await until(() => heard.length === 1);
+    deepEqual(
+      heard[0]?.map(({ key }) => key),
+      [["anna", 2]],
+    );
+  });
+});
+
+/** Goes over as much as is wanted, and gives it. */
+async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void): Promise<T[]> {
+  const found: T[] = [];
+  for await (const one of from) {
+    found.push(one);
+    if (found.length === count) break;
+    each?.();
+  }
+  return found;
+}
+
+suite("a watch without a listener", () => {
+  test("is gone over until the loop breaks, and what comes while it is at work waits as one", async () => {
+    const client = shop();
+    const changes = client.watch({ prefix: "a/" });
+    const first = changes.next();
+    await client.count();
+    await client.set("a/1", "1");
+    deepEqual(
+      (await first).value?.map(({ key }) => key),
+      ["a/1"],
+    );
+    for (let i = 0; i < 5; i += 1) await client.set("a/2", String(i));
+    await client.set("a/3", "1");
+    // Whatever has come by now is one, with each key once.
+    const rest: string[] = [];
+    for await (const more of changes) {
+      rest.push(...more.map(({ key }) => key));
+      if (rest.includes("a/3")) break;
+      await client.count();
+    }
+    ok(rest.filter((key) => key === "a/2").length < 5);
+    deepEqual(await changes.next(), { done: true, value: undefined });
+  });
+
+  test("ends with the reason of its signal, and with the client", async () => {
+    const client = shop();
+    const controller = new AbortController();
+    const next = client.watch({}, { signal: controller.signal }).next();
+    await client.count();
+    controller.abort(new RangeError("enough"));
+    await rejects(next, { name: "RangeError" });
+    const last = client.watch().next();
+    await client.count();
+    await (client as Client).close();
+    deepEqual(await last, { done: true, value: undefined });
+  });
+
+  test("of live rows begins with what is there, and ends with the last state", async () => {
+    const client = shop({ collections: { jobs: json<string>() } });
+    await client.jobs.set("a", "1");
+    const sizes = await some(client.jobs.live(), 2, () => void client.jobs.set("b", "2"));
+    deepEqual(sizes, [
+      [["a", "1"]],
+      [
+        ["a", "1"],
+        ["b", "2"],
+      ],
+    ]);
+    const [raw] = await some(client.live({ prefix: "none" }), 1);
+    deepEqual(raw, []);
+  });
+
+  test("of a range that is none tells it", async () => {
+    const client = shop();
+    await rejects(some(client.live({ limit: -1 }), 1), { name: "TypeError" });
   });
 });
 
