@@ -15,7 +15,7 @@ import { toWire } from "./wire-errors.js";
 export interface ServeOptions<
   P extends Procedures = Procedures,
   C extends CollectionSpecs = CollectionSpecs,
-> extends Omit<OpenOptions, "signal" | "onProgress"> {
+> extends Omit<OpenOptions, "signal" | "onProgress" | "from"> {
   /**
    * Functions that clients call by their names, as `client.call.name(...)`. Each is one transaction:
    * it is synchronous, a throw undoes it, and what it returns travels to the client as a copy.

@@ -57,6 +57,37 @@ suite("a database in a Durable Object", () => {
     equal(await call(edge, "two/get", "key"), null);
     await call(edge, "two/set", "key=two");
     equal(await call(edge, "one/get", "key"), "one");
+    equal(await call(edge, "one/made"), 2, "objects that one isolate has");
+  });
+
+  test("asks the platform whether all is kept when it is waited for, and not before", async () => {
+    const edge = await (await worker())();
+    deepEqual(await call(edge, "one/synced"), [0, 1]);
+  });
+
+  test("keeps its file in pages of 16 KB, and 4 MiB of it in memory", async () => {
+    const edge = await (await worker())();
+    const sizes = (await call(edge, "one/sizes")) as Record<string, number>;
+    const { longest, pages = 0, budgetBytes, memoryBytes = 0, wasmBytes = 0 } = sizes;
+    deepEqual([longest, budgetBytes], [16_384, 4_194_304]);
+    ok(pages > 900, `${pages} pages`);
+    ok(memoryBytes <= 1.25 * 4_194_304, `${memoryBytes} bytes of records`);
+    ok(wasmBytes < 24 * 1_048_576, `${wasmBytes} bytes of memory`);
+  });
+
+  test("that is full refuses what does not fit, and has room again when something was deleted", async () => {
+    const edge = await (await worker())();
+    const told = (await call(edge, "one/full")) as Record<string, unknown>;
+    const { written, kept, ...rest } = told;
+    deepEqual(rest, { refused: "VARVE_QUOTA_EXCEEDED", isThere: true, after: "1" });
+    equal(kept, Number(written) - 1);
+    ok(Number(kept) > 100, `${kept} were written`);
+  });
+
+  test("is exported where it is, without a timer, and opened from the bytes", async () => {
+    const edge = await (await worker())();
+    await call(edge, "one/set", "key=one");
+    deepEqual(await call(edge, "one/exported"), ["one", 1, 0]);
   });
 
   test("loses no sale that was answered and sells none twice, killed by -9 again and again", async () => {

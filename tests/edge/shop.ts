@@ -31,12 +31,32 @@ globalThis.setTimeout = ((handler: () => void, ms?: number) => {
   return original(handler, ms);
 }) as typeof setTimeout;
 
+/** How many objects this isolate has made. */
+let made = 0;
+
 export class Shop {
+  readonly sql: DurableObjectStorageLike["sql"];
   readonly storage: Storage;
   readonly opening: Promise<Database>;
+  /** How often the platform was asked whether all is kept. */
+  syncs = 0;
+  /** Rows may have numbers below this one; with others the disk is full. */
+  pages = Number.POSITIVE_INFINITY;
 
   constructor({ storage }: State) {
-    this.storage = durableObject(storage);
+    made += 1;
+    this.sql = storage.sql;
+    const sync = () => {
+      this.syncs += 1;
+      return storage.sync();
+    };
+    const exec: DurableObjectStorageLike["sql"]["exec"] = (query, ...bindings) => {
+      if (query.startsWith("INSERT") && Number(bindings[0]) >= this.pages) {
+        throw new Error("database or disk is full: SQLITE_FULL");
+      }
+      return storage.sql.exec(query, ...bindings);
+    };
+    this.storage = durableObject({ sql: { exec }, sync });
     this.opening = open("shop", { storage: this.storage });
   }
 
@@ -111,6 +131,60 @@ const CALLS: Record<string, Call> = {
     db.set("kept", "1");
     await db.flushed;
     return db.stats().unflushed;
+  },
+  async synced(_, shop) {
+    const db = await shop.opening;
+    const before = shop.syncs;
+    db.set("synced", "1");
+    await db.committed;
+    const between = shop.syncs;
+    await db.flushed;
+    return [between - before, shop.syncs - between];
+  },
+  made: () => made,
+  /** What 300 values of 50 KB that were written, and read in any order, take. */
+  async sizes(_, { opening, sql }) {
+    const db = await opening;
+    for (let i = 0; i < 300; i++) {
+      db.set(`size/${i}`, crypto.getRandomValues(new Uint8Array(50_000)));
+      if (i % 10 === 0) await Promise.resolve();
+    }
+    for (let i = 0; i < 300; i++) {
+      db.get(`size/${(i * 77) % 300}`);
+      if (i % 10 === 0) await Promise.resolve();
+    }
+    const query = 'SELECT max(length(bytes)) AS longest, count(*) AS pages FROM "shop.varve"';
+    const [rows] = sql.exec(query).toArray();
+    const { budgetBytes, memoryBytes, wasmBytes } = db.stats();
+    return { ...rows, budgetBytes, memoryBytes, wasmBytes };
+  },
+  /** Fills the database until there is no room, and makes some. */
+  async full(_, shop) {
+    const db = await shop.opening;
+    const value = new Uint8Array(10_000).fill(7);
+    shop.pages = 400;
+    let written = 0;
+    let refused = "nothing";
+    for (; written < 5_000 && refused === "nothing"; written++) {
+      try {
+        db.set(`full/${written}`, value);
+        db.commit();
+      } catch (error) {
+        refused = (error as { code: string }).code;
+      }
+    }
+    const isThere = db.get("full/0")?.length === 10_000;
+    const kept = db.count({ prefix: "full/" });
+    db.clear({ prefix: "full/" });
+    await db.compact();
+    db.set("after", "1");
+    db.commit();
+    return { written, refused, isThere, kept, after: db.getText("after") };
+  },
+  async exported(_, { opening }) {
+    const from = await new Response((await opening).export()).arrayBuffer();
+    const copy = await open("copy", { from, readOnly: true });
+    return [copy.getText("key"), copy.count(), timers];
   },
   /** Overwrites 200 values of 10 KB twenty times, a turn each. */
   async churn(_, { opening }) {
