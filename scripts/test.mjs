@@ -49,6 +49,7 @@ const SUITES = [
     programs: ["chromium", "firefox"],
     run: (echo) => script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4"], echo),
   },
+  suite({ name: "lives of tabs", rooms: ["lives"], programs: ["chromium", "firefox"] }),
   suite({
     name: "command line",
     rooms: ["cli"],

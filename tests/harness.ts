@@ -25,7 +25,7 @@
  * Where tests run: `tests/contract/` in Node 20 and 24, Deno, Bun and in workers of Chromium and
  * Firefox, on the release wasm and again on the debug wasm; `tests/struct/` in all of them once, and in workerd;
  * `tests/node/` and `tests/vectors/` in those of them that have files; `tests/browser/*.test.ts` in the browsers' workers and
- * `tests/browser/*.page.test.ts` on a page's main thread; `tests/model/`, `tests/demo/`,
+ * `tests/browser/*.page.test.ts` on a page's main thread; `tests/model/`, `tests/lives/`, `tests/demo/`,
  * `tests/edge/` and `tests/packaging/` in this Node. `context()` tells which it is, and scripts/test.mjs has the list.
  */
 

@@ -361,17 +361,16 @@ export class Link {
 
   // ---------------------------------------------------------------- what the page goes through
 
-  /** Whether the file is this client's own worker's. */
-  get owns(): boolean {
-    return this.local !== undefined && this.sender.owner === this.local;
-  }
-
-  /** The page goes or sleeps: others are to have the file, and what holds the page here is let go. */
-  sleep(): void {
+  /**
+   * The page goes or sleeps: others are to have the file. A worker that may sleep with its page is ended,
+   * for it could fall asleep before it lets go of the lock.
+   */
+  sleep(mayWake: boolean): void {
     if (this.worker === undefined || this.asleep || this.closing !== undefined) return;
     this.asleep = true;
     this.sender.flush();
-    this.toHost({ type: "release" });
+    if (mayWake) this.dismiss();
+    else this.toHost({ type: "release" });
     this.leave();
     const { owner } = this.sender;
     if (owner !== undefined) this.sender.hear({ type: "gone", owner }, Date.now());

@@ -1,28 +1,20 @@
 /** What a page goes through: it hides for good, is kept for going back to, freezes, and wakes. */
 
-/** What a worker needs at most to hand over, also where much else goes on. Nobody looks at the page then. */
-const HAND_OVER_MS = 200;
-
 /** What a client does about it. */
 export interface Sleeper {
-  /** Whether its worker is the owner, and has to hand over. */
-  readonly owns: boolean;
-  sleep(): void;
+  /** The page ends; or it sleeps and may wake, and its worker sleeps with it, with all that it has. */
+  sleep(mayWake: boolean): void;
   wake(): void;
 }
 
 /** Listens to the page, if there is one, and gives a function that ends it. */
 export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
-  const sleep = () => sleeper.sleep();
+  const hide = ({ persisted }: Partial<PageTransitionEvent>) => sleeper.sleep(persisted === true);
+  const freeze = () => sleeper.sleep(true);
   const wake = () => sleeper.wake();
-  const freeze = () => {
-    const { owns } = sleeper;
-    sleeper.sleep();
-    if (owns) hesitate();
-  };
-  const listeners: [EventTarget, string, () => void][] = [
-    [window, "pagehide", sleep],
+  const listeners: [EventTarget, string, (event: Event) => void][] = [
+    [window, "pagehide", hide],
     [window, "pageshow", wake],
     [document, "freeze", freeze],
     [document, "resume", wake],
@@ -31,9 +23,4 @@ export function followPage(sleeper: Sleeper): () => void {
   return () => {
     for (const [target, event, listener] of listeners) target.removeEventListener(event, listener);
   };
-}
-
-/** A worker freezes with its page, as soon as the page's listeners are done; until then it runs. */
-function hesitate(): void {
-  for (const until = Date.now() + HAND_OVER_MS; Date.now() < until; );
 }

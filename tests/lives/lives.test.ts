@@ -1,0 +1,176 @@
+import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import type { Stream } from "./tab.js";
+import { add, owns, type Page, type Place, type Tabs, tabsIn } from "./tabs.js";
+
+/** What nobody answers is given up after this, and a little. */
+const TIMEOUT_MS = 3_000;
+const GRACE_MS = 2_000;
+
+/** Happens to the tab that has the file, while another asks all the time. */
+const MISHAPS: Record<string, (owner: Page, tabs: Tabs) => Promise<unknown>> = {
+  "is closed": (owner) => owner.close(),
+  "is reloaded": (owner) => owner.reload(),
+  "goes elsewhere": (owner) => owner.goto("about:blank"),
+  "closes its client": (owner) => owner.evaluate("tab.close()"),
+  "has its process killed": async (owner, tabs) => {
+    process.kill(await tabs.processOf(owner), "SIGKILL");
+  },
+};
+
+async function freeze(page: Page): Promise<() => Promise<unknown>> {
+  const devtools = await page.createCDPSession();
+  await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+  return () => devtools.send("Page.setWebLifecycleState", { state: "active" });
+}
+
+for (const place of ["chromium", "firefox"] as const) {
+  suite(`tabs in ${place === "chromium" ? "Chromium" : "Firefox"}`, () => {
+    test("that open at once have one owner, and all are answered", async () => {
+      const tabs = await tabsIn(place);
+      const pages = await Promise.all([tabs.open(), tabs.open(), tabs.open()]);
+      const counts = await Promise.all(pages.map((page) => add(page)));
+      deepEqual(counts.sort(), [1, 2, 3]);
+      const owners = await Promise.all(pages.map((page) => page.evaluate("tab.status().owner")));
+      deepEqual(owners.sort(), ["elsewhere", "elsewhere", "here"]);
+    });
+
+    test("go on when one goes away in the middle of opening", async () => {
+      const tabs = await tabsIn(place);
+      await tabs.open("?flees");
+      const stays = await tabs.open();
+      equal(await add(stays), 1);
+      const [, second] = await Promise.all([tabs.open("?flees"), tabs.open()]);
+      await stays.close();
+      equal(await add(second), 2);
+    });
+
+    test("go on when the owner is reloaded, which is a tab among others then", async () => {
+      const tabs = await tabsIn(place);
+      const first = await tabs.open();
+      await add(first);
+      const second = await tabs.open();
+      await add(second);
+      await first.reload();
+      await first.waitForFunction('"tab" in globalThis');
+      equal(await add(first), 3);
+      equal(await add(second), 4);
+      await owns(second);
+    });
+
+    test("share one owner with a module that was loaded again by a development server", async () => {
+      const tabs = await tabsIn(place);
+      const page = await tabs.open();
+      await add(page);
+      await page.evaluate("tab.reloaded()");
+      equal(await page.evaluate('hot.add("sold")'), 2);
+      await page.evaluate("tab.close()");
+      equal(await page.evaluate('hot.add("sold")'), 3);
+    });
+
+    test("let go when one is kept for going back to, and have it again when it comes back", async () => {
+      const tabs = await tabsIn(place);
+      const first = await tabs.open();
+      await add(first);
+      const second = await tabs.open();
+      await first.goto(`${tabs.url}/away`);
+      equal(await add(second), 2);
+      await owns(second);
+      await first.goBack();
+      await first.waitForFunction('"tab" in globalThis');
+      equal(await add(first), 3);
+      // Firefox makes a page anew that had a worker; the page of Chromium is the same one.
+      deepEqual(
+        await first.evaluate("tab.shows()"),
+        place === "chromium" ? [false, true] : [false],
+      );
+      equal(await first.evaluate("tab.status().owner"), "elsewhere");
+    });
+
+    for (const [what, happen] of Object.entries(MISHAPS)) {
+      test(`are answered or told why, in bounded time, when the owner ${what}`, async () => {
+        const tabs = await tabsIn(place);
+        const owner = await tabs.open();
+        await owns(owner);
+        const other = await tabs.open(`?timeout=${TIMEOUT_MS}`);
+        await add(other);
+        await other.evaluate("void tab.begin()");
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        await happen(owner, tabs);
+        await owns(other);
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        const told = (await other.evaluate("tab.end()")) as Stream;
+        await settled(other, told);
+      });
+    }
+
+    test("are told in time that the owner's process stands still, and go on with it", async () => {
+      await stopped(place);
+    });
+  });
+}
+
+/** Nothing is lost, nothing done twice, nothing hangs. */
+async function settled(page: Page, told: Stream): Promise<void> {
+  deepEqual(told.others, []);
+  ok(told.slowestMs < TIMEOUT_MS + GRACE_MS, `one took ${told.slowestMs} ms`);
+  ok(told.answered > 0);
+  const done = (await page.evaluate('tab.get("stream")')) as number;
+  ok(done >= told.answered, `${told.answered} were answered, and ${done} are there`);
+  ok(done <= told.answered + told.unknown, `${done} are there of ${told.answered} answered`);
+}
+
+/** A process that sleeps frees neither lock nor file, and says nothing. */
+async function stopped(place: Place): Promise<void> {
+  const tabs = await tabsIn(place);
+  const owner = await tabs.open();
+  await add(owner);
+  const other = await tabs.open("?timeout=1000");
+  await add(other);
+  const process_ = await tabs.processOf(owner);
+  process.kill(process_, "SIGSTOP");
+  try {
+    const { code, applied, message } = (await other.evaluate('tab.failure("sold")')) as {
+      code: string;
+      applied: unknown;
+      message: string;
+    };
+    equal(code, "VARVE_OWNER_UNAVAILABLE");
+    equal(applied, "unknown");
+    ok(/does not answer|another tab/i.test(message), message);
+  } finally {
+    process.kill(process_, "SIGCONT");
+  }
+  await other.waitForFunction('tab.status().state === "open"', { timeout: 30_000 });
+  const sold = await add(other);
+  ok(sold === 3 || sold === 4, `${sold} are there`);
+}
+
+suite("a frozen tab in Chromium", () => {
+  test("hands over, and goes on when it is shown again", async () => {
+    const tabs = await tabsIn("chromium");
+    const first = await tabs.open();
+    await add(first);
+    const second = await tabs.open();
+    await add(second);
+    const thaw = await freeze(first);
+    equal(await add(second), 3);
+    await owns(second);
+    await thaw();
+    equal(await add(first), 4);
+    equal(await first.evaluate("tab.status().owner"), "elsewhere");
+  });
+
+  test("that is discarded has left nothing open, and begins anew", async () => {
+    const tabs = await tabsIn("chromium");
+    const first = await tabs.open();
+    await add(first);
+    const second = await tabs.open();
+    const discarded = await tabs.processOf(first);
+    await freeze(first);
+    // What a browser does to a tab for want of memory: its process ends without a word.
+    process.kill(discarded, "SIGKILL");
+    equal(await add(second), 2);
+    const again = await tabs.open();
+    equal(await add(again), 3);
+  });
+});

@@ -1,0 +1,88 @@
+/** A tab whose life is tested: it has a client, and does what it is told from outside. */
+
+import { connect, OwnerUnavailableError } from "varve/client";
+import type shop from "./worker.js";
+
+/** What became of what was asked for without a pause. */
+export interface Stream {
+  answered: number;
+  /** Those that were not answered in time: certainly not done, or perhaps. */
+  notDone: number;
+  unknown: number;
+  /** Whatever else was thrown. */
+  others: string[];
+  slowestMs: number;
+}
+
+/** Between two requests, which do not wait for each other. */
+const EVERY_MS = 3;
+
+const asked = new URL(location.href).searchParams;
+const timeout = Number(asked.get("timeout") ?? "20000");
+const worker = () => new Worker("/worker.js", { type: "module" });
+const client = connect<typeof shop>("shop", { worker, timeout });
+
+// Goes away as soon as its worker opens the file.
+if (asked.has("flees")) {
+  client.addEventListener("status", () => {
+    if (client.status.state === "opening") location.href = "about:blank";
+  });
+}
+
+async function ask(told: Stream): Promise<void> {
+  const start = performance.now();
+  try {
+    await client.call.add("stream");
+    told.answered += 1;
+  } catch (error) {
+    if (!(error instanceof OwnerUnavailableError)) told.others.push(String(error));
+    else if (error.applied === false) told.notDone += 1;
+    else told.unknown += 1;
+  }
+  told.slowestMs = Math.max(told.slowestMs, performance.now() - start);
+}
+
+let isOver = false;
+
+async function stream(): Promise<Stream> {
+  const told: Stream = { answered: 0, notDone: 0, unknown: 0, others: [], slowestMs: 0 };
+  const all: Promise<void>[] = [];
+  while (!isOver) {
+    all.push(ask(told));
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+  await Promise.all(all);
+  return told;
+}
+
+let streaming: Promise<Stream> | undefined;
+const shows: boolean[] = [];
+addEventListener("pageshow", ({ persisted }) => shows.push(persisted));
+
+Object.assign(globalThis, {
+  tab: {
+    add: (key: string) => client.call.add(key),
+    get: async (key: string) => Number((await client.getText(key)) ?? "0"),
+    status: () => client.status,
+    /** What is thrown, in short. */
+    failure: (key: string) =>
+      client.call.add(key).then(
+        () => undefined,
+        ({ code, applied, message }) => ({ code, applied, message }),
+      ),
+    begin() {
+      streaming = stream();
+    },
+    end() {
+      isOver = true;
+      return streaming;
+    },
+    /** Each time that the page was shown: whether it came back as it had been. */
+    shows: () => shows,
+    /** Another module of the same program, as a development server loads it after a change. */
+    async reloaded() {
+      await import(`/hot.js?${crypto.randomUUID()}`);
+    },
+    close: () => client.close(),
+  },
+});

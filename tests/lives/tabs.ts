@@ -1,0 +1,163 @@
+/** Real browsers and their tabs, for tests of what tabs go through. */
+
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { cleanup, context } from "../harness.js";
+
+/** What is used of the driver. */
+export interface Page {
+  goto(url: string): Promise<unknown>;
+  goBack(): Promise<unknown>;
+  reload(): Promise<unknown>;
+  close(): Promise<void>;
+  evaluate(program: string): Promise<unknown>;
+  waitForFunction(program: string, options?: { timeout: number }): Promise<unknown>;
+  createCDPSession(): Promise<{ send(method: string, more: object): Promise<unknown> }>;
+}
+
+interface Browser {
+  newPage(): Promise<Page>;
+  close(): Promise<void>;
+}
+
+interface Server {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+export type Place = "chromium" | "firefox";
+
+const PAGE = `<!doctype html><meta charset="utf-8"><title>varve</title><link rel="icon" href="data:,">`;
+const PAGES = {
+  "/": `${PAGE}<script type="module" src="/tab.js"></script>`,
+  "/away": PAGE,
+};
+
+/** A browser is kept for the next test, and ends a little after the last. */
+const IDLE_MS = 500;
+
+/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+async function load<T>(path: string): Promise<T> {
+  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
+}
+
+/** Begins when it is first used, and ends when it has not been used for a while. */
+class Shared<T> {
+  private users = 0;
+  private made: Promise<{ one: T; end: () => Promise<unknown> }> | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly make: () => Promise<{ one: T; end: () => Promise<unknown> }>;
+
+  constructor(make: () => Promise<{ one: T; end: () => Promise<unknown> }>) {
+    this.make = make;
+  }
+
+  async use(): Promise<T> {
+    clearTimeout(this.timer);
+    this.users += 1;
+    cleanup(() => this.leave());
+    this.made ??= this.make();
+    return (await this.made).one;
+  }
+
+  private leave(): void {
+    this.users -= 1;
+    if (this.users > 0) return;
+    this.timer = setTimeout(async () => {
+      const made = await this.made;
+      this.made = undefined;
+      await made?.end();
+    }, IDLE_MS);
+  }
+}
+
+const browsers: Record<Place, Shared<Browser>> = {
+  chromium: new Shared(() => start("chromium")),
+  firefox: new Shared(() => start("firefox")),
+};
+
+async function start(place: Place) {
+  const { launch, withProfile } = await load<{
+    launch(place: string, profile: string): Promise<Browser>;
+    withProfile(place: string, use: (profile: string) => Promise<void>): Promise<void>;
+  }>("tests/browsers.mjs");
+  let end = () => {};
+  const over = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  let lived: Promise<void> | undefined;
+  const one = await new Promise<Browser>((resolve, reject) => {
+    lived = withProfile(place, async (profile) => {
+      const browser = await launch(place, profile);
+      resolve(browser);
+      await over;
+      await browser.close();
+    });
+    lived.catch(reject);
+  });
+  return {
+    one,
+    async end() {
+      end();
+      await lived;
+    },
+  };
+}
+
+const bundles = new Shared(async () => {
+  type Bundle = (entries: string[], out: string, more: object) => Promise<unknown>;
+  const { bundleForBrowser } = await load<{ bundleForBrowser: Bundle }>("scripts/bundle.mjs");
+  const out = `.build/tests/lives-${process.pid}`;
+  const entries = ["tab", "hot", "worker"].map((name) => `tests/lives/${name}.ts`);
+  await bundleForBrowser(entries, out, {});
+  return { one: join(context().root, out), end: async () => {} };
+});
+
+/** Tabs of one origin that nobody has been to. They are closed when the test is over. */
+export async function tabsIn(place: Place): Promise<Tabs> {
+  const browser = await browsers[place].use();
+  const folder = await bundles.use();
+  const { serve } = await load<{ serve(folders: string[], more: object): Promise<Server> }>(
+    "scripts/serve.mjs",
+  );
+  const server = await serve([folder], { pages: PAGES });
+  cleanup(() => server.close());
+  return new Tabs(browser, server.url);
+}
+
+export class Tabs {
+  private readonly browser: Browser;
+  readonly url: string;
+
+  constructor(browser: Browser, url: string) {
+    this.browser = browser;
+    this.url = url;
+  }
+
+  /** A tab, which has begun to connect. */
+  async open(search = ""): Promise<Page> {
+    const page = await this.browser.newPage();
+    cleanup(() => page.close().catch(() => {}));
+    await page.goto(`${this.url}/${search}`);
+    if (!search.includes("flees")) await page.waitForFunction('"tab" in globalThis');
+    return page;
+  }
+
+  /** The number of the process in which a page lives. */
+  async processOf(page: Page): Promise<number> {
+    const { processOf } = await load<{ processOf(browser: Browser, page: Page): Promise<number> }>(
+      "tests/processes.mjs",
+    );
+    return processOf(this.browser, page);
+  }
+}
+
+/** One more under a key, and how many there are: in that tab. */
+export async function add(page: Page, key = "sold"): Promise<number> {
+  return (await page.evaluate(`tab.add(${JSON.stringify(key)})`)) as number;
+}
+
+/** Waits until that tab has the file. */
+export async function owns(page: Page): Promise<void> {
+  await page.waitForFunction('tab.status().owner === "here"', { timeout: 30_000 });
+}
