@@ -49,7 +49,7 @@ pub fn structure(
             name: #name,
             fields: &[#(#fields),*],
             versioned: #versioned,
-        })
+        }.checked())
     })
 }
 

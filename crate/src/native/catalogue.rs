@@ -132,6 +132,11 @@ impl Form {
             && fields_of(&Kind::from(T::LAYOUT)) > self.value.as_ref().map_or(0, fields_of)
     }
 
+    /// Refuses a value that others could not read: a reference that leads out of it, a date that is none.
+    pub(super) fn check(&self, value: &[u8]) -> Result<(), Error> {
+        self.value.as_ref().map_or(Ok(()), |kind| kind.check(value)).map_err(Error::BadArgument)
+    }
+
     /// Refuses to write what would leave an index behind.
     pub(super) fn refuse_unkept(&self) -> Result<(), Error> {
         match &self.unknown_index {

@@ -104,7 +104,8 @@ impl<'s, T: Record> Collection<'s, T> {
     /// and slices that it refers to, in the order of the fields.
     ///
     /// # Errors
-    /// As for [`Store::set`], and [`Error::NotUnique`]; nothing is written then.
+    /// As for [`Store::set`], a value that is not what its types say, such as a reference that leads out of
+    /// it or a date that is none, and [`Error::NotUnique`]; nothing is written then.
     pub fn set(
         &mut self,
         key: impl Key,
@@ -116,6 +117,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let key = self.encode(&key)?;
         self.store.begin();
         let form = self.writable()?;
+        form.check(&value)?;
         if form.indexes.is_empty() {
             return Ok(self.store.engine().set(form.keyspace, &key, &value)?);
         }
@@ -194,6 +196,7 @@ impl<'s, T: Record> Collection<'s, T> {
             return self.store.atomically(|store| {
                 change(&mut root);
                 put_root(&mut new, &mut root);
+                form.check(&new)?;
                 store.engine().set(form.keyspace, &key, &new)?;
                 reindex::<T>(store, &form, &key, Some(&old), Some(&new))?;
                 Ok(true)
@@ -282,15 +285,19 @@ fn write_root<T: Record>(
     key: &[u8],
     root: &mut T,
 ) -> Result<(), Error> {
-    store.engine().update_if(
+    let mut checked = Ok(());
+    let done = store.engine().update_if(
         form.keyspace,
         key,
         |_| true,
         |value| {
             put_root(value, root);
-            Ok(None)
+            checked = form.check(value);
+            checked.as_ref().map(|()| None).map_err(|_| ())
         },
-    )?;
+    );
+    checked?;
+    done?;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub enum Layout {
     I32,
     /// Of 64 bits.
     I64,
-    /// Milliseconds since 1970 as an `i64`; a `Date` in TypeScript.
+    /// Milliseconds since 1970 as an `i64`; a number in TypeScript, which takes a `Date` as well.
     Timestamp,
     /// A floating-point number of 32 bits.
     F32,
@@ -69,6 +69,70 @@ pub struct Shape {
     pub fields: &'static [(&'static str, &'static Layout)],
     /// Whether a `u16` with the size of the root stands before all fields.
     pub versioned: bool,
+}
+
+impl Shape {
+    /// Itself.
+    ///
+    /// # Panics
+    /// When it has no fields, two of one name, those of flattened structs included, or a versioned struct
+    /// in one. Within a constant that is an error of the compiler.
+    #[must_use]
+    pub const fn checked(self) -> Shape {
+        let count = self.leaves();
+        assert!(count > 0, "a varve record has a field at least");
+        let mut at = 0;
+        while at < count {
+            let name = self.leaf(at);
+            let mut other = 0;
+            while other < at {
+                assert!(
+                    !is_same(name, self.leaf(other)),
+                    "two fields have one name: those of flattened structs are fields like the others"
+                );
+                other += 1;
+            }
+            at += 1;
+        }
+        let mut at = 0;
+        while at < self.fields.len() {
+            assert!(!self.fields[at].1.grows(), "a versioned struct can be no part of another");
+            at += 1;
+        }
+        self
+    }
+
+    /// How many fields it has, those of flattened structs included.
+    const fn leaves(&self) -> usize {
+        let (mut at, mut count) = (0, 0);
+        while at < self.fields.len() {
+            count += self.fields[at].1.leaves();
+            at += 1;
+        }
+        count
+    }
+
+    /// The name of one of them.
+    const fn leaf(&self, mut index: usize) -> &'static str {
+        let mut at = 0;
+        while index >= self.fields[at].1.leaves() {
+            index -= self.fields[at].1.leaves();
+            at += 1;
+        }
+        match self.fields[at].1 {
+            Layout::Flatten(Layout::Struct(shape)) => shape.leaf(index),
+            _ => self.fields[at].0,
+        }
+    }
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// FNV-1a of 64 bits.
@@ -196,6 +260,35 @@ pub(super) const fn is_special(byte: u8) -> bool {
 }
 
 impl Layout {
+    /// How many fields this is in the struct around it.
+    const fn leaves(&self) -> usize {
+        match self {
+            Layout::Flatten(Layout::Struct(shape)) => shape.leaves(),
+            _ => 1,
+        }
+    }
+
+    /// Whether a versioned struct is in it, which says nothing of its size there.
+    const fn grows(&self) -> bool {
+        match self {
+            Layout::Struct(shape) => shape.versioned,
+            Layout::Array(of, _) | Layout::Vec(of) | Layout::Flatten(of) | Layout::Option(of) => {
+                of.grows()
+            }
+            Layout::Union(_, variants) => {
+                let mut at = 0;
+                while at < variants.len() {
+                    match variants[at].1 {
+                        Some(of) if of.grows() => return true,
+                        _ => at += 1,
+                    }
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
     /// FNV-1a-64 of the canonical layout string.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {

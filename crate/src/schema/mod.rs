@@ -101,6 +101,22 @@ pub use view::{Parts, View};
 /// ```
 ///
 /// ```compile_fail
+/// use musli_zerocopy::ZeroCopy;
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// struct Page {
+///     limit: u8,
+/// }
+/// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
+/// #[repr(C)]
+/// struct Wrong {
+///     limit: u8,
+///     #[varve(flatten)]
+///     page: Page, // hoists a second limit
+/// }
+/// ```
+///
+/// ```compile_fail
 /// use musli_zerocopy::{Ref, ZeroCopy, endian::Big};
 /// #[derive(Clone, Copy, ZeroCopy, varve::schema::Record)]
 /// #[repr(C)]

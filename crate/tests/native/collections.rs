@@ -165,3 +165,38 @@ fn pushed_records_get_keys_above_all_that_are_there() {
     let pushed = products.push(|parts| Product { stock: 1, name: parts.str("A") });
     assert_eq!(pushed.expect_err("its keys are texts").code(), "VARVE_BAD_ARGUMENT");
 }
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+struct Event {
+    #[varve(timestamp)]
+    at: i64,
+    #[varve(u53)]
+    count: u64,
+    name: Ref<str>,
+}
+
+#[test]
+fn what_nobody_could_read_is_not_written() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).unwrap();
+    let mut events = store.collection::<Event>("events").unwrap();
+    events.set("a", |parts| Event { at: 1, count: 2, name: parts.str("A") }).unwrap();
+    let beyond = Ref::with_metadata(1_000_u32, 5);
+    type Spoil = (&'static str, fn(&mut Event));
+    let wrong: [Spoil; 3] = [
+        ("at", |event| event.at = i64::MAX),
+        ("count", |event| event.count = 1 << 53),
+        ("name", |event| event.name = Ref::with_metadata(1_000_u32, 5)),
+    ];
+    for (field, spoil) in wrong {
+        let error = events.update_if("a", |_| true, spoil).expect_err(field);
+        assert_eq!(error.code(), "VARVE_BAD_ARGUMENT");
+        assert!(error.to_string().starts_with(field), "{error}");
+        let a = events.get("a").unwrap().expect("it is there");
+        assert_eq!((a.at, a.count, a.load(a.name)), (1, 2, Ok("A")));
+    }
+    let error = events.set("b", |_| Event { at: 1, count: 2, name: beyond }).unwrap_err();
+    assert_eq!(error.code(), "VARVE_BAD_ARGUMENT");
+    assert_eq!(events.count(), 1);
+}
