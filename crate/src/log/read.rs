@@ -194,6 +194,14 @@ impl Log {
         }
     }
 
+    /// Where the record at `position` lies, if its segment is in memory. It does not count as looked at.
+    #[inline(always)]
+    pub fn place_of(&self, position: Position) -> Option<Place> {
+        let (slot, offset) = self.geometry.locate(position);
+        let buffer = self.slots[slot as usize].buffer;
+        (buffer != NO_BUFFER).then_some(Place { buffer, offset: offset as u32 })
+    }
+
     /// Where the record at `position` lies, if its segment is in memory.
     #[inline(always)]
     #[must_use]
@@ -205,13 +213,9 @@ impl Log {
     #[inline(always)]
     #[must_use]
     pub fn resident_for(&mut self, position: Position, purpose: Purpose) -> Option<Place> {
-        let (slot, offset) = self.geometry.locate(position);
-        let buffer = self.slots[slot as usize].buffer;
-        if buffer == NO_BUFFER {
-            return None;
-        }
-        self.pool.touch_for(buffer, purpose);
-        Some(Place { buffer, offset: offset as u32 })
+        let place = self.place_of(position)?;
+        self.pool.touch_for(place.buffer, purpose);
+        Some(place)
     }
 
     /// The record at a place that the index led to: none if it lied.
@@ -235,31 +239,22 @@ impl Log {
         RecordRef { header, key, value }
     }
 
-    /// A look at a record, if its segment is in memory, that nobody waits for.
-    #[inline]
-    pub fn warm(&self, position: Position) -> u8 {
-        let (slot, offset) = self.geometry.locate(position);
-        let Some(&Slot { buffer, .. }) = self.slots.get(slot as usize) else { return 0 };
-        if buffer == NO_BUFFER {
-            return 0;
-        }
-        let bytes = self.pool.bytes(buffer);
-        [0, 64, 128]
-            .iter()
-            .fold(0, |all, far| all ^ bytes.get(offset + far).map_or(0, |byte| *byte))
+    /// A look at the lines of a record that a reader looks at, for which nobody waits.
+    #[inline(always)]
+    #[must_use]
+    pub fn warm(&self, place: Place) -> u8 {
+        let bytes = self.pool.bytes(place.buffer);
+        let line = |far| bytes.get(place.offset as usize + far).map_or(0, |byte| *byte);
+        line(0) ^ line(64) ^ line(128)
     }
 
     /// The record at `position`, for a view, if its segment is in memory. It does not count as
     /// looked at.
     #[inline]
     pub fn at_hand(&mut self, position: Position) -> Option<RecordRef<'_>> {
-        let (slot, offset) = self.geometry.locate(position);
-        let buffer = self.slots[slot as usize].buffer;
-        if buffer == NO_BUFFER {
-            return None;
-        }
-        self.pool.show(buffer);
-        Some(self.record_in(Place { buffer, offset: offset as u32 }))
+        let place = self.place_of(position)?;
+        self.pool.show(place.buffer);
+        Some(self.record_in(place))
     }
 
     #[cold]

@@ -165,8 +165,8 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn foresee(&self, hashes: &[u32]) {
         self.index.warm(hashes);
-        let sum = hashes.iter().map(|&hash| self.log.warm(self.index.first(hash)));
-        std::hint::black_box(sum.fold(0, |all, byte| all ^ byte));
+        let places = hashes.iter().filter_map(|&hash| self.log.place_of(self.index.first(hash)));
+        std::hint::black_box(places.fold(0, |all, place| all ^ self.log.warm(place)));
     }
 
     /// The value of a key that was [foreseen](Store::foresee), if it is in memory, in its record.
@@ -455,6 +455,10 @@ impl<F: File> Store<F> {
         let mut probe = self.index.probe(hash);
         while let Some(position) = self.index.next(&mut probe) {
             let place = self.log.look(&mut self.file, position, purpose)?;
+            if purpose == Purpose::View {
+                // Its value is waited for together with its header.
+                std::hint::black_box(self.log.warm(place));
+            }
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key) && record.header.space() == keyspace {
                 return Ok(Some(At { position, place }));
