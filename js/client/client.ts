@@ -148,26 +148,26 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     return this.ask("count", [range], options);
   }
 
-  /** The keys of a range, in order, as of one moment: to go over with `for await`, or `.all()`. */
+  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
   keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
   keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
   keys(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array | string> {
-    return new RemoteScan(() => this.ask("keys", [range], options));
+    return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
-  /** The values of a range, in the order of their keys, as of one moment. */
+  /** The values of a range, in the order of their keys. */
   values(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
-    return new RemoteScan(() => this.ask("values", [range], options));
+    return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
-  /** The keys of a range with their values, as of one moment. */
+  /** The keys of a range with their values. */
   entries(
     range: ByteRange,
     options?: CallOptions,
   ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
   entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
   entries(range: Range = {}, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
-    return new RemoteScan(() => this.ask("entries", [range], options));
+    return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
 
   /**

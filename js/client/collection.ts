@@ -78,10 +78,10 @@ export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
 
 /** An index of a collection from far away. */
 export class RemoteIndex<K, Plain> {
-  private readonly read: <T>(call: string, wanted: unknown) => Promise<T>;
+  private readonly read: <T>(call: string, ...wanted: unknown[]) => Promise<T>;
 
   /** @internal */
-  constructor(read: <T>(call: string, wanted: unknown) => Promise<T>) {
+  constructor(read: <T>(call: string, ...wanted: unknown[]) => Promise<T>) {
     this.read = read;
   }
 
@@ -95,15 +95,15 @@ export class RemoteIndex<K, Plain> {
   }
 
   keys(range?: RemoteRange<unknown>): RemoteScan<K> {
-    return new RemoteScan(() => this.read("keys", range));
+    return new RemoteScan((after) => this.read("keys", range, after));
   }
 
   values(range?: RemoteRange<unknown>): RemoteScan<Plain> {
-    return new RemoteScan(() => this.read("values", range));
+    return new RemoteScan((after) => this.read("values", range, after));
   }
 
   entries(range?: RemoteRange<unknown>): RemoteScan<[K, Plain]> {
-    return new RemoteScan(() => this.read("entries", range));
+    return new RemoteScan((after) => this.read("entries", range, after));
   }
 }
 
@@ -123,7 +123,7 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     this.name = name;
     this.caller = caller;
     const lookUp = (index: string) =>
-      new RemoteIndex<K, Plain>((call, wanted) => caller.ask("in", [name, call, [wanted], index]));
+      new RemoteIndex<K, Plain>((call, ...wanted) => caller.ask("in", [name, call, wanted, index]));
     this.index = new Proxy({} as typeof this.index, {
       get: (_, index) => (typeof index === "string" ? lookUp(index) : undefined),
     });
@@ -157,19 +157,19 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     return this.ask("count", [range], options);
   }
 
-  /** The keys of a range, in order, as of one moment: to go over with `for await`, or `.all()`. */
+  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
   keys(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<K> {
-    return new RemoteScan(() => this.ask("keys", [range], options));
+    return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
-  /** The values of a range, in the order of their keys, as of one moment. */
+  /** The values of a range, in the order of their keys. */
   values(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<Plain> {
-    return new RemoteScan(() => this.ask("values", [range], options));
+    return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
-  /** The keys of a range with their values, as of one moment. */
+  /** The keys of a range with their values. */
   entries(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<[K, Plain]> {
-    return new RemoteScan(() => this.ask("entries", [range], options));
+    return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
 
   /** Stores a value under a key. With `ifVersion` only if the key has that version. */

@@ -3,9 +3,10 @@
 import type { Key, Value } from "../bytes.js";
 import { type BatchOperation, Database } from "../database.js";
 import { badArgument, ConflictError, describe } from "../errors.js";
-import type { ByteRange, Range, TextRange } from "../range.js";
+import type { ByteRange, Range } from "../range.js";
 import type { SetOptions } from "../session.js";
 import type { Request } from "./messages.js";
+import { behindKey, type Cursor, keysOf, pageOf } from "./pages.js";
 import type { ServedCollections } from "./served.js";
 
 /** A function of the worker that clients call by its name. */
@@ -38,10 +39,26 @@ const CALLS: Readonly<Record<string, Call>> = {
   getMany: (db, keys: Key[]) => db.getMany(keys).map((view) => view?.slice()),
   getEntry: entryOf,
   getEntries: (db, keys: Key[]) => keys.map((key) => entryOf(db, key)),
-  keys: (db, range: TextRange | ByteRange) => [...db.keys(range as ByteRange)],
-  values: (db, range: Range) => Array.from(db.values(range), (value) => value.slice()),
-  entries: (db, range: TextRange | ByteRange) =>
-    Array.from(db.entries(range as ByteRange), ([key, value]) => [key, value.slice()]),
+  keys: (db, range: Ranged, cursor?: Cursor | null) =>
+    cursor === undefined
+      ? [...db.keys(range)]
+      : pageOf(range, cursor, behindKey, (part) => keysOf(db.keys(part as Ranged)), keyOnly),
+  values: (db, range: Range, cursor?: Cursor | null) => {
+    if (cursor === undefined) return Array.from(db.values(range), (value) => value.slice());
+    // Where a page ends is a key, and none of them is given.
+    const rows = (part: object) => db.entries({ ...part, keyAs: "bytes" });
+    return pageOf(range, cursor, behindKey, rows, (_, value) => copyOf(value));
+  },
+  entries: (db, range: Ranged, cursor?: Cursor | null) =>
+    cursor === undefined
+      ? Array.from(db.entries(range), ([key, value]) => [key, value.slice()])
+      : pageOf(
+          range,
+          cursor,
+          behindKey,
+          (part) => db.entries(part as Ranged),
+          (key, value) => [key, copyOf(value)],
+        ),
   stats: (db) => db.stats(),
   // The owner commits or flushes when all of a message is done.
   commit: () => undefined,
@@ -52,6 +69,17 @@ const CALLS: Readonly<Record<string, Call>> = {
   clear: (db, range?: Range) => db.clear(range),
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
 };
+
+/** Keys as strings or as bytes: it is the range that says it. */
+type Ranged = ByteRange;
+
+function copyOf(value: unknown): Uint8Array {
+  return (value as Uint8Array).slice();
+}
+
+function keyOnly(key: unknown): unknown {
+  return key;
+}
 
 /** Does it, and gives the answer. What it throws has to be undone by the caller. */
 export function perform(service: Service, { call, args }: Request): unknown {

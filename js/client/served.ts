@@ -5,6 +5,7 @@ import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import type { Codec, CustomCodec } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
+import { type Cursor, keysOf, pageOf } from "./pages.js";
 
 /** What a collection's values are. */
 export type AnyCodec =
@@ -92,9 +93,36 @@ const CALLS: Readonly<Record<string, Call>> = {
   getMany: (products, keys: unknown[]) => products.getMany(keys).map(plain),
   getEntry: entryOf,
   count: (products, range?: object) => products.count(range),
-  keys: (products, range?: object) => [...products.keys(range)],
-  values: (products, range?: object) => Array.from(products.values(range), plain),
-  entries: (products, range?: object) => Array.from(products.entries(range), pairOf),
+  keys: (products, range?: object, cursor?: Cursor | null) =>
+    cursor === undefined
+      ? [...products.keys(range)]
+      : pageOf(
+          range,
+          cursor,
+          behind,
+          (part) => keysOf(products.keys(part)),
+          (key) => key,
+        ),
+  values: (products, range?: object, cursor?: Cursor | null) =>
+    cursor === undefined
+      ? Array.from(products.values(range), plain)
+      : pageOf(
+          range,
+          cursor,
+          behind,
+          (part) => products.entries(part),
+          (_, value) => plain(value),
+        ),
+  entries: (products, range?: object, cursor?: Cursor | null) =>
+    cursor === undefined
+      ? Array.from(products.entries(range), pairOf)
+      : pageOf(
+          range,
+          cursor,
+          behind,
+          (part) => products.entries(part),
+          (key, value) => [key, plain(value)],
+        ),
   set: (products, key: unknown, value: unknown, options?: object) =>
     products.set(key, value, options),
   delete: (products, key: unknown) => products.delete(key),
@@ -103,6 +131,11 @@ const CALLS: Readonly<Record<string, Call>> = {
   batch: (products, operations: []) => products.batch(operations),
   update,
 };
+
+/** The part of a collection's range that comes behind a key. */
+function behind(range: object, after: unknown): object {
+  return { ...range, after };
+}
 
 type Pushed = Collection<number, unknown, unknown, unknown, number>;
 
@@ -126,7 +159,9 @@ function lookUp(
   if (index === undefined) {
     throw badArgument(`The collection "${collection.name}" has no index ${describe(name)}.`);
   }
-  const [wanted] = args;
+  const [wanted, cursor] = args as unknown as [never, unknown];
+  // All of it is one page: where it ends is not told by the record that its entry leads to.
+  if (cursor !== undefined) return { rows: lookUp(collection, name, call, [wanted]) };
   switch (call) {
     case "get":
       return plain(index.get(wanted));

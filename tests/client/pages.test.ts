@@ -1,0 +1,119 @@
+import type { Database } from "varve";
+import { json, str, struct, u32 } from "varve/struct";
+import { deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { shop } from "./support.js";
+
+const ROWS = 3_000;
+
+function name(i: number): string {
+  return `n/${String(i).padStart(5, "0")}`;
+}
+
+function fill(db: Database): void {
+  for (let i = 0; i < ROWS; i += 1) db.set(name(i), String(i));
+}
+
+/** What asks for a page. */
+interface Inside {
+  read(...args: unknown[]): unknown;
+}
+
+/** Everything that is gone over. */
+async function over<T>(rows: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const row of rows) found.push(row);
+  return found;
+}
+
+suite("what a client goes over", () => {
+  test("is what all() gives, in any range, order and form", async () => {
+    const client = shop({ procedures: { fill } });
+    await client.call.fill();
+    await client.set("m", "before");
+    await client.set("o", "behind");
+    const ranges = [
+      {},
+      { prefix: "n/" },
+      { gt: name(10), lte: name(2_500) },
+      { gte: name(10), lt: name(2_500), reverse: true },
+      { prefix: "n/", reverse: true, limit: 1_500 },
+      { limit: 64 },
+      { limit: 65 },
+      { limit: 0 },
+      { gt: "x" },
+    ];
+    for (const range of ranges) {
+      deepEqual(await over(client.keys(range)), await client.keys(range).all());
+      deepEqual(await over(client.values(range)), await client.values(range).all());
+      deepEqual(await over(client.entries(range)), await client.entries(range).all());
+    }
+    const bytes = { keyAs: "bytes", gt: name(100), limit: 200 } as const;
+    deepEqual(await over(client.keys(bytes)), await client.keys(bytes).all());
+  });
+
+  test("of a collection and of its indexes, too", async () => {
+    const Visit = struct("Visit", { count: u32, by: str });
+    const client = shop({
+      collections: {
+        visits: { of: Visit, key: [str, u32], indexes: { byCount: "count" } },
+        notes: json<number>(),
+      },
+    });
+    const keys = Array.from({ length: 300 }, (_, i) => [i % 2 ? "a" : "b", i] as [string, number]);
+    await client.visits.batch(
+      keys.map((key, i) => ({ type: "set", key, value: { count: i % 7, by: "x" } })),
+    );
+    for (const range of [
+      {},
+      { reverse: true, limit: 200 },
+      { gt: ["a", 20] as [string, number] },
+    ]) {
+      deepEqual(await over(client.visits.keys(range)), await client.visits.keys(range).all());
+      deepEqual(await over(client.visits.values(range)), await client.visits.values(range).all());
+      deepEqual(await over(client.visits.entries(range)), await client.visits.entries(range).all());
+    }
+    const { byCount } = client.visits.index;
+    deepEqual(await over(byCount.keys({ gte: 3 })), await byCount.keys({ gte: 3 }).all());
+    deepEqual(await over(client.notes.entries()), []);
+  });
+
+  test("goes on behind the last key while others write: what comes there is seen", async () => {
+    const client = shop({ procedures: { fill } });
+    await client.call.fill();
+    const seen: string[] = [];
+    for await (const key of client.keys()) {
+      if (seen.length === 0) {
+        await client.delete(name(2_000));
+        await client.set(`${name(2_500)}/new`, "1");
+        await client.set("a", "before all");
+      }
+      seen.push(key);
+    }
+    equal(seen.length, ROWS);
+    ok(seen.includes(`${name(2_500)}/new`) && !seen.includes(name(2_000)) && !seen.includes("a"));
+  });
+
+  test("comes in several messages when it is large, and each large value by itself", async () => {
+    let asked = 0;
+    const client = shop({ procedures: { fill } });
+    const large = new Uint8Array(200_000);
+    for (const key of ["a", "b", "c", "d"]) await client.set(key, large);
+    const values = client.values();
+    const page = (values as unknown as Inside).read;
+    Object.assign(values, {
+      read: (...args: unknown[]) => {
+        asked += 1;
+        return page(...args);
+      },
+    });
+    equal((await over(values)).length, 4);
+    // Two fill a page, and behind the second of those nothing comes.
+    equal(asked, 3);
+  });
+
+  test("of a range that is none is refused", async () => {
+    const client = shop();
+    await rejects(over(client.keys({ limit: -1 })), { name: "TypeError" });
+    await rejects(over(client.keys({ gt: "a", gte: "b" })), { name: "TypeError" });
+  });
+});
