@@ -78,6 +78,34 @@ function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
   }
 }
 
+/** Has all that reads look at bytes: they agree on whether it is a value, wherever it lies. */
+function isRefusedAlike(kind: StructKind, schema: AnySchema, bytes: Uint8Array): boolean {
+  const value = expected(kind, bytes);
+  const ways: ((from: Uint8Array) => unknown)[] = [
+    (from) => schema.check(from),
+    (from) => schema.view(from).snapshot(),
+    (from) => walk(kind, schema.view(from)),
+    (from) => toJson(schema, from),
+  ];
+  for (const way of ways) {
+    const [first, second] = [0x00, 0xff].map((filler) => {
+      const { all, value: place } = surround(bytes, filler);
+      const seen = outcome(() => way(place));
+      ok(isUntouched(all, filler));
+      deepEqual(place, bytes);
+      return seen;
+    });
+    deepEqual(first, second);
+    deepEqual(
+      outcome(() => way(bytes.slice())),
+      first,
+    );
+    equal("error" in first!, value === undefined, "error" in first! ? first.error : "no error");
+  }
+  if (value !== undefined) deepEqual(schema.view(bytes).snapshot(), oursOf(kind, value));
+  return value === undefined;
+}
+
 /** Breaks a value: some bytes change, a part gets elsewhere, the end is cut off. */
 function broken(next: Random, bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice();
@@ -143,33 +171,24 @@ suite("struct: random schemas", () => {
   test("bytes that are broken are refused or read, and nothing beside them matters", () => {
     let refused = 0;
     each(1000, ({ random: next, kind, schema, bytes }) => {
-      const bad = broken(next, bytes);
-      const value = expected(kind, bad);
-      if (value === undefined) refused += 1;
-      const ways: ((from: Uint8Array) => unknown)[] = [
-        (from) => schema.check(from),
-        (from) => schema.view(from).snapshot(),
-        (from) => walk(kind, schema.view(from)),
-        (from) => toJson(schema, from),
-      ];
-      for (const way of ways) {
-        const [first, second] = [0x00, 0xff].map((filler) => {
-          const { all, value: place } = surround(bad, filler);
-          const seen = outcome(() => way(place));
-          ok(isUntouched(all, filler));
-          deepEqual(place, bad);
-          return seen;
-        });
-        deepEqual(first, second);
-        deepEqual(
-          outcome(() => way(bad.slice())),
-          first,
-        );
-        equal("error" in first!, value === undefined, "error" in first! ? first.error : "no error");
-      }
-      if (value !== undefined) deepEqual(schema.view(bad).snapshot(), oursOf(kind, value));
+      if (isRefusedAlike(kind, schema, broken(next, bytes))) refused += 1;
     });
     ok(refused > 20);
+  });
+
+  test("bytes at random are refused or read, and nothing beside them matters", () => {
+    let refused = 0;
+    let cases = 0;
+    each(1000, ({ random: next, kind, schema, bytes }) => {
+      // Small numbers are lengths and offsets that may be within the value.
+      const most = pick(next, [2, bytes.length + 1, 256]);
+      const some = Uint8Array.from({ length: next(2 * bytes.length + 1) }, (_, at) =>
+        at % 4 === 0 || most === 256 ? next(most) : 0,
+      );
+      cases += 1;
+      if (isRefusedAlike(kind, schema, some)) refused += 1;
+    });
+    ok(refused > 20 && refused < cases, `${refused} of ${cases}`);
   });
 
   test("an update changes what is assigned and nothing else, in place or anew", () => {

@@ -185,3 +185,43 @@ fn an_index_of_an_added_field_has_earlier_records_by_what_stands_for_it() {
     assert_eq!(error.code(), "VARVE_MALFORMED_VALUE");
     assert!(things.has("a").unwrap());
 }
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned, rename = "New")]
+struct Old {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+}
+
+#[derive(Clone, Copy, Debug, ZeroCopy, Record)]
+#[repr(C)]
+#[varve(versioned)]
+struct New {
+    root_size: u16,
+    stock: u16,
+    name: Ref<str>,
+    #[varve(added = 5)]
+    price: u32,
+    #[varve(added)]
+    note: Ref<str>,
+}
+
+#[test]
+fn a_renewed_record_has_the_bytes_of_one_that_was_written_anew() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    let mut old = store.collection::<Old>("products").unwrap();
+    old.set("a", |parts| Old { root_size: 0, stock: 2, name: parts.str("größe") }).unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(&path).unwrap();
+    let mut new = store.collection::<New>("products").unwrap();
+    assert!(new.update_if("a", |_| true, |a| a.stock -= 1).unwrap());
+    // The bytes that the vectors prove to be those of TypeScript.
+    let mut parts = Parts::of::<New>();
+    let (name, note) = (parts.str("größe"), parts.str(""));
+    let anew = parts.finish(New { root_size: 0, stock: 1, name, price: 5, note }).unwrap();
+    assert_eq!(new.get("a").unwrap().expect("it is there").bytes(), anew);
+}
