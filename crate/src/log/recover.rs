@@ -300,7 +300,11 @@ impl Log {
             ..Recovery::default()
         };
         self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
-        self.garbage_after = committed + u64::from(torn);
+        self.garbage_after = match recovery.clean {
+            // The superblock says that they are flushed, and nothing behind them but a witness.
+            true => flushed_frames,
+            false => committed + u64::from(torn),
+        };
         self.untidy = true;
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let (extents, frames) = (extents.collect(), chain.frames);

@@ -24,11 +24,8 @@ const ENTRIES_PER_SLICE: usize = 8 * RANGE;
 
 /// For each so many bytes that are committed while the file is too large,
 const SLICE: usize = 128 << 10;
-/// so many slices are done at once.
+/// so many slices are done at once; where there is no room at all, as many as it takes.
 const SLICES_TO_KEEP_UP: usize = 3;
-/// and where there is no room at all, rounds of housekeeping until so many jobs were begun: a round has
-/// compaction, a checkpoint, a flush and what that lets go.
-const PATIENCE: u32 = 10;
 
 /// A checkpoint is worth its flushes when opening would have to replay this many segments,
 const TAIL_SEGMENTS: u64 = 8;
@@ -160,11 +157,8 @@ impl<F: File> Store<F> {
             return;
         }
         let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
-        let mut patience = PATIENCE;
-        while slices > 0 || self.is_pressed() && patience > 0 {
+        while slices > 0 || self.is_pressed() {
             slices = slices.saturating_sub(1);
-            // Rounds that gain nothing would go on for ever.
-            patience = patience.saturating_sub(u32::from(matches!(self.job, Job::Nothing)));
             match self.tend(false) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -201,20 +195,7 @@ impl<F: File> Store<F> {
         match job {
             Job::Compacting(compacting) => self.compact_slice(compacting),
             Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
-            Job::Nothing if self.log.reclaim(&mut self.file)? => {
-                self.unflushed &= self.log.is_unflushed();
-                Ok(Job::Nothing)
-            }
-            Job::Nothing if !self.log.is_tidy() || self.wants_sure_extents() => {
-                // What a recovery dropped can be erased once the log behind it is flushed, and a
-                // flushed frame says so; likewise an extent that was deleted.
-                if !self.log.is_anchored() || self.log.is_unwitnessed() {
-                    self.log.write_witness(&mut self.file, self.next_version)?;
-                }
-                self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
-                self.unflushed = false;
-                Ok(Job::Nothing)
-            }
+            Job::Nothing if self.tidy_up()? => Ok(Job::Nothing),
             Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
                 let all = std::mem::take(&mut self.wants_all);
                 self.begin_compaction(all)
@@ -222,6 +203,24 @@ impl<F: File> Store<F> {
             Job::Nothing if self.log.tail_bytes() > self.tail_limit() => self.begin_checkpoint(),
             Job::Nothing => Ok(Job::Nothing),
         }
+    }
+
+    /// Takes a step towards a file that holds nothing but what is needed. Answers whether there was one
+    /// to take.
+    fn tidy_up(&mut self) -> Result<bool, WriteError> {
+        if !self.log.reclaim(&mut self.file)? {
+            if self.log.is_tidy() && !self.wants_sure_extents() {
+                return Ok(false);
+            }
+            // What a recovery dropped can be erased once the log behind it is flushed, and a
+            // flushed frame says so; likewise an extent that was deleted.
+            if !self.log.is_anchored() || self.log.is_unwitnessed() {
+                self.log.write_witness(&mut self.file, self.next_version)?;
+            }
+            self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
+        }
+        self.unflushed &= self.log.is_unflushed();
+        Ok(true)
     }
 
     /// Starts a checkpoint of the index as it is.
@@ -301,28 +300,30 @@ impl<F: File> Store<F> {
     /// on without one when there is no room for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
         self.is_tending = true;
-        let limit = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+        match self.last_checkpoint() {
+            Err(failure @ WriteError::Unclear(_)) => Err(self.give_up(failure)),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn last_checkpoint(&mut self) -> Result<(), WriteError> {
         let mut job = std::mem::take(&mut self.job);
-        if let Job::Compacting(_) = job {
-            job = Job::Nothing;
+        if !matches!(job, Job::Checkpointing(_)) {
+            // As many bytes of index as of log would not open faster.
+            let limit = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+            if self.log.tail_bytes() <= limit.max(2 * self.index.len() as u64) {
+                return Ok(());
+            }
+            while !self.log.is_tidy() {
+                self.tidy_up()?;
+            }
+            job = self.begin_checkpoint()?;
         }
-        loop {
-            let next = match job {
-                Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
-                // As many bytes of index as of log would not open faster.
-                _ if self.log.is_tidy()
-                    && self.log.tail_bytes() > limit.max(2 * self.index.len() as u64) =>
-                {
-                    self.begin_checkpoint()
-                }
-                _ => return Ok(()),
-            };
-            job = match next {
-                Ok(Job::Nothing) | Err(WriteError::RolledBack(_)) => return Ok(()),
-                Ok(next) => next,
-                Err(failure) => return Err(self.give_up(failure)),
-            };
+        while let Job::Checkpointing(checkpointing) = job {
+            job = self.checkpoint_slice(checkpointing)?;
         }
+        Ok(())
     }
 }
 

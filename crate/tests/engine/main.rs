@@ -5,6 +5,7 @@
 //! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many, for as long as one has patience.
 
 mod bound;
+mod closing;
 mod cold;
 mod crash;
 mod faults;
