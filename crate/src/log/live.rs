@@ -245,17 +245,13 @@ impl Log {
         self.checkpoint.is_some_and(|slot| self.could_move(slot))
     }
 
-    /// Whether what begins in `slot` is behind all segments, and before it are as many spare slots in
-    /// a row.
+    /// Whether what begins in `slot` is behind all segments, and room for as much would be found before it:
+    /// elsewhere it might go to and fro without end.
+    #[inline(never)]
     fn could_move(&self, slot: u32) -> bool {
         let span = self.slots[slot as usize].span;
-        let (before, after) = self.slots.split_at(slot as usize);
-        let mut row = 0;
-        let fits = before.iter().any(|slot| {
-            row = if slot.used == Use::Spare { row + 1 } else { 0 };
-            row >= span
-        });
-        fits && after[1..].iter().all(|slot| slot.used != Use::Log || slot.doomed)
+        let after = &self.slots[slot as usize + 1..];
+        self.best_row(span) < slot && after.iter().all(|slot| slot.used != Use::Log || slot.doomed)
     }
 
     /// The oldest segment, if its sequence is below that.

@@ -107,21 +107,10 @@ impl Log {
         Ok(first)
     }
 
-    /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
-    /// for what needs more, and only then at the end of the file and beyond.
+    /// Slots that are blank for certain, `span` of them in a row; gives the first.
     fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
         loop {
-            let (mut best, mut first) = (None, 0);
-            for (slot, index) in self.slots.iter().zip(0..) {
-                if !slot.is_blank() {
-                    let row = (index - first, first);
-                    if row.0 >= span && best.is_none_or(|best| row < best) {
-                        best = Some(row);
-                    }
-                    first = index + 1;
-                }
-            }
-            let first = best.map_or(first, |(_, first)| first);
+            let first = self.best_row(span);
             let row = first..(first + span).min(self.slots.len() as u32);
             let mut is_blank = true;
             for index in row {
@@ -134,6 +123,22 @@ impl Log {
                 return Ok(first);
             }
         }
+    }
+
+    /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
+    /// for what needs more, and only then at the end of the file and beyond.
+    pub(super) fn best_row(&self, span: u32) -> u32 {
+        let (mut best, mut first) = ((u32::MAX, 0), 0);
+        for (slot, index) in self.slots.iter().zip(0..) {
+            if !slot.is_blank() {
+                let row = (index - first, first);
+                if row.0 >= span {
+                    best = best.min(row);
+                }
+                first = index + 1;
+            }
+        }
+        if best.0 < u32::MAX { best.1 } else { first }
     }
 
     /// The end is written first, so that a full disk is known before anything is promised.

@@ -74,3 +74,38 @@ fn the_file_stays_within_its_bound_however_seldom_there_is_time_between_turns() 
     }
     live(Life { factor: 150, keys: 30_000, writes: 900, slices: 1, skewed: true });
 }
+
+/// Values of all sizes come and go, so that what stays lies scattered between free slots; then all is
+/// compacted. Answers how many slices that took.
+fn compact_scattered(seed: u64) -> usize {
+    let options = Options { segment_log2: 12, entropy: [seed, 1, 2, 3], ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+    let mut rng = Rng::new(seed);
+    for _ in 0..rng.within(20..200) {
+        let key = [rng.below(24) as u8];
+        if rng.one_in(3) {
+            store.delete(0, &key).expect("delete");
+        } else {
+            let length = *rng.pick(&[20, 700, 2_000, 7_000, 13_000]);
+            store.set(0, &key, &vec![key[0]; length]).expect("set");
+        }
+        store.flush().expect("flush");
+        if rng.one_in(8) {
+            store.tend(false).expect("tend");
+        }
+    }
+    let mut slices = 1;
+    let mut goes_on = store.tend(true).expect("tend");
+    while goes_on {
+        slices += 1;
+        assert!(slices < 500, "seed {seed}: compaction does not come to an end");
+        goes_on = store.tend(false).expect("tend");
+    }
+    slices
+}
+
+#[test]
+fn compaction_comes_to_an_end_whatever_stands_in_its_way() {
+    let most = (0..400).map(compact_scattered).max();
+    println!("at most {most:?} slices");
+}

@@ -36,7 +36,7 @@ fn sessions_that_write_in_one_burst_and_close_leave_no_tail_that_grows() {
     let mut file = MemoryFile::default();
     for session in 0..40 {
         let found = burst(&mut file, session, End::Close);
-        assert_eq!(found.clean, true, "{session}");
+        assert!(found.clean, "{session}");
         assert!(found.replayed_frames < 8, "{} frames in session {session}", found.replayed_frames);
         assert!(session < 4 || found.checkpoint, "session {session} found no checkpoint");
     }
