@@ -47,7 +47,8 @@ const SUITES = [
   {
     name: "tabs",
     programs: ["chromium", "firefox"],
-    run: (echo) => script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4"], echo),
+    run: (echo) =>
+      script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4", "--each", "0"], echo),
   },
   suite({ name: "lives of tabs", rooms: ["lives"], programs: ["chromium", "firefox"] }),
   suite({

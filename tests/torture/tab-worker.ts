@@ -1,12 +1,17 @@
 /** The worker of a tab that is tortured: it serves what counts every drop once. */
 
 import { type Database, serve } from "varve";
+import { struct, u32 } from "varve/struct";
+
+/** What a tab has counted in the declarative way. */
+export const Tally = struct("Tally", { count: u32 });
 
 function add(db: Database, key: string, amount: number): void {
   db.set(key, String(Number(db.getText(key) ?? "0") + amount));
 }
 
 export default serve("tabs", {
+  collections: { tallies: Tally },
   procedures: {
     /** One less in stock, and a mark of who took it. A second time would be told by "twice". */
     drop(db, mark: string): number {

@@ -1,6 +1,6 @@
 // Tabs take things from one stock while the tab that owns the database is closed, reloaded, killed and
 // frozen; then everything is counted: nothing may be lost, and nothing taken twice.
-//   npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--seed n]
+//   npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
 // The seed decides what happens to whom; when it happens is chance.
 
 import { rmSync } from "node:fs";
@@ -9,10 +9,12 @@ import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { launch, withProfile } from "../browsers.mjs";
+import { processOf } from "../processes.mjs";
 
-const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--seed n]
+const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
   --tabs     8 when left out
-  --rounds   how often something happens to the owner; 50 when left out`;
+  --rounds   how often something happens to the owner; 50 when left out
+  --each     so many are taken for each tab, and more if the rounds last longer; 20,000 when left out`;
 
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tabs</title><link rel="icon" href="data:,">
 <script type="module" src="/tab.js"></script>`;
@@ -27,14 +29,20 @@ const PEACE_MS = 700;
 
 const FROZEN_MS = 1_500;
 
-/** Firefox's tabs can be neither killed nor frozen one by one from outside. */
+/** Firefox has nobody freeze one of its tabs. Its process can be stopped, with the tabs beside it. */
 const MISHAPS = {
-  chromium: ["close", "reload", "kill", "freeze", "kill a worker"],
-  firefox: ["close", "reload", "kill a worker"],
+  chromium: ["close", "reload", "kill", "freeze", "stop", "kill a worker"],
+  firefox: ["close", "reload", "kill", "stop", "kill a worker"],
 };
 
 entry(async () => {
-  const known = { "--in": "text", "--tabs": "count", "--rounds": "count", "--seed": "count" };
+  const known = {
+    "--in": "text",
+    "--tabs": "count",
+    "--rounds": "count",
+    "--each": "count",
+    "--seed": "count",
+  };
   const { values } = parseArguments(process.argv.slice(2), known, USAGE);
   const places = values["--in"]?.split(",") ?? Object.keys(MISHAPS);
   const unknown = places.find((place) => !Object.hasOwn(MISHAPS, place));
@@ -42,12 +50,13 @@ entry(async () => {
   const {
     "--tabs": tabs = 8,
     "--rounds": rounds = 50,
+    "--each": each = 20_000,
     "--seed": seed = Date.now() % 1_000_000,
   } = values;
   say(`  seed ${seed}`);
   const sum = { passed: 0, failed: 0 };
   for (const place of places) {
-    const total = await torture(place, { tabs, rounds, seed });
+    const total = await torture(place, { tabs, rounds, each, seed });
     sum.passed += total.passed;
     sum.failed += total.failed;
   }
@@ -55,7 +64,7 @@ entry(async () => {
   if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
 });
 
-async function torture(place, { tabs, rounds, seed }) {
+async function torture(place, { tabs, rounds, each, seed }) {
   const out = `.build/tests/tabs-${place}-${process.pid}`;
   const server = await serve([join(root, out)], { pages: { "/": PAGE } });
   try {
@@ -64,7 +73,7 @@ async function torture(place, { tabs, rounds, seed }) {
       const browser = await launch(place, profile);
       try {
         const crowd = new Crowd(place, browser, server.url, generator(seed));
-        await crowd.live(tabs, rounds).catch((error) => crowd.tell(error));
+        await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
         return { passed: rounds, failed: 0 };
       } catch (error) {
         say(`FAILED ${place}: ${error.stack ?? error}`);
@@ -100,7 +109,7 @@ class Crowd {
     this.#random = random;
   }
 
-  async live(tabs, rounds) {
+  async live(tabs, rounds, each) {
     const start = Date.now();
     const first = await this.#open();
     await first.page.evaluate(`client.set("stock", "${STOCK}")`);
@@ -112,7 +121,16 @@ class Crowd {
       await this.#happen(mishaps[this.#random(mishaps.length)]);
       while (this.#tabs.length < tabs) await this.#begin();
     }
+    while ((await this.#asked()) < tabs * each) await pause(PEACE_MS);
     await this.#count(start);
+  }
+
+  /** How many were asked for, by all that there are and were. */
+  async #asked() {
+    const accounts = [...this.#gone];
+    for (const tab of this.#tabs) accounts.push(await this.#look(tab));
+    const all = accounts.flatMap((account) => Object.values(account?.asked ?? {}));
+    return all.reduce((a, b) => a + b, 0);
   }
 
   #summary() {
@@ -136,13 +154,11 @@ class Crowd {
   async #open() {
     const page = await this.#browser.newPage();
     this.#names += 1;
-    const tab = { page, name: `tab${this.#names}`, isGone: false };
+    const tab = { page, name: `tab${this.#names}`, pid: 0 };
     page.on("pageerror", (error) => say(`  [${tab.name}] ${error}`));
-    page.on("error", () => {
-      tab.isGone = true;
-    });
     await page.goto(this.#url);
     await page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+    tab.pid = await processOf(this.#browser, page);
     this.#tabs.push(tab);
     return tab;
   }
@@ -171,7 +187,7 @@ class Crowd {
 
   async #happen(mishap) {
     const owner = await this.#owner();
-    this.#history.push(`${mishap} ${owner.name}`);
+    this.#history.push(`${mishap} ${owner.name} ${new Date().toISOString().slice(14, 23)}`);
     const begun = Date.now();
     switch (mishap) {
       case "close":
@@ -187,6 +203,9 @@ class Crowd {
       case "kill":
         await this.#kill(owner);
         break;
+      case "stop":
+        await this.#stop(owner);
+        break;
       case "kill a worker":
         await owner.page.evaluate("killWorker()");
         break;
@@ -199,7 +218,7 @@ class Crowd {
 
   /** Somebody is answered again, and it is measured how long that took. */
   async #answered(begun) {
-    const [tab] = this.#tabs.filter(({ isGone }) => !isGone);
+    const [tab] = this.#tabs;
     if (tab === undefined) return;
     await tab.page.evaluate('client.get("stock", { timeout: 20000 })');
     this.#longestGap = Math.max(this.#longestGap, Date.now() - begun);
@@ -221,18 +240,19 @@ class Crowd {
   }
 
   /** Its process dies, and takes every tab along that lives in it. */
-  async #kill(tab) {
-    for (const one of this.#tabs) await this.#look(one);
-    const devtools = await tab.page.createCDPSession();
-    devtools.send("Page.crash").catch(() => {});
-    for (let i = 0; !tab.isGone && i < 200; i += 1) await pause(10);
-    tab.isGone = true;
+  async #kill({ pid }) {
+    const dead = this.#tabs.filter((tab) => tab.pid === pid);
+    for (const tab of dead) await this.#leave(tab);
+    process.kill(pid, "SIGKILL");
     await pause(50);
-    for (const one of this.#tabs.filter(({ isGone }) => isGone)) {
-      this.#tabs.splice(this.#tabs.indexOf(one), 1);
-      this.#gone.push(one.last);
-      await one.page.close().catch(() => {});
-    }
+    for (const { page } of dead) await Promise.race([page.close().catch(() => {}), pause(1_000)]);
+  }
+
+  /** Its process stands still, with all that it has, and goes on. */
+  async #stop({ pid }) {
+    process.kill(pid, "SIGSTOP");
+    await pause(this.#random(FROZEN_MS));
+    process.kill(pid, "SIGCONT");
   }
 
   async #freeze(tab) {
@@ -247,7 +267,7 @@ class Crowd {
   async #count(start) {
     const ended = await Promise.all(this.#tabs.map(({ page }) => page.evaluate("end()")));
     const found = await this.#tabs[0].page.evaluate("found()");
-    const { stock, twice, marks, own } = found;
+    const { stock, twice, marks, own, declared } = found;
     expect(twice === 0, `${twice} were taken twice`);
     expect(STOCK - stock === marks.length, `${STOCK - stock} taken, and ${marks.length} marks`);
     const taken = new Map();
@@ -256,6 +276,7 @@ class Crowd {
       taken.set(`${name}/${form}`, (taken.get(`${name}/${form}`) ?? 0) + 1);
     }
     for (const [name, count] of own) taken.set(`${name}/update`, count);
+    for (const [name, count] of declared) taken.set(`${name}/declared`, count);
     const there = (account, form) => taken.get(`${account.name}/${form}`) ?? 0;
     for (const account of ended) {
       expect(account.failures.length === 0, account.failures.join("\n"));
