@@ -1,7 +1,7 @@
 /** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
 import type { Descriptor } from "./codec.js";
-import { escaped, inner, type Type, up, whole, wrong } from "./type.js";
+import { escaped, inner, inside, type Type, up, whole, wrong } from "./type.js";
 
 /** A field, those of flattened structs included. */
 export interface Leaf {
@@ -44,8 +44,8 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   let required = end;
   let used = end;
   for (const [name, one] of entries(struct, given)) {
-    const { flat } = one;
-    const type = inner(flat ?? one);
+    const flat = one?.flat;
+    const type = inside(`${struct}.${name}`, () => inner(flat ?? one));
     const at = up(end, type.align);
     const refuse = (what: string) => wrong(`${struct}.${name} ${what}`);
     if (type.fallback === undefined) {
@@ -76,7 +76,8 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
       leaves.push({ ...leaf, at: at + leaf.at });
     }
   }
-  const bytes = whole(up(end, align));
+  if (leaves.length === 0) throw wrong(`${struct} has no fields.`);
+  const bytes = inside(struct, () => whole(up(end, align)));
   const layout = `${growing ? "v" : ""}{${texts}}`;
   return { leaves, fields, layout, bytes, align, required, gaps: used < bytes, growing };
 }

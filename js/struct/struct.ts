@@ -135,6 +135,9 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   view(bytes: Uint8Array): Viewed;
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
     const isWhole = at === undefined;
+    if (isWhole && !(from instanceof Uint8Array)) {
+      throw wrong(`${this.name} is read from a Uint8Array.`, from);
+    }
     const memory = isWhole ? lone(from as Uint8Array) : (from as Memory);
     const bytes = isWhole ? memory.u8.length : (length as number);
     const place = placeOf(memory, isWhole ? 0 : at, bytes);

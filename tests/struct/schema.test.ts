@@ -466,7 +466,20 @@ suite("a definition", () => {
       message: /__proto__/,
     });
     throws(() => enum8("a", "a"), { code: "VARVE_BAD_ARGUMENT" });
-    throws(() => struct("A", { a: {} as typeof u8 }), { code: "VARVE_BAD_ARGUMENT" });
+    for (const none of [{}, undefined, null, "u8", u8.kind, vec, Number]) {
+      throws(() => struct("A", { a: none as typeof u8 }), {
+        code: "VARVE_BAD_ARGUMENT",
+        message: /^A\.a: A type is one of/,
+      });
+    }
+    throws(() => struct("A", {}), { message: "A has no fields." });
+    for (const none of [undefined, null, "bytes", new ArrayBuffer(8), [1, 2]]) {
+      throws(() => Size.view(none as unknown as Uint8Array), {
+        code: "VARVE_BAD_ARGUMENT",
+        message: /^Size is read from a Uint8Array/,
+      });
+      throws(() => Size.check(none as unknown as Uint8Array), { code: "VARVE_BAD_ARGUMENT" });
+    }
     throws(() => fixedStr(0), { code: "VARVE_BAD_ARGUMENT" });
     throws(() => array(u8, 1.5), { code: "VARVE_BAD_ARGUMENT" });
   });
