@@ -22,10 +22,11 @@ export type {
 export { type ConnectOptions, connect } from "./client/connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./client/link.js";
 export type { Procedure, Procedures } from "./client/operations.js";
-export type { RetryOptions, Tx } from "./client/optimistic.js";
+export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
 export type { RemoteScan } from "./client/scan.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
 export type { CollectionSpec, CollectionSpecs } from "./client/served.js";
+export type { TxOf } from "./client/types.js";
 export type { KeyChange, Watching, WatchOptions } from "./client/watch.js";
 export type {
   Collection,

@@ -8,10 +8,10 @@ import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
 import { type Caller, RemoteCollection } from "./collection.js";
 import type { CallOptions, ClientStatus, Link } from "./link.js";
-import { attempt, type RetryOptions, Tx, type Writes } from "./optimistic.js";
+import { attempt, type RetryOptions, run, type Tx, type Writes, withNames } from "./optimistic.js";
 import { bytesOf, own, ownAll } from "./own.js";
 import { RemoteScan } from "./scan.js";
-import type { Calls, Collections, ServedTypes } from "./types.js";
+import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /** A value of another realm's database, copied, and its version. */
@@ -75,7 +75,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     });
   }
 
-  /** @internal With its collections: whatever it has no other meaning for is the name of one. */
+  /** @internal With its collections. */
   withCollections(): this {
     const caller: Caller = {
       ask: (call, args, options) => this.ask(call, args, options),
@@ -83,21 +83,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
       commitIf: (writes, options) => this.commitIf(writes, options),
       watch: (place, range) => this.link.watch(place, range),
     };
-    const known = new Map<string, object>();
-    const behind = new Proxy(Object.create(Client.prototype) as object, {
-      get(target, name, receiver) {
-        if (typeof name !== "string" || name === "then" || name in target) {
-          return Reflect.get(target, name, receiver);
-        }
-        let collection = known.get(name);
-        if (collection === undefined) {
-          collection = new RemoteCollection(name, caller);
-          known.set(name, collection);
-        }
-        return collection;
-      },
-    });
-    return Object.setPrototypeOf(this, behind) as this;
+    return withNames(this, Client<S>, (name) => new RemoteCollection(name, caller)) as this;
   }
 
   /** @internal */
@@ -233,16 +219,27 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * Runs `body`, whose writes are held back until it is done; then all of them are made if nothing that
    * it has read was changed meanwhile, or else none, and `body` runs again.
    *
+   * ```ts
+   * await shop.transaction(async (tx) => {
+   *   const product = await tx.products.get("yeezy");
+   *   if (product === undefined || product.stock === 0) throw new Error("sold out");
+   *   tx.products.set("yeezy", { ...product, stock: product.stock - 1 });
+   *   tx.set("sold/yeezy", "1");
+   * });
+   * ```
+   *
    * @throws (rejects) ConflictError when others were faster each time; what `body` throws
    */
   transaction<T>(
-    body: (tx: Tx) => T | PromiseLike<T>,
+    body: (tx: TxOf<S>) => T | PromiseLike<T>,
     { retries, ...options }: RetryOptions = {},
   ): Promise<T> {
     return attempt(retries, options.signal, async () => {
-      const tx = new Tx(this, options);
-      const result = await body(tx);
-      const writes = await tx.end();
+      const read = (key: unknown, place: string | undefined) =>
+        place === undefined
+          ? this.getEntry(key as Key, options)
+          : this.ask<RemoteEntry | undefined>("in", [place, "getEntry", [key]], options);
+      const [result, writes] = await run(read, body as (tx: Tx) => T | PromiseLike<T>);
       if (writes !== undefined) await this.commitIf(writes, options);
       return result;
     });

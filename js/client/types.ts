@@ -3,6 +3,7 @@
 import type { Codec, CustomCodec } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { RemoteCollection } from "./collection.js";
+import type { Tx, TxPart } from "./optimistic.js";
 
 /** The functions that clients may call. The first argument, the database, is given by the worker. */
 export type AnyProcedures = Readonly<Record<string, (db: never, ...args: never[]) => unknown>>;
@@ -56,6 +57,17 @@ export type Remoted<T> = RemoteCollection<
 export type Collections<S extends ServedTypes> = {
   readonly [Name in keyof S["collections"]]: Remoted<S["collections"][Name]>;
 };
+
+/** What the function of `client.transaction` is given: raw keys, and the collections by name. */
+export type TxOf<S extends ServedTypes> = string extends keyof S["collections"]
+  ? Tx
+  : Tx & {
+      readonly [Name in keyof S["collections"]]: TxPart<
+        KeyInput<KeySpecOf<S["collections"][Name]>>,
+        PlainOf<ViewOf<CodecOf<S["collections"][Name]>>>,
+        InputOf<CodecOf<S["collections"][Name]>>
+      >;
+    };
 
 /** The same function, called from far away. */
 export type Remote<F> = F extends (db: never, ...args: infer A) => infer R

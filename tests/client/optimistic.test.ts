@@ -1,4 +1,5 @@
 import { ConflictError } from "varve";
+import { json, str, struct, u16, u32 } from "varve/struct";
 import { deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -118,5 +119,90 @@ suite("a client's transaction", () => {
       kept = tx;
     });
     await rejects(async () => kept?.set("a", "1"), { code: "VARVE_REENTRANCY" });
+  });
+});
+
+suite("a client's transaction over collections", () => {
+  const Product = struct("Product", { stock: u16, name: str });
+
+  const stocked = () =>
+    shop({
+      collections: { products: Product, sales: { of: json<{ by: string }>(), key: [str, u32] } },
+    });
+
+  test("reads and writes them together with raw keys, all or nothing", async () => {
+    const client = stocked();
+    await client.products.set("yeezy", { stock: 2, name: "Boost" });
+    await client.transaction(async (tx) => {
+      const product = await tx.products.get("yeezy");
+      ok(product !== undefined);
+      tx.products.set("yeezy", { ...product, stock: product.stock - 1 });
+      tx.sales.set(["yeezy", 1], { by: "anna" });
+      tx.set("sold", "1");
+      equal((await tx.products.get("yeezy"))?.stock, 1);
+      equal(await tx.sales.has(["yeezy", 2]), false);
+    });
+    deepEqual(await client.products.get("yeezy"), { stock: 1, name: "Boost" });
+    deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });
+    equal(await client.getText("sold"), "1");
+    const failing = client.transaction(async (tx) => {
+      tx.products.delete("yeezy");
+      tx.set("sold", "2");
+      await tx.sales.get(["yeezy", 1]);
+      throw new RangeError("no");
+    });
+    await rejects(failing, { name: "RangeError" });
+    equal(await client.products.has("yeezy"), true);
+    await client.transaction((tx) => tx.products.delete("yeezy"));
+    equal(await client.products.has("yeezy"), false);
+  });
+
+  test("runs again when a record that it has read was changed, or has come to be", async () => {
+    const client = stocked();
+    await client.products.set("yeezy", { stock: 5, name: "Boost" });
+    let runs = 0;
+    await client.transaction(async (tx) => {
+      runs += 1;
+      const product = await tx.products.get("yeezy");
+      const isSold = await tx.sales.has(["yeezy", 1]);
+      if (runs === 1) await client.products.update("yeezy", { add: { stock: -1 } });
+      if (runs === 2) await client.sales.set(["yeezy", 1], { by: "bert" });
+      tx.set("seen", `${product?.stock} ${isSold}`);
+    });
+    equal(runs, 3);
+    equal(await client.getText("seen"), "4 true");
+  });
+
+  test("gives copies, and keeps what it was given as it was then", async () => {
+    const client = stocked();
+    const sale = { by: "anna" };
+    await client.transaction(async (tx) => {
+      tx.sales.set(["yeezy", 1], sale);
+      sale.by = "changed";
+      const found = await tx.sales.get(["yeezy", 1]);
+      if (found !== undefined) found.by = "changed as well";
+      // A raw key is another one, whatever it looks like.
+      tx.set('["sales|["yeezy|number 1]]', "raw");
+    });
+    deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });
+  });
+
+  test("checks what it has read also when it has written nothing to that", async () => {
+    const client = stocked();
+    await client.products.set("a", { stock: 1, name: "a" });
+    await client.products.set("b", { stock: 1, name: "b" });
+    let runs = 0;
+    const sum = await client.transaction(async (tx) => {
+      runs += 1;
+      const a = await tx.products.get("a");
+      if (runs === 1) {
+        await client.products.update("a", { add: { stock: -1 } });
+        await client.products.update("b", { add: { stock: 1 } });
+      }
+      const b = await tx.products.get("b");
+      return (a?.stock ?? 0) + (b?.stock ?? 0);
+    });
+    equal(sum, 2);
+    equal(runs, 2);
   });
 });

@@ -78,6 +78,22 @@ export async function collecting(): Promise<void> {
     same<typeof key, [number, string]>(true);
   }
 
+  await shop.transaction(async (tx) => {
+    const found = await tx.products.get("yeezy");
+    same<typeof found, { stock: number; name: string } | undefined>(true);
+    tx.scores.set([1, "a"], { stock: 1, name: "a" });
+    // @ts-expect-error a product has a stock
+    tx.products.set("yeezy", { name: "a" });
+    // @ts-expect-error there is no such collection
+    tx.orders.delete("a");
+  });
+  for await (const changes of shop.scores.watch()) {
+    same<(typeof changes)[number]["key"], [number, string]>(true);
+  }
+  for await (const rows of shop.live({ prefix: "a" })) {
+    same<typeof rows, [string, Uint8Array<ArrayBuffer>][]>(true);
+  }
+
   // @ts-expect-error only numbers can be added to
   await shop.products.update("yeezy", { add: { name: 1 } });
   // @ts-expect-error a product has a stock
