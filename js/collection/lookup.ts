@@ -43,7 +43,8 @@ type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number) => T;
  * The records of a collection in the order of some of their fields; those with the same values are in
  * the order of their keys. It is kept with the records, by every write, in the same commit.
  *
- * Going over it while records move in its order is legal; a record that moves may be seen twice.
+ * Going over it while records move in its order is legal: who raises all prices in the order of prices
+ * does so once. What moves is seen where it was, and not where it came to while the walk was under way.
  */
 export class Index<Value, K, View> {
   /** Its name. */
@@ -162,6 +163,12 @@ export class Index<Value, K, View> {
 }
 
 class IndexSteps<K, View, T> extends Steps<T> {
+  private readonly index: IndexSpace;
+  private readonly isLone: boolean;
+  /** The last version that there was when it began; below zero before that. */
+  private began: number;
+  /** The engine's `changes` then: as long as it is that, nothing is newer. */
+  private changes: number;
   private readonly form: Form<K, View, unknown, never, unknown>;
   private readonly pick: Pick3<T>;
 
@@ -172,6 +179,10 @@ class IndexSteps<K, View, T> extends Steps<T> {
     pick: Pick3<T>,
   ) {
     super(form.source, bounds, true, index);
+    this.index = index;
+    this.isLone = bounds.limit === 1;
+    this.began = -1;
+    this.changes = 0;
     this.form = form;
     this.pick = pick;
   }
@@ -180,6 +191,7 @@ class IndexSteps<K, View, T> extends Steps<T> {
     const { walk, form, pick } = this;
     const session = this.session();
     session.admitView();
+    if (this.began < 0) this.begin(session);
     while (walk.advance(session)) {
       const key = this.recordKey(session);
       if (key === undefined) continue;
@@ -192,11 +204,24 @@ class IndexSteps<K, View, T> extends Steps<T> {
     return { done: true, value: undefined };
   }
 
-  /** The key of the record that the entry leads to, unless the entry is gone. */
+  private begin({ engine }: Session): void {
+    // Of one step there is no meanwhile.
+    this.began = this.isLone ? Number.POSITIVE_INFINITY : engine.stats().version;
+    this.changes = engine.changes;
+  }
+
+  /** The key of the record that the entry leads to, unless the entry is gone, or came meanwhile. */
   private recordKey(session: Session): Uint8Array<ArrayBuffer> | undefined {
-    const at = this.walk.find(session);
+    const { walk, index, began, changes } = this;
+    const at = walk.find(session);
     if (at === 0) return undefined;
-    const head = session.engine.memory.data.getUint32(at, true);
-    return (this.walk.key() as Uint8Array<ArrayBuffer>).subarray(head);
+    const { engine } = session;
+    const head = engine.memory.data.getUint32(at, true);
+    const key = walk.key() as Uint8Array<ArrayBuffer>;
+    if (engine.changes !== changes) {
+      const version = engine.version(engine.encodeBy(copier, key), index.keyspace);
+      if (version > began) return undefined;
+    }
+    return key.subarray(head);
   }
 }

@@ -184,6 +184,35 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...products.index.bySku.keys()], ["a", "x", "c", "d"]);
   });
 
+  test("shows what moves while it is gone over once, where it was", async () => {
+    const db = await opened(storage);
+    const products = filledProducts(db);
+    for (let i = 0; i < 500; i++) {
+      products.set(`${i}`, { price: 20 + i, stock: 1, brand: "Puma", sku: 100 + i });
+    }
+    const before = [...products.index.byPrice.keys()];
+    const seen: string[] = [];
+    for (const key of products.index.byPrice.keys()) {
+      seen.push(key);
+      products.updateIf(key, (product) => {
+        product.price += 7.5;
+      });
+      // New ones are ahead as well.
+      products.set(`new ${key}`, { price: 5e9, stock: 1, brand: "Puma", sku: 9000 + seen.length });
+    }
+    deepEqual(seen, before);
+    equal(products.get("0")?.price, 27.5);
+    const down: string[] = [];
+    for (const key of products.index.byPrice.keys({ reverse: true, lt: 1e9 })) {
+      down.push(key);
+      products.updateIf(key, (product) => {
+        product.price -= 7.5;
+      });
+      if (key === "100") products.delete("50");
+    }
+    deepEqual(down, before.filter((key) => key !== "d" && key !== "50").reverse());
+  });
+
   test("is paged through ties", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product, { key: u32, indexes: INDEXES });
