@@ -91,6 +91,7 @@ function each(
 
 /** The smallest segments that are few, and hold every record whose value is not apart in any case. */
 function segmentFor(engine: Engine): number {
+  if (engine.stats().liveBytes > SEGMENTS << LARGEST) return LARGEST;
   let [bytes, largest, longest] = [0, 0, 0];
   const { keyspaces, descriptors } = livingOf(engine);
   const add = (key: number, value: number) => {
