@@ -8,7 +8,15 @@ import { lineWriter } from "../collection/lines.js";
 import { migrate } from "../collection/migrate.js";
 import { exported } from "../export.js";
 import { openImage } from "../storage/image.js";
+import { openAt } from "../storage/node-file.js";
 import { wasmBase64 } from "../wasm-inline.js";
 
 /** Kept where no bundler can know that nobody looks at it. */
-export const WHOLE: readonly unknown[] = [lineWriter, migrate, exported, openImage, wasmBase64];
+export const WHOLE: readonly unknown[] = [
+  lineWriter,
+  migrate,
+  exported,
+  openImage,
+  openAt,
+  wasmBase64,
+];

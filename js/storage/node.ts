@@ -1,22 +1,12 @@
-/** Storage in files, for Node, Deno and Bun alike: one adapter over `node:fs`. */
+/** Storage in files, for Node, Deno and Bun alike: where they are. */
 
-import {
-  badArgument,
-  DatabaseNotFoundError,
-  QuotaExceededError,
-  StorageUnavailableError,
-  VarveError,
-} from "../errors.js";
-import { type Builtins, builtins, permitted } from "./builtin.js";
-import {
-  ioCode,
-  type OpenedStorage,
-  type Storage,
-  type StorageFile,
-  type StorageRoom,
-} from "./contract.js";
-import { acquireLock, type Lock, refuseHeld } from "./lock.js";
+import { badArgument } from "../errors.js";
+import { type Builtins, builtins } from "./builtin.js";
+import type { Storage } from "./contract.js";
 import { fileName, namesOf } from "./names.js";
+
+/** What works on files is for those who have some: a chunk of its own. */
+const files = () => import("./node-file.js");
 
 /**
  * A storage that keeps each database in one file of a folder, which is made when it is missing.
@@ -62,14 +52,15 @@ export function file(directory: string | URL = "."): Storage {
     async open(name, mode) {
       const node = builtins();
       const path = node.path.join(folder(), fileName(name));
-      return mode?.readOnly === true ? openToRead(node, path) : openFile(node, path);
+      return (await files()).openAt(node, path, mode);
     },
     async destroy(name) {
       const node = builtins();
-      return destroyFile(node, node.path.join(folder(), fileName(name)));
+      return (await files()).destroyFile(node, node.path.join(folder(), fileName(name)));
     },
     async databases() {
-      return listFolder(builtins(), folder());
+      const [node, path] = [builtins(), folder()];
+      return namesOf((await files()).listFolder(node, path));
     },
   };
 }
@@ -90,250 +81,9 @@ export function fileAt(path: string): Storage {
     async open(_name, mode) {
       const node = builtins();
       const resolved = node.path.resolve(path);
-      return mode?.readOnly === true ? openToRead(node, resolved) : openFile(node, resolved);
+      return (await files()).openAt(node, resolved, mode);
     },
   };
-}
-
-async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
-  let lock: Lock | undefined;
-  try {
-    makeFolder(node, node.path.dirname(path));
-    lock = await acquireLock(`${path}.lock`, path);
-    const opened = new NodeFile(node, path, lock);
-    return {
-      file: opened,
-      onExit: (commit) => opened.onExit(commit),
-      room: () => roomFor(node, path, opened),
-    };
-  } catch (error) {
-    lock?.release();
-    throw error instanceof VarveError ? error : unavailable(path, error);
-  }
-}
-
-async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> {
-  try {
-    refuseMissing(node, path);
-    await refuseHeld(`${path}.lock`, path);
-    const opened = new NodeFile(node, path, undefined);
-    return { file: opened, room: () => roomFor(node, path, opened) };
-  } catch (error) {
-    throw error instanceof VarveError ? error : unavailable(path, error);
-  }
-}
-
-/** The file and what is free beside it, for those who are not the system's administrator. */
-function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile): StorageRoom {
-  const usage = opened.getSize();
-  if (!permitted({ name: "sys", kind: "statfs" })) {
-    return { usage, quota: undefined, persisted: undefined };
-  }
-  try {
-    const { bavail, bsize } = fs.statfsSync(paths.dirname(path));
-    return { usage, quota: usage + bavail * bsize, persisted: undefined };
-  } catch {
-    return { usage, quota: undefined, persisted: undefined };
-  }
-}
-
-function refuseMissing(node: Builtins, path: string): void {
-  if (node.fs.existsSync(path)) return;
-  throw new DatabaseNotFoundError(
-    `There is no database file ${path}, and with readOnly none is created.`,
-  );
-}
-
-async function destroyFile(node: Builtins, path: string): Promise<boolean> {
-  if (!node.fs.existsSync(path)) return false;
-  let lock: Lock | undefined;
-  try {
-    lock = await acquireLock(`${path}.lock`, path);
-    // Somebody else may have destroyed it until the lock was ours.
-    const wasThere = node.fs.existsSync(path);
-    node.fs.rmSync(path, { force: true });
-    flushFolder(node, path);
-    return wasThere;
-  } catch (error) {
-    throw error instanceof VarveError ? error : unavailable(path, error);
-  } finally {
-    lock?.release();
-  }
-}
-
-function listFolder(node: Builtins, folder: string): string[] {
-  try {
-    const files = node.fs.readdirSync(folder, { withFileTypes: true });
-    return namesOf(files.filter((entry) => !entry.isDirectory()).map((entry) => entry.name));
-  } catch (cause) {
-    if (!node.fs.existsSync(folder)) return [];
-    throw unavailable(folder, cause);
-  }
-}
-
-class NodeFile implements StorageFile {
-  readonly #node: Builtins;
-  readonly #path: string;
-  /** `undefined` when the file is open for reading only. */
-  readonly #lock: Lock | undefined;
-  readonly #atExit = new Set<(goesOn?: boolean) => void>();
-  #fd: number | undefined;
-  /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
-  #size: number;
-
-  constructor(node: Builtins, path: string, lock: Lock | undefined) {
-    const { fs } = node;
-    const { O_RDONLY, O_RDWR, O_CREAT } = fs.constants;
-    const isNew = !fs.existsSync(path);
-    const fd = fs.openSync(path, lock === undefined ? O_RDONLY : O_RDWR | O_CREAT, 0o666);
-    const stat = fs.fstatSync(fd);
-    if (!stat.isFile()) {
-      fs.closeSync(fd);
-      throw new StorageUnavailableError(
-        `${path} is no ordinary file. Move it away, or choose another name.`,
-      );
-    }
-    if (isNew) flushFolder(node, path);
-    this.#node = node;
-    this.#path = path;
-    this.#lock = lock;
-    this.#fd = fd;
-    this.#size = stat.size;
-    watchExit(node, this);
-  }
-
-  #living(): number {
-    if (this.#fd !== undefined) return this.#fd;
-    throw Object.assign(new Error(`The file ${this.#path} is closed.`), { code: "EBADF" });
-  }
-
-  read(buffer: Uint8Array, { at }: { at: number }): number {
-    const fd = this.#living();
-    const wanted = Math.max(0, Math.min(buffer.length, this.#size - at));
-    let done = 0;
-    while (done < wanted) {
-      const count = this.#node.fs.readSync(fd, buffer, done, wanted - done, at + done);
-      if (count === 0) break;
-      done += count;
-    }
-    return done;
-  }
-
-  write(buffer: Uint8Array, { at }: { at: number }): number {
-    const fd = this.#living();
-    this.#lock?.assertHeld();
-    let done = 0;
-    try {
-      while (done < buffer.length) {
-        const count = this.#node.fs.writeSync(fd, buffer, done, buffer.length - done, at + done);
-        if (count === 0) break;
-        done += count;
-      }
-    } finally {
-      // Also after an error half way: what was written before it has made the file longer.
-      if (done > 0) this.#size = Math.max(this.#size, at + done);
-    }
-    return done;
-  }
-
-  truncate(size: number): void {
-    const fd = this.#living();
-    this.#lock?.assertHeld();
-    this.#node.fs.ftruncateSync(fd, size);
-    this.#size = size;
-  }
-
-  getSize(): number {
-    this.#living();
-    return this.#size;
-  }
-
-  flush(): void {
-    // The size is part of what fdatasync makes durable; access times, which it omits, do not matter.
-    this.#node.fs.fdatasyncSync(this.#living());
-  }
-
-  close(): void {
-    const fd = this.#fd;
-    if (fd === undefined) return;
-    this.#fd = undefined;
-    this.#atExit.clear();
-    unwatchExit(this.#node, this);
-    try {
-      this.#node.fs.closeSync(fd);
-    } finally {
-      this.#lock?.release();
-    }
-  }
-
-  onExit(commit: (goesOn?: boolean) => void): () => void {
-    this.#atExit.add(commit);
-    return () => {
-      this.#atExit.delete(commit);
-    };
-  }
-
-  /** The program may be about to end, or not: what is complete is committed. */
-  commit(): void {
-    for (const commit of this.#atExit) commit(true);
-  }
-
-  /** The program ends: last chance to commit, then the lock is given back. */
-  exit(): void {
-    try {
-      for (const commit of this.#atExit) commit();
-    } finally {
-      this.close();
-    }
-  }
-}
-
-/** The files open in this thread. One listener serves all; Node warns of more than ten. */
-const openFiles = new Set<NodeFile>();
-
-/**
- * The ends of a program that it is told of. Signals are none of them: listening to one would keep
- * the program alive that it is to end, and what was handed on is safe without.
- */
-function watchExit({ process }: Builtins, opened: NodeFile): void {
-  if (openFiles.size === 0) {
-    process.on("exit", exitAll);
-    hearDeno("addEventListener");
-  }
-  openFiles.add(opened);
-}
-
-function unwatchExit({ process }: Builtins, opened: NodeFile): void {
-  openFiles.delete(opened);
-  if (openFiles.size > 0) return;
-  process.off("exit", exitAll);
-  hearDeno("removeEventListener");
-}
-
-/** Deno ends by events: its own `exit` and uncaught errors do not reach `process`. */
-function hearDeno(call: "addEventListener" | "removeEventListener"): void {
-  if (!("Deno" in globalThis)) return;
-  globalThis[call]("unload", exitAll);
-  // Whether these end the program is for its own listeners to say, and not known yet.
-  globalThis[call]("error", commitAll);
-  globalThis[call]("unhandledrejection", commitAll);
-}
-
-function commitAll(): void {
-  for (const opened of openFiles) opened.commit();
-}
-
-function exitAll(): void {
-  const errors: unknown[] = [];
-  for (const opened of [...openFiles]) {
-    try {
-      opened.exit();
-    } catch (error) {
-      errors.push(error);
-    }
-  }
-  // What could not be committed is lost, and must not be so in silence: Node prints it and fails.
-  if (errors.length > 0) throw errors[0];
 }
 
 function resolve(node: Builtins, directory: string | URL): string {
@@ -342,20 +92,6 @@ function resolve(node: Builtins, directory: string | URL): string {
     throw badArgument('The URL of a folder has to have the scheme "file:".', directory.href);
   }
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
-}
-
-/** Like `mkdirSync` with `recursive`, which in Node 20 never returns where the system refuses. */
-function makeFolder(node: Builtins, folder: string): void {
-  const { fs, path } = node;
-  if (fs.existsSync(folder)) return;
-  const parent = path.dirname(folder);
-  if (parent !== folder) makeFolder(node, parent);
-  try {
-    fs.mkdirSync(folder);
-  } catch (error) {
-    // Somebody else may have made it just now.
-    if (!fs.existsSync(folder)) throw error;
-  }
 }
 
 /** The folder with every link followed, as far as it exists already. */
@@ -368,35 +104,4 @@ function realPath(node: Builtins, folder: string): string {
       ? folder
       : node.path.join(realPath(node, parent), node.path.basename(folder));
   }
-}
-
-/** A new file is durable only when its folder is. Where folders cannot be opened, it needs nothing. */
-function flushFolder({ fs, path: paths }: Builtins, path: string): void {
-  try {
-    const fd = fs.openSync(paths.dirname(path), "r");
-    try {
-      fs.fsyncSync(fd);
-    } finally {
-      fs.closeSync(fd);
-    }
-  } catch {
-    // Windows refuses both calls, and keeps folder entries in a journal of its own.
-  }
-}
-
-function unavailable(path: string, cause: unknown): VarveError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  if (ioCode(cause) === -2) {
-    return new QuotaExceededError(
-      `There is no room on the disk to open ${path}. Free some first.`,
-      {
-        cause,
-      },
-    );
-  }
-  return new StorageUnavailableError(
-    `The database file ${path} cannot be opened: ${reason}. ` +
-      "See that the folder can be made and that its files can be read and written, or name another with file(directory).",
-    { cause },
-  );
 }
