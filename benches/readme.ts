@@ -204,6 +204,38 @@ function tabs(section: Section | undefined): string[] {
   return [table(head, ["---", ...columns.map(() => "--:")], lines)];
 }
 
+/** Of typed views: what stands for the rest, raw bytes and JSON beside them. */
+const VIEWS: readonly (readonly [group: string, work: string, lines: readonly string[]])[] = [
+  ["a record", "read a number of a view that is kept", ["raw DataView", "varve", "object"]],
+  ["a record", "make a view and read a number of it", ["varve", "FlatBuffers", "msgpackr", "JSON"]],
+  ["a record", "read a string of 18", ["raw DataView", "varve", "FlatBuffers"]],
+  ["a row", "insert 100 rows in order", ["raw bytes", "typed view", "JSON"]],
+  ["a row", "a cursor over 50 rows", ["raw bytes", "typed view", "JSON"]],
+  ["a row", "find a row among 50", ["raw bytes", "typed view", "JSON"]],
+  ["a row", "updateIf with a predicate, keys are strings", ["raw bytes", "typed view"]],
+];
+
+function views(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const lines = VIEWS.flatMap(([about, work, stores]) =>
+    stores.map((store, index): Cells => {
+      const cells = ["Node", "Chromium"].map((place) => {
+        const found = section.rows.find(
+          (row) =>
+            row.group?.startsWith(`${place}: ${about}`) &&
+            row.work.startsWith(work) &&
+            row.store === store,
+        );
+        return found === undefined ? "" : `${shown(found)} ns`;
+      });
+      const title = section.rows.find((row) => row.work.startsWith(work))?.work ?? work;
+      return [index === 0 ? title : "", store, ...cells];
+    }),
+  );
+  const head = ["typed views of records", "", "Node", "Chromium"];
+  return [table(head, ["---", "---", "--:", "--:"], lines)];
+}
+
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
@@ -233,6 +265,7 @@ export function readme(results: Results): string {
     ...sizes(sections.get("sizes-browser")),
     ...large([sections.get("large"), sections.get("large-browser")]),
     ...tabs(sections.get("client")),
+    ...views(sections.get("struct")),
     ...goals(results.sections),
   ].join("\n\n");
 }

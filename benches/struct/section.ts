@@ -5,10 +5,12 @@ import { Chromium } from "../browser/chromium.js";
 import type { BenchOptions } from "../main.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Measured } from "./measure.js";
+import { bundleSizes } from "./sizes.js";
 import type { Request } from "./work.js";
 
 const PARTS = {
   views: "a record of a number and a string",
+  many: "the same beside eight other schemas",
   flat: "nine fields, five of them flattened or not",
   rows: "a row of 291 bytes in an ordered table",
 } as const;
@@ -21,11 +23,12 @@ export async function structBench({ root, quick }: BenchOptions): Promise<Sectio
   const browser = await Chromium.start(root, "benches/struct/worker.ts");
   try {
     const chromium = await place("Chromium", quick, (request) => browser.run("worker", request));
+    const sizes = await bundleSizes(root);
     return {
       title: "Structs: typed views beside raw bytes and decoded objects",
       layout: "side by side",
-      rows: [...node.rows, ...chromium.rows],
-      goals: [...node.goals, ...chromium.goals],
+      rows: [...node.rows, ...chromium.rows, ...sizes.rows],
+      goals: [...node.goals, ...chromium.goals, ...sizes.goals],
       notes: [browser.version, ...NOTES],
     };
   } finally {
@@ -89,6 +92,27 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
     const more = median(work, "varve") - median(work, "raw DataView");
     return [goal("a checked read above a raw one", more, { atMost: 3 }, "ns")];
   },
+  many: (median) => {
+    const [raw, typed] = ["raw bytes", "typed view"].map(
+      (store) => (work: string) => median(work, store),
+    ) as [(work: string) => number, (work: string) => number];
+    const kept = "read a number of a view that is kept";
+    const update = "updateIf with a predicate";
+    return [
+      goal(
+        "many schemas: a checked read above a raw one",
+        typed(kept) - raw(kept),
+        { atMost: 3 },
+        "ns",
+      ),
+      goal(
+        `many schemas: ${update}, typed against raw`,
+        typed(update) / raw(update),
+        { atMost: 1.3 },
+        "times",
+      ),
+    ];
+  },
   flat: (median) =>
     ["read", "write", "JSON out", "JSON in"].map((work) =>
       goal(
@@ -119,6 +143,7 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
 
 const NOTES = [
   "Each part in a process or worker of its own; samples of all ways in turn, forwards and backwards.",
+  "All forms are compared with each other first, and every sample's sum is checked.",
   "Flattened and plain fields are read after six other schemas were, as in a program that has some: what makes a view is then shared by all of them, and no longer compiled for one.",
   "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
   "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. What has to decode has no view that could be kept.",

@@ -102,7 +102,29 @@ function others({ msgpackr, flatbuffers }: Rivals) {
   };
 }
 
+/** Every form has to tell the same of the record, also after adding to its number. */
+function agree({ data, memory, starts, size }: Mine, theirs: Theirs): void {
+  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+  const at = starts[0]!;
+  const view = Product.writable(memory, at, size);
+  const table = new FlatProduct(new ByteBuffer(flat[0]!));
+  const decoded = [packr.unpack(packed[0]!), JSON.parse(json[0]!), structuredClone(objects[0])];
+  const told = [view, { stock: table.stock(), name: table.name() }, ...(decoded as Plain[])];
+  const isSame = told.every(({ stock, name }) => stock === 1 && name === NAME);
+  view.stock += 1;
+  table.mutateStock(table.stock() + 1);
+  const added = decoded.map((one) => ({ ...(one as Plain), stock: 2 }));
+  const again = [
+    Product.view(Product.encode(added[0]!)),
+    packr.unpack(packr.pack(added[1]!)),
+    JSON.parse(JSON.stringify(added[2]!)),
+  ] as Plain[];
+  const numbers = [data.getUint16(at, true), table.stock(), ...again.map(({ stock }) => stock)];
+  if (!isSame || numbers.some((stock) => stock !== 2)) throw new Error("the forms disagree");
+}
+
 export function measureViews(rivals: Rivals, samples: number, scale: number): Promise<Measured[]> {
+  agree(records(), others(rivals));
   const ways = [
     ...reads(records(), others(rivals), scale),
     ...writes(records(), others(rivals), scale),

@@ -1,12 +1,13 @@
 /** What a process or a worker is told to measure. A part has one to itself, and so its own code. */
 
 import { measureFlat } from "./flat.js";
+import { measureMany } from "./many.js";
 import type { Measured } from "./measure.js";
 import { measureRows } from "./rows.js";
 import { measureViews, type Rivals } from "./views.js";
 
 export interface Request {
-  part: "views" | "rows" | "flat";
+  part: "views" | "many" | "rows" | "flat";
   quick: boolean;
 }
 
@@ -16,6 +17,8 @@ export function work({ part, quick }: Request, rivals: Rivals): Promise<Measured
   switch (part) {
     case "views":
       return measureViews(rivals, samples, 1);
+    case "many":
+      return measureMany(samples);
     case "rows":
       return measureRows(samples, 3);
     case "flat":

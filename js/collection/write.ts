@@ -318,14 +318,15 @@ function apply<K, View, Writable, Input>(
     if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
       const result = change(writable);
       if (memory.epoch !== epoch) throw diedInCallback();
-      if (result !== undefined) length = replaced(session, codec, writable, result);
-      else {
+      if (result !== undefined) {
+        length = replaced(session, codec, writable, result);
+        codec.revoke(writable);
+      } else {
         const bytes = codec.finish(writable);
         if (bytes !== undefined) length = resized(engine, bytes);
       }
       applied = true;
-    }
-    codec.revoke(writable);
+    } else codec.revoke(writable);
     if (before !== undefined && applied) before.moved = unlessSame(engine, form, length, before);
   } catch (error) {
     throw undone(session, codec, writable, error);

@@ -84,7 +84,7 @@ export interface Codec<View, Writable, Input> {
   /**
    * The whole value anew if the bytes behind the writable view are not it any more, since a part
    * was given another length; else `undefined`: it was all changed in place. To be asked after the
-   * callback has returned, before `revoke`.
+   * callback has returned. It ends the view, as `revoke` does.
    */
   finish(writable: Writable): Uint8Array | undefined;
 

@@ -57,10 +57,10 @@ class ListView implements WritableList<unknown, unknown>, Viewed {
 
   at(index: number): unknown {
     const place = alive(this);
-    const type = this.$t;
+    const { bytes, take } = this.$t;
     const at = Math.trunc(index < 0 ? index + this.length : index);
     if (!(at >= 0 && at < this.length)) return undefined;
-    return inside(`[${at}]`, () => type.take(place, place.o + at * type.bytes));
+    return inside(`[${at}]`, () => take(place, place.o + at * bytes));
   }
 
   set(index: number, item: unknown): void {

@@ -155,12 +155,14 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   }
 
   finish(writable: Viewed): Uint8Array | undefined {
-    return alive(writable).w?.moved ? this.encode(writable) : undefined;
+    const place = alive(writable);
+    const bytes = place.w?.moved ? this.encode(writable) : undefined;
+    end(place);
+    return bytes;
   }
 
   revoke({ $v }: Viewed): void {
-    // No epoch is this one.
-    for (let place = $v.w?.last; place !== undefined; place = place.p) place.e = -1;
+    end($v);
   }
 
   check(bytes: Uint8Array): void {
@@ -189,6 +191,11 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
     edit.fixed = root > this.bytes;
     if (root < this.bytes) move(edit, lone(this.encode(view)));
   }
+}
+
+/** Ends an update's views. No epoch is this one. */
+function end({ w }: Cursor): void {
+  for (let place = w?.last; place !== undefined; place = place.p) place.e = -1;
 }
 
 /** The fields of what is an object: nothing else is a struct. */

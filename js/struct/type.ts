@@ -109,7 +109,7 @@ export interface Fallback {
   readonly isZero: boolean;
 }
 
-/** Makes a type. All have the same properties in the same order, so that they are of one class. */
+/** Makes a type: what all have, and what only some have. */
 export function typed<T extends Type>(
   kind: Descriptor,
   layout: string,
@@ -119,8 +119,7 @@ export function typed<T extends Type>(
   take: Type["take"],
   more?: Partial<Type>,
 ): T {
-  const { extent, assign, replace, span, composite }: Partial<Type> = more ?? {};
-  return { kind, layout, bytes, align, put, take, extent, assign, replace, span, composite } as T;
+  return { kind, layout, bytes, align, put, take, ...more } as T;
 }
 
 /** What a copy is for: 0 to be kept, 1 to be said in JSON, 2 only to see whether it can be made. */
@@ -197,14 +196,16 @@ function base64(bytes: Uint8Array): string {
 
 /** The same error, one step further out: `stock` becomes `Product.stock`. */
 export function within(error: unknown, step: string): unknown {
-  const { field, message, stack } = error as { field?: unknown; message: string; stack?: string };
-  if (!(error instanceof Error) || typeof field !== "string" || step === "") return error;
+  const { field, message, stack } = error as Error & { field?: unknown };
+  if (step === "" || typeof field !== "string" || !(error instanceof Error)) return error;
   const path = field === "" || field[0] === "[" ? step + field : `${step}.${field}`;
   const text = field === "" ? `${path}: ${message}` : path + message.slice(field.length);
-  Object.assign(error, { field: path, message: text });
-  // V8 has the message in there as it was when the error was made.
-  if (typeof stack === "string") error.stack = stack.replace(message, () => text);
-  return error;
+  // V8 has the message in the stack as it was when the error was made.
+  return Object.assign(error, {
+    field: path,
+    message: text,
+    stack: stack?.replace(message, () => text),
+  });
 }
 
 /** A place for `bytes` behind everything that was written. What lies between is zeroed. */
