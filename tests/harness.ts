@@ -340,7 +340,9 @@ function isObject(value: unknown): value is object {
 function sameBytes(a: ArrayBufferView | ArrayBuffer, b: ArrayBufferView | ArrayBuffer): boolean {
   const left = raw(a);
   const right = raw(b);
-  return left.length === right.length && left.every((byte, index) => byte === right[index]);
+  if (left.length !== right.length) return false;
+  for (let i = 0; i < left.length; i++) if (left[i] !== right[i]) return false;
+  return true;
 }
 
 function raw(value: ArrayBufferView | ArrayBuffer): Uint8Array {

@@ -34,12 +34,34 @@ export const platform = {
 export class FakeStorage implements Storage {
   readonly kind = "fake";
   readonly calls: Call[] = [];
-  content = new Uint8Array(0);
   openFiles = 0;
+  /** The file's bytes, and room behind them for more: what is appended in pieces is copied a few times. */
+  private room = new Uint8Array(0);
+  private size = 0;
   /** Decides what becomes of each call. */
   fault: (call: Call) => Fault = () => undefined;
   /** What the engine wants to have run when the program ends; with `true`, when it may end. */
   exit: ((goesOn?: boolean) => void) | undefined;
+
+  /** What the file holds; it begins where its buffer begins. */
+  get content(): Uint8Array<ArrayBuffer> {
+    return this.room.subarray(0, this.size);
+  }
+
+  set content(bytes: Uint8Array<ArrayBuffer>) {
+    this.room = bytes;
+    this.size = bytes.length;
+  }
+
+  /** Makes the file at least so long. */
+  extend(size: number): void {
+    if (size > this.room.length) {
+      const longer = new Uint8Array(2 * size);
+      longer.set(this.content);
+      this.room = longer;
+    }
+    this.size = Math.max(this.size, size);
+  }
 
   identity(): unknown {
     return this;
@@ -124,14 +146,14 @@ class FakeFile implements StorageFile {
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
     const count = this.storage.meet("write", at, buffer.length) ?? buffer.length;
-    this.extend(at + count);
+    this.storage.extend(at + count);
     this.storage.content.set(buffer.subarray(0, count), at);
     return count;
   }
 
   truncate(size: number): void {
     this.storage.meet("truncate", size, 0);
-    this.extend(size);
+    this.storage.extend(size);
     this.storage.content = this.storage.content.slice(0, size);
   }
 
@@ -148,12 +170,5 @@ class FakeFile implements StorageFile {
     this.closed = true;
     this.storage.calls.push({ op: "close", at: 0, length: 0, time: performance.now() });
     this.storage.openFiles -= 1;
-  }
-
-  private extend(size: number): void {
-    if (size <= this.storage.content.length) return;
-    const longer = new Uint8Array(size);
-    longer.set(this.storage.content);
-    this.storage.content = longer;
   }
 }

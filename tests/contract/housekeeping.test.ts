@@ -1,5 +1,5 @@
 import type { Database } from "varve";
-import { deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { context, deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
 import { FakeStorage } from "./fake.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
@@ -218,7 +218,9 @@ suite("housekeeping", () => {
     await db.close();
     crashes.push(fake.crashed());
     ok(crashes.length > 2);
-    for (const left of crashes) {
+    // The other build goes the same way, and takes five times as long.
+    const step = context().build === "debug" ? 5 : 1;
+    for (const left of crashes.reverse().filter((_, i) => i % step === 0)) {
       const again = await opened(left);
       equal(again.count(), 4_000);
       for (let i = 0; i < 4_000; i++)

@@ -391,7 +391,9 @@ suite("a value in an extent", () => {
       db.set("large", filled(SIZE, 1));
       db.set("small", "small");
       await turn();
-      for (const failing of [0, 1, 2, 3, 10, 17, 18, 19]) {
+      // The other build goes the same way, and takes three times as long.
+      const all = [0, 1, 2, 3, 10, 17, 18, 19];
+      for (const failing of context().build === "debug" ? [0, 10, 19] : all) {
         let seen = 0;
         fake.fault = ({ op, length }) =>
           op === "write" && seen++ === failing ? fault(length) : undefined;
@@ -421,7 +423,9 @@ suite("a value in an extent", () => {
 function holdsRun(content: Uint8Array, byte: number): boolean {
   const words = new Uint32Array(content.buffer, 0, content.length >>> 2);
   const word = byte * 0x01010101;
-  return words.some((one, i) => one === word && words[i + 1] === word);
+  for (let i = 1; i < words.length; i++)
+    if (words[i] === word && words[i - 1] === word) return true;
+  return false;
 }
 
 /** Where the first value of such bytes lies in a file. */

@@ -62,7 +62,8 @@ export function filled(length: number, value: number): Uint8Array<ArrayBuffer> {
 
 /** Whether a view that was kept too long keeps the promise: its own bytes, or none. */
 export function ownOrDead(view: Uint8Array, value: number): boolean {
-  return view.length === 0 || view.every((byte) => byte === value);
+  for (let i = 0; i < view.length; i++) if (view[i] !== value) return false;
+  return true;
 }
 
 /** Gives up a memory that views may show, so that all views have died after the next yield. */
