@@ -13,15 +13,15 @@ const USAGE = `npm test [-- part of a suite's name …] [--list]
 
 const MINUTE = 60_000;
 
-/** Suites of one core each, which wait a lot, for disks, locks and clocks. */
-const SIDE_BY_SIDE = Math.min(availableParallelism(), 4);
+/** Suites of one core each, which wait a lot, for disks, locks and clocks: so one more than there are cores. */
+const SIDE_BY_SIDE = Math.min(availableParallelism() + 1, 4);
 
 /** What only reads files and runs code: it is the same in every runtime, and is run in each. */
 const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
 /**
  * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
- * are those that it needs beside this Node. What is `alone` uses all cores by itself, or builds.
+ * are those that it needs beside this Node. What is `alone` is over soon, or builds what others use.
  */
 const SUITES = [
   ...CHECKS.map(({ name, run }) => ({
@@ -29,7 +29,7 @@ const SUITES = [
     alone: true,
     run: () => counted(run),
   })),
-  { name: "crate", alone: true, run: cargoTests },
+  { name: "crate", run: cargoTests },
   ...["node", "node24", "deno", "bun"].flatMap((place) => [
     suite({ place, build: "release", rooms: LOCAL }),
     suite({ place, build: "debug", rooms: ["contract"] }),
