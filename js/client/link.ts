@@ -4,7 +4,7 @@ import type { OpenProgress } from "../options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
-import { followPage } from "./page.js";
+import { followPage, hesitate } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
 import { type Adder, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
@@ -74,6 +74,9 @@ const HOPS = 3;
 
 /** Its reactions cost a third of what `queueMicrotask` does. */
 const NOW = Promise.resolve();
+
+/** It has so long to do what it was asked for when its page goes. */
+const LAST_MS = 100;
 
 /** A worker has so long to hand over when its client closes. */
 const CLOSE_MS = 5_000;
@@ -362,15 +365,17 @@ export class Link {
   // ---------------------------------------------------------------- what the page goes through
 
   /**
-   * The page goes or sleeps: others are to have the file. A worker that may sleep with its page is ended,
-   * for it could fall asleep before it lets go of the lock.
+   * The page goes or sleeps: others are to have the file. The worker is ended, for it could be ended or
+   * fall asleep with the page before it lets go; but not before it has done what it was asked for.
    */
-  sleep(mayWake: boolean): void {
+  sleep(): void {
     if (this.worker === undefined || this.asleep || this.closing !== undefined) return;
     this.asleep = true;
     this.sender.flush();
-    if (mayWake) this.dismiss();
-    else this.toHost({ type: "release" });
+    if (this.local !== undefined && this.sender.waiting > 0) hesitate(LAST_MS);
+    // A port cannot be ended.
+    this.toHost({ type: "release" });
+    this.dismiss();
     this.leave();
     const { owner } = this.sender;
     if (owner !== undefined) this.sender.hear({ type: "gone", owner }, Date.now());

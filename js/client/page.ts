@@ -2,25 +2,31 @@
 
 /** What a client does about it. */
 export interface Sleeper {
-  /** The page ends; or it sleeps and may wake, and its worker sleeps with it, with all that it has. */
-  sleep(mayWake: boolean): void;
+  /** The page ends, or it sleeps and its worker with it, with all that it has. */
+  sleep(): void;
   wake(): void;
 }
 
 /** Listens to the page, if there is one, and gives a function that ends it. */
 export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
-  const hide = ({ persisted }: Partial<PageTransitionEvent>) => sleeper.sleep(persisted === true);
-  const freeze = () => sleeper.sleep(true);
+  const sleep = () => sleeper.sleep();
   const wake = () => sleeper.wake();
-  const listeners: [EventTarget, string, (event: Event) => void][] = [
-    [window, "pagehide", hide],
+  // What the program's own listeners ask for at the last moment comes before: this one is added behind them.
+  const hide = () => addEventListener("pagehide", sleep, { once: true });
+  const listeners: [EventTarget, string, () => void, boolean?][] = [
+    [window, "pagehide", hide, true],
     [window, "pageshow", wake],
-    [document, "freeze", freeze],
+    [document, "freeze", sleep],
     [document, "resume", wake],
   ];
-  for (const [target, event, listener] of listeners) target.addEventListener(event, listener);
+  for (const [target, ...rest] of listeners) target.addEventListener(...rest);
   return () => {
-    for (const [target, event, listener] of listeners) target.removeEventListener(event, listener);
+    for (const [target, ...rest] of listeners) target.removeEventListener(...rest);
   };
+}
+
+/** A worker runs on beside the page's listeners, and ends or sleeps as soon as they are done. */
+export function hesitate(ms: number): void {
+  for (const until = Date.now() + ms; Date.now() < until; );
 }

@@ -86,6 +86,17 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await first.evaluate("tab.status().owner"), "elsewhere");
     });
 
+    test("have done what a page asks for in its last moment", async () => {
+      const tabs = await tabsIn(place);
+      const first = await tabs.open();
+      await owns(first);
+      const second = await tabs.open();
+      await add(second);
+      await first.evaluate('void addEventListener("pagehide", () => void tab.add("last"))');
+      await first.close();
+      equal(await add(second, "last"), 2);
+    });
+
     for (const [what, happen] of Object.entries(MISHAPS)) {
       test(`are answered or told why, in bounded time, when the owner ${what}`, async () => {
         const tabs = await tabsIn(place);
