@@ -73,6 +73,7 @@ fn the_file_stays_within_its_bound_however_seldom_there_is_time_between_turns() 
         }
     }
     live(Life { factor: 150, keys: 30_000, writes: 900, slices: 1, skewed: true });
+    live(Life { factor: 120, keys: 30_000, writes: u64::MAX, slices: 0, skewed: true });
 }
 
 /// Values of all sizes come and go, so that what stays lies scattered between free slots; then all is
