@@ -367,9 +367,10 @@ export class Engine extends EngineMemory {
    * Not each is written then, and some are taken back. Who hears nothing pays nothing for it.
    */
   hearKeys(heard: ((keyspace: number, keyLength: number) => void) | undefined): void {
-    if (this.death !== undefined) return;
-    this.unheard ??= this.wasm;
-    const wasm = this.unheard;
+    const wasm = this.unheard ?? this.wasm;
+    // Nothing is there any more after `discard`.
+    if (this.death !== undefined || wasm === undefined) return;
+    this.unheard = wasm;
     const before =
       <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
       (keyspace: number, keyLength: number, ...more: A): R => {
@@ -555,6 +556,7 @@ export class Engine extends EngineMemory {
     if (this.u8.length !== 0) this.detach();
     this.abandon();
     this.wasm = undefined as unknown as Exports;
+    this.unheard = undefined;
     this.host.memory = undefined;
   }
 
