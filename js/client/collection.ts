@@ -1,5 +1,6 @@
 /** Collections of a database from far away. */
 
+import type { KeyRange } from "../collection/keys.js";
 import { badArgument } from "../errors.js";
 import type { CallOptions } from "./link.js";
 import { attempt, type RetryOptions, type Writes } from "./optimistic.js";
@@ -153,22 +154,22 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   }
 
   /** How many records there are, or how many of them lie in a range. */
-  count(range?: RemoteRange<Given>, options?: CallOptions): Promise<number> {
+  count(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
     return this.ask("count", [range], options);
   }
 
   /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
-  keys(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<K> {
+  keys(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<K> {
     return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
   /** The values of a range, in the order of their keys. */
-  values(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<Plain> {
+  values(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<Plain> {
     return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
   /** The keys of a range with their values. */
-  entries(range?: RemoteRange<Given>, options?: CallOptions): RemoteScan<[K, Plain]> {
+  entries(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<[K, Plain]> {
     return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
 
@@ -193,7 +194,7 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   }
 
   /** Deletes all records, or those of a range, all or none, and says how many. */
-  clear(range?: RemoteRange<Given>, options?: CallOptions): Promise<number> {
+  clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
     return this.tell("clear", [range], options);
   }
 
@@ -251,25 +252,25 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   }
 
   /** Hears after each commit which keys of a range have changed; as `client.watch`. */
-  watch(range: RemoteRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
+  watch(range: KeyRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
   watch(
-    range?: RemoteRange<Given>,
+    range?: KeyRange<Given>,
     options?: WatchOptions,
   ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
   watch(
-    range: RemoteRange<Given> = {},
+    range: KeyRange<Given> = {},
     to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
   ) {
     return changesOf(this.caller.watch(this.name, range), to);
   }
 
   /** Gives the records of a range now and after every change in it, without a gap; as `client.live`. */
-  live(range: RemoteRange<Given>, listener: (rows: [K, Plain][]) => void): Watching;
+  live(range: KeyRange<Given>, listener: (rows: [K, Plain][]) => void): Watching;
   live(
-    range?: RemoteRange<Given>,
+    range?: KeyRange<Given>,
     options?: WatchOptions,
   ): AsyncGenerator<[K, Plain][], void, undefined>;
-  live(range: RemoteRange<Given> = {}, to?: WatchOptions | ((rows: [K, Plain][]) => void)) {
+  live(range: KeyRange<Given> = {}, to?: WatchOptions | ((rows: [K, Plain][]) => void)) {
     return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to);
   }
 

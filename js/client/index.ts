@@ -1,5 +1,6 @@
 /** What a page needs: `varve/client`. The engine is not part of it, for the worker loads that. */
 
+export type { KeyRange } from "../collection/keys.js";
 export {
   type BadArgumentError,
   ConflictError,

@@ -75,6 +75,8 @@ export interface Ask {
   readonly type: "ask";
   /** The client's build, as `buildName` has it. Owners do nothing for another than their own. */
   readonly build: string;
+  /** How many owners the client has heard of. */
+  readonly turn: number;
   /** Chosen at random, once for each client. */
   readonly client: number;
   /** All writes up to here are over for the client: it wants no answer to them any more. */
@@ -133,8 +135,11 @@ export interface Told {
   readonly type: "told";
   readonly owner: string;
   readonly answers: readonly Answer[];
-  /** They count only while the client has heard of no other owner, who may do what is refused here. */
-  readonly passing?: true;
+  /**
+   * The `turn` of what it answers: it counts only while the client has heard of no other owner since, who
+   * may do what is refused here.
+   */
+  readonly passing?: number;
 }
 
 /** Writes are missing that came before those asked for: all that has no answer is to be sent again. */

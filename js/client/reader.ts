@@ -126,7 +126,7 @@ export class Reader {
     if (this.host.isLate(storedVersion(db))) return;
     const refusal = this.host.refusalFor(message.build);
     const { answers, again } = ledger.handle(message, Date.now(), refusal || undefined);
-    if (answers.length > 0) respond({ type: "told", owner, answers, passing: true });
+    if (answers.length > 0) respond({ type: "told", owner, answers, passing: message.turn });
     if (again) respond({ type: "again", owner });
   }
 
@@ -151,7 +151,7 @@ export class Reader {
         const told = write === 0 ? error : refused(name, call, { applied, cause: error });
         return { id, outcome: { error: toWire(told) } };
       });
-    respond({ type: "told", owner, answers, passing: true });
+    respond({ type: "told", owner, answers, passing: message.turn });
   }
 
   // ---------------------------------------------------------------- the file

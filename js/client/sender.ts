@@ -77,6 +77,8 @@ export class Sender {
   private lastWrite = 0;
   private round = 0;
   private roundHeard = 0;
+  /** How many owners were heard of. */
+  private turn = 0;
   /** When the owner was heard last, or first waited for. */
   private heard = 0;
 
@@ -125,7 +127,7 @@ export class Sender {
   hear(message: ToClient, now: number): void {
     switch (message.type) {
       case "told":
-        if (message.passing && message.owner !== this.owner) break;
+        if (message.passing !== undefined && message.passing !== this.turn) break;
         this.told(message.answers, message.owner, now);
         break;
       case "gone":
@@ -145,6 +147,7 @@ export class Sender {
 
   private here({ owner, client, round }: Here, now: number): void {
     const changed = this.owner !== owner;
+    if (changed) this.turn += 1;
     this.owner = owner;
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
     const lost = changed ? Number.POSITIVE_INFINITY : client === this.client ? round : 0;
@@ -265,6 +268,7 @@ export class Sender {
     return {
       type: "ask",
       build: this.build,
+      turn: this.turn,
       client: this.client,
       acknowledged: oldest - 1,
       requests: this.withVoids(chosen),

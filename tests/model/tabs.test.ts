@@ -10,6 +10,7 @@ const NOTHING: Budget = {
   ages: 0,
   giveUps: 0,
   deploys: 0,
+  readers: 0,
 };
 
 /** No more worlds than these are looked at. Whoever sets a case knows how many it has. */
@@ -67,6 +68,8 @@ const CASES: Readonly<Record<string, Case>> = {
   ],
   "two clients whose owner dies": [[["w"], ["w"]], { deaths: 1 }],
   "two clients and a lost message": [[["w"], ["r"]], { drops: 1, whiles: 1 }],
+  "a write that a service worker refuses while owners die": [[["w"]], { deaths: 1, readers: 1 }],
+  "a write that a service worker refuses, and hand-overs": [[["w"]], { handOvers: 2, readers: 1 }],
   "a newer build while an older one writes": [[["w"]], { deploys: 1 }, [1, 2]],
   "a newer build while messages of an older one come twice": [
     [["w"]],
@@ -109,6 +112,7 @@ suite("long random runs", () => {
         ages: next(2),
         giveUps: mishaps(),
         deploys: next(2),
+        readers: next(3),
       };
       // Half of the runs are of one build.
       const world = new World(programs, budget, seed % 2 === 0 ? versions : []);

@@ -36,6 +36,8 @@ export interface Budget {
   readonly giveUps: number;
   /** A tab of a newer build makes the owner hand over. */
   readonly deploys: number;
+  /** A service worker says that it reads the file while nobody owns it. */
+  readonly readers: number;
 }
 
 /** What a client asks for: writes (`w`) and reads (`r`), those of one turn in one string. */
@@ -112,6 +114,18 @@ class Owner implements Journal {
   wire(error: unknown) {
     return { name: "Error", message: String(error) };
   }
+}
+
+const READER = "reader";
+
+/** Reads what there is, and refuses what would write. Nothing that it does is kept. */
+class Reader extends Owner {
+  override perform(request: Request): unknown {
+    if (request.write > 0) throw new Error("there is no owner");
+    return super.perform(request);
+  }
+
+  override save(): void {}
 }
 
 interface Asked {
@@ -261,6 +275,8 @@ export class World {
       )) {
         may(`another owner, of version ${version}`, undefined, () => this.appear(version));
       }
+      const here = { type: "here", owner: READER, client: 0, round: 0 } as const;
+      may("a service worker reads", "readers", () => this.announce(here));
     } else {
       if (this.versions.some((version) => standingOf(owner.build, build(version)) === "newer")) {
         may("the owner hears of a newer build", "deploys", () => this.retire());
@@ -365,6 +381,10 @@ export class World {
       this.clients[to - 1]?.sender.hear(message as ToClient, this.now);
       return;
     }
+    if (to === READER) {
+      if (message.type === "ask") this.readFor(message);
+      return;
+    }
     const owner = this.owners.find(({ id }) => id === to);
     if (owner === undefined) return;
     if (owner.retired) {
@@ -376,6 +396,23 @@ export class World {
     } else {
       this.handle(owner, message as Ask, dies);
     }
+  }
+
+  /** What a service worker does that looks whether there is an owner. */
+  private readFor(ask: Ask): void {
+    const { client: to } = ask;
+    if (this.owner !== undefined) {
+      this.send({ to, message: { type: "gone", owner: READER } });
+      return;
+    }
+    const version = Number(ask.build.split(".")[0]);
+    const reader = new Reader(READER, this.disk, version, this.clients);
+    Object.assign(reader, { now: this.now, asker: ask.build });
+    const { answers, again } = reader.ledger.handle(ask, this.now);
+    if (answers.length > 0) {
+      this.send({ to, message: { type: "told", owner: READER, answers, passing: ask.turn } });
+    }
+    if (again) this.send({ to, message: { type: "again", owner: READER } });
   }
 
   private handle(owner: Owner, ask: Ask, dies: "before" | "after" | undefined): void {
