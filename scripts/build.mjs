@@ -30,7 +30,7 @@ const BROTLI_LIMIT = 60 * 1024;
 /** What a page loads that only connects: the engine is its worker's affair. */
 const CLIENT_LIMIT = 8 * 1024;
 const STRUCT_LIMIT = 6 * 1024;
-const EVERY_TYPE_LIMIT = 8 * 1024;
+const EVERY_TYPE_LIMIT = 7.5 * 1024;
 /** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",

@@ -65,7 +65,7 @@ class ListView implements WritableList<unknown, unknown>, Viewed {
 
   set(index: number, item: unknown): void {
     const label = `[${index}]`;
-    const place = writable(this, label);
+    const place = writable(this.$v, label);
     inside(label, () => {
       if (!(Number.isInteger(index) && index >= 0 && index < this.length)) {
         throw wrong(`is not in the list, which has ${this.length} items.`);
