@@ -34,6 +34,8 @@ export interface StructDescriptor {
   readonly name: string;
   readonly fields: readonly (readonly [string, Descriptor])[];
   readonly versioned?: true;
+  /** What stands for its last fields in values of earlier versions: values of theirs, in base64. */
+  readonly added?: readonly string[];
 }
 
 /** The kinds that say everything by their name. */

@@ -1,7 +1,7 @@
 /** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
 import type { Descriptor } from "./codec.js";
-import { escaped, inner, inside, type Type, up, whole, wrong } from "./type.js";
+import { base64, escaped, inner, inside, type Type, up, whole, wrong } from "./type.js";
 
 /** A field, those of flattened structs included. */
 export interface Leaf {
@@ -24,6 +24,8 @@ export interface Layout {
   readonly gaps: boolean;
   /** Whether later versions may have more fields. */
   readonly growing: boolean;
+  /** What stands for those that were added, as the descriptor has it. */
+  readonly added: readonly string[];
 }
 
 /** What `struct` may be given for a field, as it is when the program runs. */
@@ -37,6 +39,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   const leaves: Leaf[] = [];
   const fields: [string, Descriptor][] = [];
   const texts: string[] = [];
+  const added: string[] = [];
   const seen = new Set(OWN);
   // In front of a versioned struct's fields is a u16: where they end.
   let end = growing ? 2 : 0;
@@ -60,6 +63,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
           "zeros in front of it.",
       );
     }
+    if (type.fallback) added.push(base64(type.fallback.from.m.u8));
     end = at + type.bytes;
     align = Math.max(align, type.align);
     fields.push([name, flat ? { kind: "flatten", of: type.kind } : type.kind]);
@@ -79,7 +83,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   if (leaves.length === 0) throw wrong(`${struct} has no fields.`);
   const bytes = inside(struct, () => whole(up(end, align)));
   const layout = `${growing ? "v" : ""}{${texts}}`;
-  return { leaves, fields, layout, bytes, align, required, gaps: used < bytes, growing };
+  return { leaves, fields, layout, bytes, align, required, gaps: used < bytes, growing, added };
 }
 
 function entries(struct: string, given: object): [string, Given][] {

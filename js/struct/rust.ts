@@ -2,8 +2,8 @@
 
 import { badArgument } from "../errors.js";
 import type { Descriptor, StructDescriptor } from "./codec.js";
-import type { Leaf } from "./fields.js";
 import { Names, pascal, snake } from "./names.js";
+import { defaultsIn } from "./schema-of.js";
 
 /** What has a descriptor: a schema. */
 interface Described {
@@ -24,25 +24,12 @@ interface Described {
 export function toRust(schema: Described): string {
   const kind = (schema as Partial<Described> | null | undefined)?.kind;
   if (kind?.kind !== "struct") throw badArgument("Only a schema can be printed as Rust.", schema);
-  return rustOf([kind], defaultsOf(schema));
-}
-
-/** What stands for the added fields of a versioned struct, by their names. */
-type Defaults = ReadonlyMap<string, unknown>;
-
-/** Those of a schema. A descriptor has none. */
-function defaultsOf(schema: Described): Defaults {
-  const { leaves = [] } = schema as { leaves?: readonly Pick<Leaf, "name" | "type">[] };
-  const added = leaves.filter(({ type }) => type.fallback !== undefined);
-  return new Map(added.map(({ name, type }) => [name, type.fallback?.input]));
+  return rustOf([kind]);
 }
 
 /** The same for several descriptors in one file. */
-export function rustOf(
-  structs: readonly StructDescriptor[],
-  defaults: Defaults = new Map(),
-): string {
-  const file = new RustFile(defaults);
+export function rustOf(structs: readonly StructDescriptor[]): string {
+  const file = new RustFile();
   for (const struct of structs) file.define(struct, [pascal(struct.name)]);
   return file.text();
 }
@@ -66,11 +53,6 @@ class RustFile {
   readonly #known = new Map<string, string>();
   readonly #items: string[] = [];
   readonly #used = new Map<string, Set<string>>();
-  readonly #defaults: Defaults;
-
-  constructor(defaults: Defaults) {
-    this.#defaults = defaults;
-  }
 
   text(): string {
     const uses = [...this.#used]
@@ -96,7 +78,9 @@ class RustFile {
     return name;
   }
 
-  #struct({ name, fields, versioned }: StructDescriptor, ident: string): string {
+  #struct(struct: StructDescriptor, ident: string): string {
+    const { name, fields, versioned } = struct;
+    const defaults = defaultsIn(struct);
     const names = new Names([...NO_NAMES, ...(versioned ? ["root_size"] : [])]);
     const lines = fields.map(([field, kind]) => {
       const free = names.take(snake(field), `${snake(field)}_`);
@@ -109,8 +93,8 @@ class RustFile {
         marks.push(kind.kind);
       }
       const type = this.#type(of, ident, field);
-      const isAdded = versioned && this.#defaults.has(field);
-      const [added = [], remark = ""] = isAdded ? addedAs(type, this.#defaults.get(field)) : [];
+      const isAdded = versioned && defaults.has(field);
+      const [added = [], remark = ""] = isAdded ? addedAs(type, defaults.get(field)) : [];
       marks.push(...added);
       const mark = marks.length === 0 ? "" : `    #[varve(${marks.join(", ")})]\n`;
       return `${remark}${mark}    pub ${KEYWORDS.has(free) ? "r#" : ""}${free}: ${type},\n`;

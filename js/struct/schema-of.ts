@@ -30,7 +30,8 @@ import {
 } from "../struct.js";
 import type { Descriptor, StructDescriptor } from "./codec.js";
 import { schema } from "./struct.js";
-import type { Type } from "./type.js";
+import { copied, lone, placeOf, type Type } from "./type.js";
+import { added } from "./versioned.js";
 
 /** Descriptors nest at most so deep. */
 const DEEPEST = 64;
@@ -56,7 +57,8 @@ const SIMPLE = {
 /** What was read from a file as a descriptor; `undefined` when it is none that is known here. */
 export function descriptorOf(value: unknown, depth = DEEPEST): Descriptor | undefined {
   if (typeof value !== "object" || value === null || depth === 0) return undefined;
-  const { kind, of, length, variants, fields, name, versioned } = value as Record<string, unknown>;
+  const told = value as Record<string, unknown>;
+  const { kind, of, length, variants, fields, name, versioned, added: last } = told;
   const inner = (one: unknown) => descriptorOf(one, depth - 1);
   const isLength = Number.isSafeInteger(length) && Number(length) >= 0;
   switch (kind) {
@@ -94,11 +96,16 @@ export function descriptorOf(value: unknown, depth = DEEPEST): Descriptor | unde
       const known = pairs(fields, inner);
       if (known === undefined) return undefined;
       const struct = { kind, name: String(name), fields: known } as const;
-      return versioned === true ? { ...struct, versioned } : struct;
+      if (versioned !== true) return struct;
+      return isDefaults(last) ? { ...struct, versioned, added: last } : { ...struct, versioned };
     }
     default:
       return Object.hasOwn(SIMPLE, String(kind)) ? ({ kind } as Descriptor) : undefined;
   }
+}
+
+function isDefaults(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((one) => /^[A-Za-z0-9+/]*={0,2}$/.test(String(one)));
 }
 
 /** Pairs of a name and what is made of the rest, or `undefined` when that fails for one. */
@@ -116,14 +123,38 @@ function pairs<T>(
 }
 
 /** The schema that has this descriptor. */
-export function schemaOf({ name, fields, versioned }: StructDescriptor): ReturnType<typeof schema> {
-  const made = fields.map(([field, kind]) => {
+export function schemaOf(struct: StructDescriptor): ReturnType<typeof schema> {
+  const { name, fields, versioned } = struct;
+  const made = fields.map(([field, kind], i) => {
     const of = kind.kind === "flatten" ? kind.of : undefined;
-    if (of === undefined) return [field, typeOf(kind)];
+    if (of === undefined) {
+      const bytes = versioned && addedBytes(struct, i);
+      const type = typeOf(kind);
+      return [field, bytes ? added(type, defaultOf(type, bytes)) : type];
+    }
     if (of.kind !== "struct") throw badArgument("Only a struct can be flattened.", of.kind);
     return [field, { flat: schemaOf(of) }];
   });
   return schema(name, Object.fromEntries(made) as object, versioned === true);
+}
+
+/** The bytes of what stands for a field in values of earlier versions, if it was added. */
+function addedBytes({ fields, added: last = [] }: StructDescriptor, field: number) {
+  const text = last[field - (fields.length - last.length)];
+  return text && Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+function defaultOf(type: Type, bytes: Uint8Array): unknown {
+  return copied(type.take(placeOf(lone(bytes), 0, bytes.length), 0), 0);
+}
+
+/** What stands for the added fields of a struct, by their names. */
+export function defaultsIn(struct: StructDescriptor): ReadonlyMap<string, unknown> {
+  const found = struct.fields.flatMap(([field, kind], i): [string, unknown][] => {
+    const bytes = addedBytes(struct, i);
+    return bytes ? [[field, defaultOf(typeOf(kind), bytes)]] : [];
+  });
+  return new Map(found);
 }
 
 function typeOf(kind: Descriptor): Type {

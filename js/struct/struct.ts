@@ -79,14 +79,14 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   declare private readonly required: number;
   declare private readonly View: ViewClass;
 
-  constructor(name: string, { leaves, fields, layout, bytes, align, ...rest }: Layout) {
+  constructor(name: string, { leaves, fields, layout, bytes, align, added, ...rest }: Layout) {
     const kind: StructDescriptor = { kind: "struct", name, fields };
     const View = viewClass({ name, leaves });
     const parts = leaves.filter(({ type }) => type.extent !== undefined);
     Object.assign(
       this,
       typed(
-        rest.growing ? { ...kind, versioned: true } : kind,
+        rest.growing ? { ...kind, versioned: true, ...(added[0] && { added }) } : kind,
         layout,
         bytes,
         align,

@@ -188,7 +188,7 @@ export function copied(value: unknown, mode: Mode): unknown {
   return isOdd ? String(value) : (value ?? null);
 }
 
-function base64(bytes: Uint8Array): string {
+export function base64(bytes: Uint8Array): string {
   let letters = "";
   for (const byte of bytes) letters += String.fromCharCode(byte);
   return btoa(letters);

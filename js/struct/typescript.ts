@@ -2,6 +2,7 @@
 
 import type { Descriptor, StructDescriptor } from "./codec.js";
 import { Names, pascal } from "./names.js";
+import { defaultsIn } from "./schema-of.js";
 
 /** Apart, or it would be taken for an import of this file. */
 const PACKAGE = JSON.stringify("varve/struct");
@@ -39,9 +40,13 @@ export class TypeScriptFile {
     if (known !== undefined) return known;
     const ident = this.#names.take(pascal(kind.name));
     this.#known.set(key, ident);
-    const fields = kind.fields.map(
-      ([name, type]) => `  ${propertyName(name)}: ${this.type(type)},\n`,
-    );
+    const defaults = defaultsIn(kind);
+    const fields = kind.fields.map(([name, of]) => {
+      const type = this.type(of);
+      const isAdded = kind.versioned && defaults.has(name);
+      const full = isAdded ? `${this.use("added")}(${type}, ${literal(defaults.get(name))})` : type;
+      return `  ${propertyName(name)}: ${full},\n`;
+    });
     const make = this.use(kind.versioned ? "versioned" : "struct");
     const open = fields.length === 0 ? "{}" : `{\n${fields.join("")}}`;
     this.#items.push(`export const ${ident} = ${make}(${JSON.stringify(kind.name)}, ${open});\n`);
@@ -94,4 +99,16 @@ const RESERVED =
 function propertyName(name: string): string {
   if (name === "__proto__") return '["__proto__"]';
   return /^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name);
+}
+
+/** A plain value as an expression. */
+function literal(value: unknown): string {
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "string") return JSON.stringify(value);
+  if (Object.is(value, -0)) return "-0";
+  if (value instanceof Uint8Array) return `Uint8Array.of(${value.join(", ")})`;
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value !== "object" || value === null) return String(value);
+  const fields = Object.entries(value).map(([name, of]) => `${propertyName(name)}: ${literal(of)}`);
+  return `{ ${fields.join(", ")} }`;
 }

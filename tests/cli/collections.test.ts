@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { transform } from "esbuild";
 import { type Database, file, open } from "varve";
 import {
+  added,
   desc,
   enum8,
   f64,
@@ -22,6 +23,7 @@ import {
   u64,
   union,
   vec,
+  versioned,
 } from "varve/struct";
 import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { database, folder, printed, varve } from "./support.js";
@@ -180,6 +182,25 @@ export const Product = struct("Product", {
 `,
     );
     equal(await printed("schema", path), await printed("schema", path, "--ts"));
+  });
+
+  test("prints and reads what an earlier version of a struct wrote, by the defaults of the later one", async () => {
+    const directory = folder();
+    const db = await open("versions", { storage: file(directory) });
+    db.collection("all", versioned("Row", { n: u16, name: str })).set("old", { n: 1, name: "x" });
+    const fields = { n: u16, name: str, price: added(f64, 9.5), note: added(str, 'a "b"') };
+    db.collection("all", versioned("Row", fields)).set("new", { n: 2, name: "y", price: 1 });
+    await db.close();
+    const path = join(directory, "versions.varve");
+    const shown = await printed("schema", path, "--ts");
+    ok(shown.includes('  price: added(f64, 9.5),\n  note: added(str, "a \\"b\\""),\n'), shown);
+    ok((await printed("schema", path, "--rust")).includes("    #[varve(added = 9.5)]\n"));
+    equal(
+      await printed("list", path, "--collection", "all", "--values"),
+      `new\t{"n":2,"name":"y","price":1,"note":"a \\\\"b\\\\""}
+old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
+`,
+    );
   });
 
   test("prints TypeScript that compiles and declares the same", async () => {

@@ -1,5 +1,19 @@
 import type { Database } from "varve";
-import { added, desc, f64, json, str, struct, u8, u16, u32, versioned } from "varve/struct";
+import {
+  added,
+  blob,
+  desc,
+  f64,
+  json,
+  str,
+  struct,
+  u8,
+  u16,
+  u32,
+  u64,
+  vec,
+  versioned,
+} from "varve/struct";
 import { deepEqual, equal, ok, rejects, test, throws } from "../harness.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
@@ -233,6 +247,33 @@ everywhere("a collection that changes", ({ storage }) => {
     deepEqual([...(await db.migrate("notes", json<number>(), { key: u32, rekey })).keys()], [1, 2]);
     const back = { rekey: (key: number) => `${key}` };
     deepEqual([...(await db.migrate("notes", json<number>(), back)).keys()], ["1", "2"]);
+  });
+
+  test("of versioned structs is converted with what stands for fields that a record does not have", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    const V1 = versioned("Product", { stock: u16, name: str });
+    const V2 = versioned("Product", {
+      ...{ stock: u16, name: str, price: added(f64, Number.NaN), sold: added(u64, 5n) },
+      note: added(str, "größe"),
+      tags: added(vec(str), ["new", "sale"]),
+      mark: added(blob, Uint8Array.of(1, 2)),
+    });
+    db.collection("products", V1).set("a", { stock: 1, name: "A" });
+    db.collection("products", V2).set("b", { stock: 2, name: "B", price: 1, tags: [] });
+    db = await reopened(db, storage, name);
+    const seen: unknown[] = [];
+    await db.migrate("products", json<number>(), {
+      migrate: (old: { stock: number }) => {
+        seen.push(old);
+        return old.stock;
+      },
+    });
+    const both = { sold: 5n, note: "größe", mark: Uint8Array.of(1, 2) };
+    deepEqual(seen, [
+      { stock: 1, name: "A", price: Number.NaN, tags: ["new", "sale"], ...both },
+      { stock: 2, name: "B", price: 1, tags: [], ...both },
+    ]);
   });
 
   test("names the record whose value cannot be converted", async () => {

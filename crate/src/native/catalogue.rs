@@ -11,6 +11,7 @@ use crate::format::payload::{
 };
 use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION};
 use crate::schema::key::KeyKind;
+use crate::schema::renew::defaults;
 use crate::schema::{Kind, Malformed, Record};
 use crate::store::Store as Engine;
 
@@ -249,6 +250,29 @@ pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Erro
     Ok(all.filter(|(_, bytes)| is_there(bytes)).map(|(name, _)| name).collect())
 }
 
+/// The descriptor of a collection's values, with what stands for added fields in earlier records.
+fn value_of<T: Record>() -> Value {
+    let mut value = Kind::from(T::LAYOUT).to_json();
+    let added: Vec<String> = defaults::<T>().iter().map(|bytes| base64(bytes)).collect();
+    if !added.is_empty() {
+        value["added"] = json!(added);
+    }
+    value
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0, |bits, at| bits << 8 | usize::from(*three.get(at).unwrap_or(&0)));
+        for at in 0..4 {
+            let digit = char::from(DIGITS[bits >> (18 - 6 * at) & 63]);
+            text.push(if at <= three.len() { digit } else { '=' });
+        }
+    }
+    text
+}
+
 /// Makes a collection of this name.
 pub(super) fn make<T: Record>(
     engine: &mut Engine<impl File>,
@@ -264,7 +288,7 @@ pub(super) fn make<T: Record>(
         keyspace += 1;
     }
     let head = CollectionDescriptor { fingerprint: T::FINGERPRINT, keyspace, ..Default::default() };
-    let json = json!({ "value": Kind::from(T::LAYOUT).to_json(), "key": key.to_json() });
+    let json = json!({ "value": value_of::<T>(), "key": key.to_json() });
     let bytes = Descriptor { head, json }.encode();
     engine.set(KEYSPACE_ENGINE, NEXT, &(keyspace + 1).to_le_bytes())?;
     engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
@@ -276,7 +300,7 @@ pub(super) fn grow<T: Record>(engine: &mut Engine<impl File>, form: &Form) -> Re
     let fingerprint = T::FINGERPRINT;
     let head = CollectionDescriptor { fingerprint, keyspace: form.keyspace, ..Default::default() };
     let mut json = form.told.clone();
-    json["value"] = Kind::from(T::LAYOUT).to_json();
+    json["value"] = value_of::<T>();
     engine.set(KEYSPACE_ENGINE, &key_of(&form.name)?, &Descriptor { head, json }.encode())?;
     Ok(())
 }

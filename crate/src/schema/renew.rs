@@ -59,6 +59,26 @@ fn load<T: Record>(bytes: &[u8]) -> Result<T, Malformed> {
     Ok(*Buf::new(&copy[skip..]).load_at::<T>(0)?)
 }
 
+/// What stands for each added field in records without them: a value that consists of it.
+pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
+    let kind = Kind::from(T::LAYOUT);
+    if !is_versioned::<T>() {
+        return Vec::new();
+    }
+    let Ok(mut root) = load::<T>(&vec![0; size_of::<T>()]) else { return Vec::new() };
+    root.complete(0);
+    let bytes = root.to_bytes_padded();
+    let mut found = Vec::new();
+    kind.each_field(|_, field, at| {
+        let end = at + field.size_and_align().0;
+        // Records may end before it.
+        if T::whole_fields(end - 1).is_some() {
+            found.push(bytes[at..end].to_vec());
+        }
+    });
+    found
+}
+
 /// A record of an earlier version as this one has it: its root is longer, so that all parts move.
 /// None if it needs no change.
 pub(crate) fn renewed<T: Record>(old: &[u8]) -> Result<Option<(Vec<u8>, T)>, Malformed> {

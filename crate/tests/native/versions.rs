@@ -224,4 +224,12 @@ fn a_renewed_record_has_the_bytes_of_one_that_was_written_anew() {
     let (name, note) = (parts.str("größe"), parts.str(""));
     let anew = parts.finish(New { root_size: 0, stock: 1, name, price: 5, note }).unwrap();
     assert_eq!(new.get("a").unwrap().expect("it is there").bytes(), anew);
+    let descriptor = |store: &mut varve::Store<StdFile>| {
+        let bytes = store.get(OWN, b"collection/products").unwrap().expect("it was written");
+        serde_json::from_slice::<Value>(&bytes[24..]).unwrap()["value"]["added"].clone()
+    };
+    store.close().unwrap();
+    let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    // A 5 of four bytes, and an empty text: where it lies, and its length.
+    assert_eq!(descriptor(&mut engine), json!(["BQAAAA==", "AAAAAAAAAAA="]));
 }
