@@ -160,9 +160,15 @@ suite("golden files through open()", () => {
     const expected: Record<string, string> = {};
     const bytes = (length: number, salt: number) =>
       Uint8Array.from({ length }, (_, i) => (131 * i + salt) & 0xff);
-    for (let length = 0; length <= 300; length += 1) {
-      const key = bytes(1 + (length % 40), length);
+    // Short ones, and those about which one block of the checksum ends, or two.
+    const lengths = [[0, 300] as const, [880, 1_120] as const, [1_900, 2_140] as const];
+    const all = lengths.flatMap(([from, to]) =>
+      Array.from({ length: to - from + 1 }, (_, i) => from + i),
+    );
+    for (const length of all) {
+      const key = bytes(2 + (length % 40), length);
       key[0] = length & 0xff;
+      key[1] = length >> 8;
       const value = bytes(length, 7);
       db.set(key, value);
       expected[hex(key)] = hex(value);

@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 #[must_use]
 pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-    if (17..=240).contains(&bytes.len()) {
-        return short::checksum(bytes, seed);
+    if bytes.len() > 16 {
+        return vectors::checksum(bytes, seed);
     }
     xxh3_64_with_seed(bytes, seed)
 }
@@ -22,21 +22,27 @@ pub const fn seed_at(salt: u64, position: u64) -> u64 {
     salt ^ position.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// XXH3-64 of 17 to 240 bytes, which is what most records have. It multiplies 64 by 64 bits to 128,
-/// for which wasm has nothing; two products at a time in vectors take half the time of the library's
-/// one by one. That both agree is tested through the package, in wasm.
+/// XXH3-64 of more than 16 bytes.
+///
+/// Of up to 240, which is what most records have, it multiplies 64 by 64 bits to 128, for which wasm has
+/// nothing; two products at a time in vectors take half the time of the library's one by one. Of more it
+/// goes over stripes of 64 bytes, for each of which the library makes a call. That both agree is tested
+/// through the package, in wasm.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-mod short {
+mod vectors {
     use core::arch::wasm32::{
-        i32x4_shuffle, i64x2_add, i64x2_shl, i64x2_splat, u64x2, u64x2_extmul_high_u32x4,
-        u64x2_extmul_low_u32x4, u64x2_extract_lane, u64x2_shr, v128, v128_and, v128_or, v128_xor,
+        i32x4_shuffle, i64x2_add, i64x2_mul, i64x2_shl, i64x2_shuffle, i64x2_splat, u64x2,
+        u64x2_extmul_high_u32x4, u64x2_extmul_low_u32x4, u64x2_extract_lane, u64x2_shr, v128,
+        v128_and, v128_or, v128_xor,
     };
+
+    use crate::memory::vector;
 
     const PRIME64_1: u64 = 0x9E37_79B1_85EB_CA87;
     const PRIME_MX1: u64 = 0x1656_6791_9E37_79F9;
 
-    /// The secret of XXH3, as much of it as short inputs use.
-    static SECRET: [u8; 144] = [
+    /// The secret of XXH3.
+    static SECRET: [u8; 192] = [
         0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad,
         0x1c, 0xde, 0xd4, 0x6d, 0xe9, 0x83, 0x90, 0x97, 0xdb, 0x72, 0x40, 0xa4, 0xa4, 0xb7, 0xb3,
         0x67, 0x1f, 0xcb, 0x79, 0xe6, 0x4e, 0xcc, 0xc0, 0xe5, 0x78, 0x82, 0x5a, 0xd0, 0x7d, 0xcc,
@@ -46,8 +52,15 @@ mod short {
         0xef, 0x46, 0xa9, 0xde, 0xac, 0xd8, 0xa8, 0xfa, 0x76, 0x3f, 0xe3, 0x9c, 0x34, 0x3f, 0xf9,
         0xdc, 0xbb, 0xc7, 0xc7, 0x0b, 0x4f, 0x1d, 0x8a, 0x51, 0xe0, 0x4b, 0xcd, 0xb4, 0x59, 0x31,
         0xc8, 0x9f, 0x7e, 0xc9, 0xd9, 0x78, 0x73, 0x64, 0xea, 0xc5, 0xac, 0x83, 0x34, 0xd3, 0xeb,
-        0xc3, 0xc5, 0x81, 0xa0, 0xff, 0xfa, 0x13, 0x63, 0xeb,
+        0xc3, 0xc5, 0x81, 0xa0, 0xff, 0xfa, 0x13, 0x63, 0xeb, 0x17, 0x0d, 0xdd, 0x51, 0xb7, 0xf0,
+        0xda, 0x49, 0xd3, 0x16, 0x55, 0x26, 0x29, 0xd4, 0x68, 0x9e, 0x2b, 0x16, 0xbe, 0x58, 0x7d,
+        0x47, 0xa1, 0xfc, 0x8f, 0xf8, 0xb8, 0xd1, 0x7a, 0xd0, 0x31, 0xce, 0x45, 0xcb, 0x3a, 0x8f,
+        0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
     ];
+
+    const STRIPE: usize = 64;
+    /// Each stripe of a block has the secret from eight bytes further on.
+    const STRIPES: usize = (SECRET.len() - STRIPE) / 8;
 
     /// `bytes` and the seed, as all steps need them.
     struct Input<'a> {
@@ -58,6 +71,9 @@ mod short {
 
     pub(super) fn checksum(bytes: &[u8], seed: u64) -> u64 {
         let length = bytes.len();
+        if length > 240 {
+            return checksum_of_many(bytes, seed);
+        }
         let input = Input { bytes, seeds: u64x2(seed, seed.wrapping_neg()) };
         let start = (length as u64).wrapping_mul(PRIME64_1);
         if length <= 128 {
@@ -86,6 +102,62 @@ mod short {
         avalanche(start.wrapping_add(sum(mixed)))
     }
 
+    fn checksum_of_many(bytes: &[u8], seed: u64) -> u64 {
+        let mut secret = SECRET;
+        let (words, _) = secret.as_chunks_mut::<8>();
+        for (i, word) in words.iter_mut().enumerate() {
+            let seed = if i % 2 == 0 { seed } else { seed.wrapping_neg() };
+            *word = u64::from_le_bytes(*word).wrapping_add(seed).to_le_bytes();
+        }
+        let mut lanes = [
+            u64x2(0xC2B2_AE3D, PRIME64_1),
+            u64x2(0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9),
+            u64x2(0x85EB_CA77_C2B2_AE63, 0x85EB_CA77),
+            u64x2(0x27D4_EB2F_1656_67C5, 0x9E37_79B1),
+        ];
+        let end = &secret[SECRET.len() - STRIPE..];
+        // What the last stripe begins in is left to it, so that no block is the last.
+        for block in bytes[..bytes.len() - 1].chunks(STRIPE * STRIPES) {
+            for (i, stripe) in block.chunks_exact(STRIPE).enumerate() {
+                lanes = mix(lanes, stripe, &secret[8 * i..8 * i + STRIPE]);
+            }
+            if block.len() == STRIPE * STRIPES {
+                for (i, lane) in lanes.iter_mut().enumerate() {
+                    let mixed = v128_xor(v128_xor(*lane, u64x2_shr(*lane, 47)), load(end, 16 * i));
+                    *lane = i64x2_mul(mixed, i64x2_splat(0x9E37_79B1));
+                }
+            }
+        }
+        let lanes =
+            mix(lanes, &bytes[bytes.len() - STRIPE..], &secret[SECRET.len() - STRIPE - 7..]);
+        let keyed = |i: usize| v128_xor(lanes[i], load(&secret, 11 + 16 * i));
+        let products = i64x2_add(multiply(keyed(0), keyed(1)), multiply(keyed(2), keyed(3)));
+        avalanche((bytes.len() as u64).wrapping_mul(PRIME64_1).wrapping_add(sum(products)))
+    }
+
+    /// A stripe of 64 bytes into the lanes, under as many of the secret. No loop: what is not inlined
+    /// here costs more than the products.
+    #[inline(always)]
+    fn mix([a, b, c, d]: [v128; 4], stripe: &[u8], secret: &[u8]) -> [v128; 4] {
+        let (a, b) = mix_pair(a, b, &stripe[..32], &secret[..32]);
+        let (c, d) = mix_pair(c, d, &stripe[32..], &secret[32..]);
+        [a, b, c, d]
+    }
+
+    #[inline(always)]
+    fn mix_pair(a: v128, b: v128, stripe: &[u8], secret: &[u8]) -> (v128, v128) {
+        let (x, y) = (load(stripe, 0), load(stripe, 16));
+        let (keyed_x, keyed_y) = (v128_xor(x, load(secret, 0)), v128_xor(y, load(secret, 16)));
+        let low = i32x4_shuffle::<0, 2, 4, 6>(keyed_x, keyed_y);
+        let high = i32x4_shuffle::<1, 3, 5, 7>(keyed_x, keyed_y);
+        let crossed_x = i64x2_shuffle::<1, 0>(x, x);
+        let crossed_y = i64x2_shuffle::<1, 0>(y, y);
+        (
+            i64x2_add(a, i64x2_add(u64x2_extmul_low_u32x4(low, high), crossed_x)),
+            i64x2_add(b, i64x2_add(u64x2_extmul_high_u32x4(low, high), crossed_y)),
+        )
+    }
+
     const ZERO: v128 = u64x2(0, 0);
 
     impl Input<'_> {
@@ -99,11 +171,8 @@ mod short {
     /// 16 bytes. Not by an index, whose panic would cost the loops a third of their speed.
     #[inline(always)]
     fn load(bytes: &[u8], at: usize) -> v128 {
-        match bytes.get(at..at + 16) {
-            Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) => u64x2(
-                u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-                u64::from_le_bytes([i, j, k, l, m, n, o, p]),
-            ),
+        match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => vector(bytes),
             _ => ZERO,
         }
     }
