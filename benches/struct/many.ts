@@ -39,7 +39,14 @@ export async function measureMany(samples: number): Promise<Measured[]> {
   const db = await open("many", { storage: memory() });
   try {
     if (useOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
-    return await measure(ways(db), samples);
+    const all = ways(db);
+    const isSet = ({ work }: Way) => work.startsWith("set");
+    // What sets leave behind is cleaned up within whatever is measured next.
+    const first = await measure(
+      all.filter((way) => !isSet(way)),
+      samples,
+    );
+    return [...first, ...(await measure(all.filter(isSet), samples))];
   } finally {
     await db.close();
   }
