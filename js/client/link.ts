@@ -373,8 +373,6 @@ export class Link {
     this.asleep = true;
     this.sender.flush();
     if (this.local !== undefined && this.sender.waiting > 0) hesitate(LAST_MS);
-    // A port cannot be ended.
-    this.toHost({ type: "release" });
     this.dismiss();
     this.leave();
     const { owner } = this.sender;
@@ -438,8 +436,9 @@ export class Link {
 }
 
 function stop(worker: WorkerLike): void {
-  if (worker.terminate === undefined) worker.close?.();
-  else worker.terminate();
+  if (worker.terminate !== undefined) return worker.terminate();
+  worker.postMessage({ type: "release" });
+  worker.close?.();
 }
 
 /** 53 random bits, and never 0. */

@@ -12,10 +12,20 @@ export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
   const sleep = () => sleeper.sleep();
   const wake = () => sleeper.wake();
-  // What the program's own listeners ask for at the last moment comes before: this one is added behind them.
-  const hide = () => addEventListener("pagehide", sleep, { once: true });
-  const listeners: [EventTarget, string, () => void, boolean?][] = [
-    [window, "pagehide", hide, true],
+  // Not before the program's own listeners have asked for what they want at the last moment: they run
+  // before a page freezes, and before one that was seen is hidden.
+  const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
+    if (persisted && "onfreeze" in document) return;
+    if (persisted || document.hidden) sleep();
+    else document.addEventListener("visibilitychange", sleep);
+  };
+  const last = () => {
+    removeEventListener("pagehide", hide);
+    addEventListener("pagehide", hide);
+  };
+  const listeners: [EventTarget, string, (event: Event) => void][] = [
+    [document, "visibilitychange", last],
+    [window, "pagehide", hide],
     [window, "pageshow", wake],
     [document, "freeze", sleep],
     [document, "resume", wake],

@@ -29,6 +29,8 @@ if (asked.has("flees")) {
   });
 }
 
+if (asked.has("asks")) addEventListener("pagehide", () => void client.call.add("last"));
+
 async function ask(told: Stream): Promise<void> {
   const start = performance.now();
   try {
