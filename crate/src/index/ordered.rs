@@ -154,7 +154,8 @@ impl OrderedKeys {
             self.groups.parts[0].insert(0, new.clone(), vec![new]);
             return;
         }
-        let (in_groups, mut in_group, mut at) = self.find(&new, false);
+        let (in_groups, mut in_group, mut at) =
+            self.behind_all(&new).unwrap_or_else(|| self.find(&new, false));
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {
@@ -279,6 +280,15 @@ impl OrderedKeys {
             Bound::Excluded(key) => self.place(key, false),
         };
         Range { groups: &self.groups.parts, from, to }
+    }
+
+    /// The place of a key that is above all others, as numbers and times that grow are: nothing is
+    /// looked for then.
+    fn behind_all(&self, key: &[u8]) -> Option<Place> {
+        let group = self.groups.parts.last()?;
+        let block = group.parts.last()?;
+        (compare(block.last()?, key) == Ordering::Less)
+            .then(|| (self.groups.parts.len() - 1, group.parts.len() - 1, block.len()))
     }
 
     /// Group and block in which a key is or would be, and how many of the block's keys are below
