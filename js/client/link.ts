@@ -436,7 +436,8 @@ export class Link {
 }
 
 function stop(worker: WorkerLike): void {
-  if (worker.terminate !== undefined) return worker.terminate();
+  worker.terminate?.();
+  if (worker.terminate !== undefined) return;
   worker.postMessage({ type: "release" });
   worker.close?.();
 }
