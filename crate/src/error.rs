@@ -22,7 +22,7 @@ pub enum Error {
     /// An earlier flush or rollback failed: reads live, writes are refused.
     Poisoned,
     /// Flushed data is damaged.
-    Corruption(Damage),
+    Corruption(Box<Damage>),
     /// The file is not a varve database.
     NotADatabase,
     /// A newer format, or a feature that this build does not know.
@@ -30,7 +30,7 @@ pub enum Error {
         /// Major version found.
         major: u16,
         /// Incompatible feature bits that are unknown here.
-        features: u64,
+        features: Box<u64>,
     },
     /// A write while a staged record is open.
     Reentrancy,
@@ -99,6 +99,13 @@ impl Error {
     }
 }
 
+// In a box, and so is what else is large: results are handed on everywhere, and hardly ever hold it.
+impl From<Damage> for Error {
+    fn from(damage: Damage) -> Self {
+        Error::Corruption(Box::new(damage))
+    }
+}
+
 impl From<IoError> for Error {
     fn from(error: IoError) -> Self {
         match error {
@@ -130,7 +137,8 @@ impl fmt::Display for Error {
             Error::NotADatabase => f.write_str("the file is not a varve database; it was left as it is"),
             Error::UnsupportedFormat { major, features } => write!(
                 f,
-                "the file has format {major} with unknown features {features:#x}; update varve to open it"
+                "the file has format {major} with unknown features {:#x}; update varve to open it",
+                **features
             ),
             Error::Reentrancy => {
                 f.write_str("the database was written to from inside an update; write after it returns")

@@ -548,8 +548,8 @@ extern "C" fn recovery() {
 #[unsafe(no_mangle)]
 extern "C" fn error_report() {
     let instance = instance();
-    if let Some(Error::UnsupportedFormat { major, features }) = instance.error {
-        instance.numbers(&[u64::from(major), features]);
+    if let Some(Error::UnsupportedFormat { major, features }) = &instance.error {
+        instance.numbers(&[u64::from(*major), **features]);
     }
     if let Some(Error::Corruption(d)) = &instance.error {
         let values = [

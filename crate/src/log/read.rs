@@ -638,5 +638,5 @@ impl Log {
 
 /// One record, or one value, is not what was written there.
 pub(crate) fn damaged(position: u64) -> Error {
-    Error::Corruption(Damage { position, ..Damage::default() })
+    Error::from(Damage { position, ..Damage::default() })
 }

@@ -525,7 +525,7 @@ impl Log {
             }
         }
         if refuses {
-            return Err(Error::UnsupportedFormat { major: MAJOR, features: 0 });
+            return Err(Error::UnsupportedFormat { major: MAJOR, features: Box::default() });
         }
         let complete = chain.frames[..end].iter().rposition(|f| f.commits).map_or(0, |i| i + 1);
         chain.incomplete = (chain.frames.len() - complete) as u64;

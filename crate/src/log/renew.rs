@@ -23,7 +23,7 @@ impl Log {
     pub(crate) fn successor(&self, pool: Pool, next_version: u64) -> Result<Log, Error> {
         if self.slots.iter().any(|slot| slot.used == Use::Foreign) {
             let major = self.superblock.major;
-            return Err(Error::UnsupportedFormat { major, features: 0 });
+            return Err(Error::UnsupportedFormat { major, features: Box::default() });
         }
         let old = &self.superblock;
         let identity = |i: usize| checksum(&old.file_id[i].to_le_bytes(), self.entropy);

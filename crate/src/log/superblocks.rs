@@ -37,7 +37,7 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
         }
         // Both slots are flushed before the database is used, so it cannot end before the second.
         if newest.generation > 2 && size < SLOT_STRIDE + superblock::SIZE as u64 {
-            return Err(Error::Corruption(Damage::default()));
+            return Err(Damage::default().into());
         }
         let next_version = next_version.unwrap_or(newest.next_version);
         return Ok(Some(Superblock { next_version, ..newest }));
@@ -46,7 +46,7 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
         return Ok(None);
     }
     match found.iter().any(|slot| matches!(slot, Found::Damaged)) {
-        true => Err(Error::Corruption(Damage::default())),
+        true => Err(Damage::default().into()),
         false => Err(Error::NotADatabase),
     }
 }
@@ -72,14 +72,14 @@ fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
     let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
     // History is written down in the format and not built yet.
     if superblock.major != MAJOR || unknown != 0 || superblock.mode != 0 {
-        return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown });
+        return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown.into() });
     }
     // A checksum proves that the bytes are as written, not that their writer meant well.
     let Superblock { first_frame, next_frame, next_version, generation, .. } = superblock;
     let counts = [first_frame, next_frame, next_version, generation];
     let sane = counts.iter().all(|n| (1..1 << 56).contains(n));
     if !SEGMENT_LOG2.contains(&superblock.segment_log2) || !sane {
-        return Err(Error::Corruption(Damage::default()));
+        return Err(Damage::default().into());
     }
     Ok(superblock)
 }

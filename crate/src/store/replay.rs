@@ -158,7 +158,7 @@ impl<F: File> Store<F> {
             let is_whole = way == OnDamage::Prefix && damage.is_prefix_whole;
             if !is_whole && way != OnDamage::Salvage {
                 let (keys, version) = (self.stats().count, self.next_version - 1);
-                return Err(Error::Corruption(Damage { keys, version, ..damage }));
+                return Err(Damage { keys, version, ..damage }.into());
             }
         }
         replayed?;
@@ -177,7 +177,7 @@ impl<F: File> Store<F> {
         if let (Some(damage), OnDamage::Prefix) = (damage, way) {
             self.sweep()?;
             if self.recovery.lost_keys > 0 {
-                return Err(Error::Corruption(Damage { is_prefix_whole: false, ..damage }));
+                return Err(Damage { is_prefix_whole: false, ..damage }.into());
             }
         }
         if !self.recovery.clean {
@@ -289,7 +289,7 @@ impl<F: File> Store<F> {
 
     /// A live record's extent is not what it has to be.
     fn lost(&self, position: u64) -> Error {
-        Error::Corruption(Damage {
+        Error::from(Damage {
             position,
             expected_frame: self.log.next_frame(),
             flushed_frames: self.log.next_frame(),

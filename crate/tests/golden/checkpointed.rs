@@ -17,7 +17,7 @@ fn opens(name: &'static str, about: &'static str, image: Image, content: Content
 }
 
 fn refused(name: &'static str, about: &'static str, image: Image, damage: Damage) -> Golden {
-    Golden { name, about, bytes: image.bytes, expect: Expect::Refused(Error::Corruption(damage)) }
+    Golden { name, about, bytes: image.bytes, expect: Expect::Refused(Error::from(damage)) }
 }
 
 pub fn all() -> Vec<Golden> {

@@ -196,7 +196,7 @@ fn describe_error(error: &Error, out: &mut String) {
                 intact_frames,
                 intact_bytes,
                 ..
-            } = damage;
+            } = **damage;
             let _ = writeln!(
                 out,
                 "    \"code\": {code},\n    \"position\": {position},\n    \

@@ -152,21 +152,9 @@ fn check(golden: &Golden) -> Vec<String> {
             let mut wrong = Vec::new();
             // What the commits before the damage leave is not part of the format.
             let told = match error {
-                Error::Corruption(Damage {
-                    position,
-                    expected_frame,
-                    flushed_frames,
-                    intact_frames,
-                    intact_bytes,
-                    ..
-                }) => Error::Corruption(Damage {
-                    position,
-                    expected_frame,
-                    flushed_frames,
-                    intact_frames,
-                    intact_bytes,
-                    ..Damage::default()
-                }),
+                Error::Corruption(damage) => {
+                    Error::from(Damage { is_prefix_whole: false, keys: 0, version: 0, ..*damage })
+                }
                 other => other,
             };
             if told != *expected {

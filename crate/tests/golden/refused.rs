@@ -59,7 +59,7 @@ fn damaged_frame() -> Golden {
         intact_bytes: segment.at - third,
         ..Damage::default()
     };
-    refused("damaged-frame", about, image, Error::Corruption(damage))
+    refused("damaged-frame", about, image, Error::from(damage))
 }
 
 fn damaged_end() -> Golden {
@@ -74,7 +74,7 @@ fn damaged_end() -> Golden {
         intact_bytes: 0,
         ..Damage::default()
     };
-    refused("damaged-end", about, image, Error::Corruption(damage))
+    refused("damaged-end", about, image, Error::from(damage))
 }
 
 fn damaged_without_close() -> Golden {
@@ -92,7 +92,7 @@ fn damaged_without_close() -> Golden {
         intact_bytes: segment.at - witness,
         ..Damage::default()
     };
-    refused("damaged-without-close", about, image, Error::Corruption(damage))
+    refused("damaged-without-close", about, image, Error::from(damage))
 }
 
 fn damaged_commit() -> Golden {
@@ -114,7 +114,7 @@ fn damaged_commit() -> Golden {
         intact_bytes: second.at - witness,
         ..Damage::default()
     };
-    refused("damaged-commit", about, image, Error::Corruption(damage))
+    refused("damaged-commit", about, image, Error::from(damage))
 }
 
 fn damaged_extent() -> Golden {
@@ -133,7 +133,7 @@ fn damaged_extent() -> Golden {
         intact_bytes: 0,
         ..Damage::default()
     };
-    refused("damaged-extent", about, image, Error::Corruption(damage))
+    refused("damaged-extent", about, image, Error::from(damage))
 }
 
 fn lost_segment() -> Golden {
@@ -155,7 +155,7 @@ fn lost_segment() -> Golden {
         intact_bytes: third.at - start,
         ..Damage::default()
     };
-    refused("lost-segment", about, image, Error::Corruption(damage))
+    refused("lost-segment", about, image, Error::from(damage))
 }
 
 fn both_superblocks_damaged() -> Golden {
@@ -163,7 +163,7 @@ fn both_superblocks_damaged() -> Golden {
     image.flip(20);
     image.flip(SLOT_STRIDE + 20);
     let about = "no superblock is left, but there is a segment: never taken for a new file";
-    let error = Error::Corruption(Damage::default());
+    let error = Error::from(Damage::default());
     refused("both-superblocks-damaged", about, image, error)
 }
 
@@ -180,7 +180,7 @@ fn newer_major() -> Golden {
     image.superblock.major = MAJOR + 1;
     image.write_superblocks();
     let about = "a later major version";
-    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0.into() };
     refused("newer-major", about, image, error)
 }
 
@@ -190,7 +190,7 @@ fn newer_major_in_one_slot() -> Golden {
     image.write_superblock();
     let about =
         "a later major version in the newer slot, as an upgrade that was cut short leaves it";
-    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0.into() };
     refused("newer-major-in-one-slot", about, image, error)
 }
 
@@ -199,7 +199,7 @@ fn incompatible_bit() -> Golden {
     image.superblock.incompatible = 1 << 3;
     image.write_superblocks();
     let about = "an unknown incompatible feature";
-    let error = Error::UnsupportedFormat { major: MAJOR, features: 8 };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 8.into() };
     refused("incompatible-bit", about, image, error)
 }
 
@@ -210,7 +210,7 @@ fn unknown_kind() -> Golden {
     image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1), unknown]);
     image.close(&mut segment, 2, 3);
     let about = "a record of an unknown kind that must be understood";
-    let error = Error::UnsupportedFormat { major: MAJOR, features: 0 };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 0.into() };
     refused("unknown-kind", about, image, error)
 }
 
@@ -233,7 +233,7 @@ fn not_whole(
         intact_bytes: 0,
         ..Damage::default()
     };
-    refused(name, about, image, Error::Corruption(damage))
+    refused(name, about, image, Error::from(damage))
 }
 
 fn malformed_record() -> Golden {
@@ -255,7 +255,7 @@ fn damaged_magics() -> Golden {
     image.flip(3);
     image.flip(SLOT_STRIDE + 30);
     let about = "one superblock with a damaged magic, the other with a damaged field";
-    let error = Error::Corruption(Damage::default());
+    let error = Error::from(Damage::default());
     refused("damaged-magics", about, image, error)
 }
 
@@ -274,7 +274,7 @@ fn newer_major_in_the_older_slot() -> Golden {
     image.superblock.major = MAJOR;
     image.write_superblock();
     let about = "a later major version in the slot with the smaller generation";
-    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0 };
+    let error = Error::UnsupportedFormat { major: MAJOR + 1, features: 0.into() };
     refused("newer-major-in-the-older-slot", about, image, error)
 }
 
@@ -283,7 +283,7 @@ fn history_mode() -> Golden {
     image.superblock.mode = MODE_KEEP_HISTORY;
     image.write_superblocks();
     let about = "a database that keeps its history, which this version does not honour";
-    let error = Error::UnsupportedFormat { major: MAJOR, features: 0 };
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 0.into() };
     refused("history-mode", about, image, error)
 }
 
@@ -292,6 +292,6 @@ fn cut_before_the_second_superblock() -> Golden {
     image.write_superblock();
     image.bytes.truncate(SLOT_STRIDE as usize);
     let about = "a used database of which only the first superblock is left";
-    let error = Error::Corruption(Damage::default());
+    let error = Error::from(Damage::default());
     refused("cut-before-the-second-superblock", about, image, error)
 }
