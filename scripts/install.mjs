@@ -6,9 +6,11 @@ import { ask, fresh, hashOf, must, Problem, root, say, stamp } from "./lib.mjs";
 
 /**
  * Installs the npm packages of a folder of the repository, unless that has been done. With `scripts`
- * as `false` none of them runs a program of its own while it is installed.
+ * as `false` none of them runs a program of its own while it is installed. With `complete` as `false` the
+ * lock may lack what other systems would install, which `npm ci` refuses: a registry that does not have
+ * those packages cannot write them down.
  */
-export async function installPackages(folder = ".", { scripts = true } = {}) {
+export async function installPackages(folder = ".", { scripts = true, complete = true } = {}) {
   const lock = join(root, folder, "package-lock.json");
   const name = folder === "." ? "npm" : `npm-${folder.replaceAll("/", "-")}`;
   const key = hashOf(readFileSync(lock), process.version);
@@ -18,8 +20,9 @@ export async function installPackages(folder = ".", { scripts = true } = {}) {
     if (fresh(name, key)) return;
     if (statSync(done).mtimeMs >= statSync(lock).mtimeMs) return stamp(name, key);
   }
-  const args = ["ci", "--no-fund", "--no-audit", ...(scripts ? [] : ["--ignore-scripts"])];
-  say(`· npm ci${folder === "." ? "" : ` in ${folder}`}`);
+  const command = complete ? ["ci"] : ["install", "--no-save"];
+  const args = [...command, "--no-fund", "--no-audit", ...(scripts ? [] : ["--ignore-scripts"])];
+  say(`· npm ${command.join(" ")}${folder === "." ? "" : ` in ${folder}`}`);
   await must("npm", args, { cwd: join(root, folder) });
   stamp(name, key);
 }
