@@ -136,6 +136,7 @@ export class Engine extends EngineMemory {
   private readonly slot: Report;
   private uncertain: boolean;
   listener: EngineListener | undefined;
+  private onSorting: ((count: number) => void) | undefined;
 
   private constructor(name: string, module: WebAssembly.Module, wasm: Exports, host: Host) {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
@@ -148,6 +149,7 @@ export class Engine extends EngineMemory {
     this.uncertain = false;
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.listener = undefined;
+    this.onSorting = undefined;
   }
 
   /**
@@ -241,20 +243,50 @@ export class Engine extends EngineMemory {
     return this.uncertain;
   }
 
+  /**
+   * Hears how many bytes each read brings that the first range does to sort the keys. What it throws ends
+   * that range.
+   */
+  hearSorting(onBytes: (count: number) => void): void {
+    this.onSorting = onBytes;
+  }
+
+  /** Calls for a range; the first one sorts the keys. */
+  private ranged(wasmCall: () => number): number {
+    const { host, onSorting } = this;
+    if (onSorting === undefined) return this.call(wasmCall);
+    let ended: { reason: unknown } | undefined;
+    host.onBytes = (count) => {
+      try {
+        onSorting(count);
+      } catch (reason) {
+        ended = { reason };
+        throw reason;
+      }
+    };
+    const answer = this.call(wasmCall);
+    host.onBytes = undefined;
+    if (ended === undefined) return answer;
+    host.takeCause();
+    throw ended.reason;
+  }
+
   /** The first keys of a range, at most so many. */
   scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
-    const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
+    const at = this.ranged(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.onSorting = undefined;
     return this.pageAt(at, maxKeys, withValues);
   }
 
   countRange(range: KeyRange, keyspace = RAW): number {
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range);
-    const count = this.call(() => this.wasm.count_range(keyspace, lower, upper, flags));
+    const count = this.ranged(() => this.wasm.count_range(keyspace, lower, upper, flags));
     if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.onSorting = undefined;
     return count;
   }
 

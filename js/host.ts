@@ -9,7 +9,7 @@ export class Host {
   panic: string | undefined;
   /** Hears of every read: a cold record may have taken memory that the turn's end gives back. */
   onRead: () => void;
-  /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
+  /** While opening, or sorting: hears how many bytes each read brought. What it throws ends the reading. */
   onBytes: ((count: number) => void) | undefined;
   /** How often the file was read, and how many bytes that brought. */
   reads: number;

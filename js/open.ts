@@ -14,7 +14,7 @@ import {
 import { defaultStorage } from "./places.js";
 import { Entry, type Interruption, type Opening } from "./registry.js";
 import { Session } from "./session.js";
-import type { OpenedStorage, Storage } from "./storage/contract.js";
+import type { OpenedStorage, Storage, StorageFile } from "./storage/contract.js";
 import type { ImageSource } from "./storage/image.js";
 import { fileName } from "./storage/names.js";
 import { loadModule } from "./wasm/load.js";
@@ -162,9 +162,20 @@ async function start(
   const opened = await storage.open(name, { readOnly: settings.readOnly });
   try {
     heed();
-    const told = onProgress && progressOf(opened.file.getSize(), onProgress, heed, interrupt);
-    const { recovery } = options;
-    const engine = await Engine.open(name, module, opened.file, settings, recovery, told);
+    const { file } = opened;
+    const told = onProgress && progressOf("opening", file, onProgress);
+    const heard =
+      told &&
+      ((count: number) => {
+        try {
+          told(count);
+        } catch (thrown) {
+          interrupt(thrown);
+        }
+        heed();
+      });
+    const engine = await Engine.open(name, module, file, settings, options.recovery, heard);
+    if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
     return new Session(name, engine, opened, settings);
   } catch (error) {
     closeQuietly(opened);
@@ -172,23 +183,19 @@ async function start(
   }
 }
 
-/** What each read while opening comes to for those who want to know, and who may end it. */
+/** What each read comes to for those who want to know. */
 function progressOf(
-  total: number,
+  doing: OpenProgress["doing"],
+  file: StorageFile,
   onProgress: (progress: OpenProgress) => void,
-  heed: () => void,
-  interrupt: (reason: unknown) => never,
 ): (count: number) => void {
   let bytes = 0;
+  let total = 0;
   return (count) => {
+    if (bytes === 0) total = file.getSize();
     // Some parts are read twice.
     bytes = Math.min(bytes + count, total);
-    try {
-      onProgress({ bytes, total });
-    } catch (thrown) {
-      interrupt(thrown);
-    }
-    heed();
+    onProgress({ doing, bytes, total });
   };
 }
 

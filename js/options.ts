@@ -85,6 +85,9 @@ export interface OpenOptions {
   /**
    * Hears how far opening has come, now and then: a large log takes time to read. What it throws
    * ends the opening and rejects it. Whoever joins an opening that is under way hears nothing.
+   *
+   * The first range sorts the keys, and reads the records for it: of that it hears, too, within the
+   * call. What it throws then ends that range and is thrown by it; the next one begins anew.
    */
   onProgress?: ((progress: OpenProgress) => void) | undefined;
   /**
@@ -95,8 +98,9 @@ export interface OpenOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How far opening has come. */
+/** How far opening has come, or sorting the keys for the first range. */
 export interface OpenProgress {
+  readonly doing: "opening" | "sorting";
   /** Bytes of the file that were read. */
   readonly bytes: number;
   /** Bytes of the file. Not all of them need be read. */

@@ -242,6 +242,7 @@ export class Host {
 
   /** Tells the page, though not of every step. */
   private progress(progress: OpenProgress): void {
+    if (progress.doing !== "opening") return;
     const now = Date.now();
     if (now < this.toldProgress + PROGRESS_MS) return;
     this.toldProgress = now;

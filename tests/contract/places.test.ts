@@ -203,6 +203,15 @@ suite("opening", () => {
     return left;
   }
 
+  /** One of as many keys that was closed: its index is loaded, and the records are read when needed. */
+  async function closedWith(keys: number): Promise<FakeStorage> {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < keys; i++) db.set(`key ${i}`, filled(10_000, i));
+    await db.close();
+    return fake;
+  }
+
   const openOf = (fake: FakeStorage, options: OpenOptions) =>
     open("progress", { storage: fake, ...wasmOption(), ...options });
 
@@ -218,9 +227,55 @@ suite("opening", () => {
       last = bytes;
     }
     ok(last > fake.content.length / 2);
+    ok(heard.every(({ doing }) => doing === "opening"));
     const count = heard.length;
-    for (const value of db.values()) equal(value.length, 10_000);
+    db.get("key 1");
     equal(heard.length, count, "reading later is none of it");
+    await db.close();
+  });
+
+  test("tells how far the first range has come, which sorts the keys, and of no later one", async () => {
+    const fake = await closedWith(400);
+    const heard: OpenProgress[] = [];
+    const db = await openOf(fake, {
+      memory: 8 << 20,
+      onProgress: (progress) => heard.push(progress),
+    });
+    heard.length = 0;
+    equal(db.count({ gte: "key 1" }), 399);
+    ok(heard.length > 3 && heard.every(({ doing }) => doing === "sorting"));
+    let last = 0;
+    for (const { bytes, total } of heard) {
+      equal(total, fake.content.length);
+      ok(bytes >= last && bytes <= total);
+      last = bytes;
+    }
+    ok(last > fake.content.length / 2);
+    heard.length = 0;
+    for (const value of db.values()) equal(value.length, 10_000);
+    equal(heard.length, 0);
+    await db.close();
+  });
+
+  test("ends the first range with what onProgress throws, and the next one begins anew", async () => {
+    const fake = await closedWith(400);
+    const thrown = new Error("not now");
+    let reads = 0;
+    const onProgress = ({ doing }: OpenProgress) => {
+      reads += 1;
+      if (doing === "sorting" && reads < 1000) {
+        reads = 1000;
+        throw thrown;
+      }
+    };
+    const db = await openOf(fake, { onProgress });
+    equal(
+      throws(() => [...db.keys()]),
+      thrown,
+    );
+    equal([...db.keys()].length, 400);
+    db.set("after", "it");
+    equal(db.getText("after"), "it");
     await db.close();
   });
 
