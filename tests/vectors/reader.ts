@@ -155,14 +155,16 @@ function refuseUnsupported(view: DataView): void {
 
 /**
  * Section 9, step 4: ends a chain, of which so many frames count, before the first gap that no record
- * accounts for. A record does that if it was flushed, or is part of what counts. Whether there was one.
+ * accounts for. A record does that if it was flushed; or if it is part of what counts, and all that it
+ * speaks of is missing. Whether there was one.
  */
 function endBeforeOpenGap(chain: Chain, count: number, flushed: number): boolean {
-  const end = Math.max(flushed, (chain.frames[count - 1]?.number ?? -1) + 1);
+  const end = (chain.frames[count - 1]?.number ?? -1) + 1;
   const open = chain.gaps.findIndex((gap) => {
-    const isClosed = chain.accounts.some(
-      ({ frame, from, to }) => frame < end && from <= gap.from && gap.to <= to,
-    );
+    const isClosed = chain.accounts.some(({ frame, from, to }) => {
+      const covers = from <= gap.from && gap.to <= to;
+      return (covers && frame < flushed) || (frame < end && from === gap.from && gap.to === to);
+    });
     return gap.before.frames <= count && !isClosed;
   });
   const gap = chain.gaps[open];

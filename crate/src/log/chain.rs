@@ -134,16 +134,18 @@ impl Chain {
     /// there. Answers whether there was one. Those before it are losses.
     ///
     /// A record is committed before anything is given back, and all that its gap needs before it: so
-    /// it speaks the truth if it is flushed, or itself part of the chain. Else it may speak of frames
-    /// whose copies were lost with the power.
+    /// it speaks the truth if it is flushed; or if it is itself part of the chain, where all of its gap
+    /// is missing. Else it may speak of frames whose copies were lost with the power, or of which some
+    /// were: a deletion may be gone while the record that it covers stands.
     pub fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
         let mut went_back = false;
         loop {
-            let end = flushed.max(self.frames.last().map_or(0, |frame| frame.number + 1));
+            let end = self.frames.last().map_or(0, |frame| frame.number + 1);
             let claims = &self.claims;
             let is_open = |gap: &Gap| {
                 let holds = |&(frame, from, to): &(u64, u64, u64)| {
-                    frame < end && from <= gap.from && gap.to <= to
+                    let covers = from <= gap.from && gap.to <= to;
+                    covers && frame < flushed || frame < end && (from, to) == (gap.from, gap.to)
                 };
                 !claims.iter().any(holds)
             };
