@@ -16,6 +16,50 @@ pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+pub use words::Checksum;
+
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use vectors::Checksum;
+
+/// Where there are no vectors the library has a checksum in pieces.
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+mod words {
+    use std::fmt;
+
+    use xxhash_rust::xxh3::Xxh3;
+
+    /// The checksum of more than 240 bytes, which may come in pieces.
+    pub struct Checksum(Box<Xxh3>);
+
+    impl Checksum {
+        /// Of no bytes.
+        #[must_use]
+        pub fn new(seed: u64) -> Self {
+            Checksum(Box::new(Xxh3::with_seed(seed)))
+        }
+
+        /// Goes on with bytes that are not the last ones, a multiple of 1024.
+        pub fn add(&mut self, bytes: &[u8]) {
+            debug_assert!(bytes.len().is_multiple_of(1024));
+            self.0.update(bytes);
+        }
+
+        /// Ends with the last bytes, which are 64 at least.
+        #[must_use]
+        pub fn end(&mut self, bytes: &[u8]) -> u64 {
+            self.0.update(bytes);
+            self.0.digest()
+        }
+    }
+
+    impl fmt::Debug for Checksum {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Checksum")
+        }
+    }
+}
+
 /// The seed for bytes at file position `position` in a segment with `salt`.
 #[must_use]
 pub const fn seed_at(salt: u64, position: u64) -> u64 {
@@ -72,7 +116,7 @@ mod vectors {
     pub(super) fn checksum(bytes: &[u8], seed: u64) -> u64 {
         let length = bytes.len();
         if length > 240 {
-            return checksum_of_many(bytes, seed);
+            return Checksum::new(seed).end(bytes);
         }
         let input = Input { bytes, seeds: u64x2(seed, seed.wrapping_neg()) };
         let start = (length as u64).wrapping_mul(PRIME64_1);
@@ -102,37 +146,71 @@ mod vectors {
         avalanche(start.wrapping_add(sum(mixed)))
     }
 
-    fn checksum_of_many(bytes: &[u8], seed: u64) -> u64 {
-        let mut secret = SECRET;
-        let (words, _) = secret.as_chunks_mut::<8>();
-        for (i, word) in words.iter_mut().enumerate() {
-            let seed = if i % 2 == 0 { seed } else { seed.wrapping_neg() };
-            *word = u64::from_le_bytes(*word).wrapping_add(seed).to_le_bytes();
-        }
-        let mut lanes = [
-            u64x2(0xC2B2_AE3D, PRIME64_1),
-            u64x2(0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9),
-            u64x2(0x85EB_CA77_C2B2_AE63, 0x85EB_CA77),
-            u64x2(0x27D4_EB2F_1656_67C5, 0x9E37_79B1),
-        ];
-        let end = &secret[SECRET.len() - STRIPE..];
-        // What the last stripe begins in is left to it, so that no block is the last.
-        for block in bytes[..bytes.len() - 1].chunks(STRIPE * STRIPES) {
-            for (i, stripe) in block.chunks_exact(STRIPE).enumerate() {
-                lanes = mix(lanes, stripe, &secret[8 * i..8 * i + STRIPE]);
+    /// The checksum of more than 240 bytes, which may come in pieces.
+    #[derive(Debug)]
+    pub struct Checksum {
+        lanes: [v128; 4],
+        /// The secret under the seed.
+        secret: [u8; SECRET.len()],
+        length: u64,
+    }
+
+    impl Checksum {
+        /// Of no bytes.
+        #[must_use]
+        pub fn new(seed: u64) -> Self {
+            let mut secret = SECRET;
+            let (words, _) = secret.as_chunks_mut::<8>();
+            for (i, word) in words.iter_mut().enumerate() {
+                let seed = if i % 2 == 0 { seed } else { seed.wrapping_neg() };
+                *word = u64::from_le_bytes(*word).wrapping_add(seed).to_le_bytes();
             }
-            if block.len() == STRIPE * STRIPES {
-                for (i, lane) in lanes.iter_mut().enumerate() {
-                    let mixed = v128_xor(v128_xor(*lane, u64x2_shr(*lane, 47)), load(end, 16 * i));
-                    *lane = i64x2_mul(mixed, i64x2_splat(0x9E37_79B1));
+            let lanes = [
+                u64x2(0xC2B2_AE3D, PRIME64_1),
+                u64x2(0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9),
+                u64x2(0x85EB_CA77_C2B2_AE63, 0x85EB_CA77),
+                u64x2(0x27D4_EB2F_1656_67C5, 0x9E37_79B1),
+            ];
+            Checksum { lanes, secret, length: 0 }
+        }
+
+        /// Goes on with bytes that are not the last ones, a multiple of 1024.
+        pub fn add(&mut self, bytes: &[u8]) {
+            debug_assert!(bytes.len().is_multiple_of(STRIPE * STRIPES));
+            self.add_stripes(bytes);
+            self.length += bytes.len() as u64;
+        }
+
+        fn add_stripes(&mut self, bytes: &[u8]) {
+            let (mut lanes, secret) = (self.lanes, &self.secret);
+            let end = &secret[SECRET.len() - STRIPE..];
+            for block in bytes.chunks(STRIPE * STRIPES) {
+                for (i, stripe) in block.chunks_exact(STRIPE).enumerate() {
+                    lanes = mix(lanes, stripe, &secret[8 * i..8 * i + STRIPE]);
+                }
+                if block.len() == STRIPE * STRIPES {
+                    for (i, lane) in lanes.iter_mut().enumerate() {
+                        let mixed =
+                            v128_xor(v128_xor(*lane, u64x2_shr(*lane, 47)), load(end, 16 * i));
+                        *lane = i64x2_mul(mixed, i64x2_splat(0x9E37_79B1));
+                    }
                 }
             }
+            self.lanes = lanes;
         }
-        let lanes =
-            mix(lanes, &bytes[bytes.len() - STRIPE..], &secret[SECRET.len() - STRIPE - 7..]);
-        let keyed = |i: usize| v128_xor(lanes[i], load(&secret, 11 + 16 * i));
-        let products = i64x2_add(multiply(keyed(0), keyed(1)), multiply(keyed(2), keyed(3)));
-        avalanche((bytes.len() as u64).wrapping_mul(PRIME64_1).wrapping_add(sum(products)))
+
+        /// Ends with the last bytes, which are 64 at least.
+        #[must_use]
+        pub fn end(&mut self, bytes: &[u8]) -> u64 {
+            // What the last stripe begins in is left to it, so that no block is the last.
+            self.add_stripes(&bytes[..bytes.len() - 1]);
+            let last = &bytes[bytes.len() - STRIPE..];
+            let lanes = mix(self.lanes, last, &self.secret[SECRET.len() - STRIPE - 7..]);
+            let keyed = |i: usize| v128_xor(lanes[i], load(&self.secret, 11 + 16 * i));
+            let products = i64x2_add(multiply(keyed(0), keyed(1)), multiply(keyed(2), keyed(3)));
+            let length = self.length + bytes.len() as u64;
+            avalanche(length.wrapping_mul(PRIME64_1).wrapping_add(sum(products)))
+        }
     }
 
     /// A stripe of 64 bytes into the lanes, under as many of the secret. No loop: what is not inlined
@@ -202,5 +280,27 @@ mod vectors {
         sum ^= sum >> 37;
         sum = sum.wrapping_mul(PRIME_MX1);
         sum ^ sum >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_in_pieces_has_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> =
+            (0..9000_u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 23) as u8).collect();
+        for length in (241..1500).chain([2047, 2048, 2049, 4096, 4160, 8191, 8192, 9000]) {
+            for seed in [0, 1, 0xFEDC_BA98_7654_3210] {
+                let expected = xxh3_64_with_seed(&bytes[..length], seed);
+                for before in (0..length - 63).step_by(1024) {
+                    let mut sum = Checksum::new(seed);
+                    bytes[..before].chunks(2048).for_each(|piece| sum.add(piece));
+                    let told = sum.end(&bytes[before..length]);
+                    assert_eq!(told, expected, "{length} after {before}");
+                }
+            }
+        }
     }
 }

@@ -192,6 +192,20 @@ impl Log {
         let slot = &self.slots[first as usize];
         let value = slot.value.as_ref().expect("a staged extent is resident");
         let value = &value[..align_up(slot.length as usize)];
+        self.write_extent_headers(file, first)?;
+        for (i, chunk) in value.chunks(CHUNK).enumerate() {
+            write_all(file, chunk, start + (segment::SIZE + i * CHUNK) as u64)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_extent_headers(
+        &self,
+        file: &mut impl File,
+        first: u32,
+    ) -> Result<(), Error> {
+        let start = self.geometry.slot_start(first);
+        let slot = &self.slots[first as usize];
         let header = SegmentHeader {
             kind: segment::KIND_EXTENT,
             payload: slot.length,
@@ -201,11 +215,7 @@ impl Log {
         let header = header.encode(self.superblock.file_id[0], start);
         let end = self.geometry.slot_start(first + slot.span);
         write_all(file, &header, end - segment::SIZE as u64)?;
-        write_all(file, &header, start)?;
-        for (i, chunk) in value.chunks(CHUNK).enumerate() {
-            write_all(file, chunk, start + (segment::SIZE + i * CHUNK) as u64)?;
-        }
-        Ok(())
+        Ok(write_all(file, &header, start)?)
     }
 
     /// The descriptor of a staged extent with a value of `length` bytes that may still change.

@@ -112,7 +112,7 @@ impl Log {
         }
     }
 
-    fn fresh_slot(&mut self, used: Use, span: u32) -> Slot {
+    pub(super) fn fresh_slot(&mut self, used: Use, span: u32) -> Slot {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let salt = checksum(&self.entropy.to_le_bytes(), u64::from(sequence));
@@ -134,7 +134,7 @@ impl Log {
     }
 
     /// Puts what `slot` describes into its slots.
-    fn occupy_span(&mut self, first: u32, slot: Slot) {
+    pub(super) fn occupy_span(&mut self, first: u32, slot: Slot) {
         let (from, end) = (first as usize, (first + slot.span) as usize);
         self.slots[from..end].fill_with(|| Slot::new(Use::Body));
         self.slots[from] = slot;

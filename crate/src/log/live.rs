@@ -251,7 +251,8 @@ impl Log {
     fn could_move(&self, slot: u32) -> bool {
         let span = self.slots[slot as usize].span;
         let after = &self.slots[slot as usize + 1..];
-        self.best_row(span) < slot && after.iter().all(|slot| slot.used != Use::Log || slot.doomed)
+        self.best_row(span, self.slots.len() as u32) < slot
+            && after.iter().all(|slot| slot.used != Use::Log || slot.doomed)
     }
 
     /// The oldest segment, if its sequence is below that.

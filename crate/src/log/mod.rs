@@ -8,6 +8,7 @@ pub mod append;
 pub mod chain;
 pub mod checkpoint;
 pub mod group;
+pub(crate) mod lift;
 pub(crate) mod live;
 pub mod pool;
 pub mod read;
@@ -307,6 +308,8 @@ pub struct Log {
     stale: Vec<(u64, usize)>,
     /// Whether there may be something to give back.
     untidy: bool,
+    /// Whether extents left room since a compaction began: others might move there.
+    pub(crate) holes_came: bool,
     /// Garbage that opening found is needed by nobody once this many frames are surely flushed.
     garbage_after: u64,
     /// Bytes of live records, and of slots that live extents cover.

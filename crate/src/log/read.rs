@@ -437,7 +437,7 @@ impl Log {
 
     /// The memory from a record's header to the end of its segment.
     #[inline]
-    pub(super) fn bytes_at(&mut self, place: Place) -> &mut [u8] {
+    pub(crate) fn bytes_at(&mut self, place: Place) -> &mut [u8] {
         &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..]
     }
 

@@ -139,6 +139,11 @@ impl Log {
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
     }
 
+    /// Whether something is going that may leave room.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.untidy || self.has_unsure_extents()
+    }
+
     /// Whether extents that no record names any more wait for a flush that tells of it.
     pub(crate) fn has_unsure_extents(&self) -> bool {
         self.dead_extents.last().is_some_and(|dead| dead.frame >= Some(self.sure_frames))
@@ -161,7 +166,7 @@ impl Log {
             };
             if is_sure && slot.pins == 0 {
                 slot.used = Use::Garbage;
-                self.untidy = true;
+                (self.untidy, self.holes_came) = (true, true);
             } else {
                 self.dead_extents.push(dead);
             }

@@ -219,6 +219,7 @@ impl Log {
             tail_bytes: 0,
             stale: Vec::new(),
             untidy: false,
+            holes_came: false,
             garbage_after: 0,
             live_total: 0,
             spare_slots: 0,

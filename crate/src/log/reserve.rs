@@ -75,15 +75,29 @@ impl Log {
     ///
     /// # Errors
     /// What the file said; nothing has changed then.
-    #[inline(never)]
     pub(super) fn find_room(
         &mut self,
         file: &mut impl File,
         span: u32,
         need: Need,
     ) -> Result<u32, Error> {
-        let first = self.find_spare(file, span)?;
+        self.find_room_before(file, span, need, None)
+    }
+
+    /// The same before a slot: elsewhere there is none then.
+    #[inline(never)]
+    pub(super) fn find_room_before(
+        &mut self,
+        file: &mut impl File,
+        span: u32,
+        need: Need,
+        before: Option<u32>,
+    ) -> Result<u32, Error> {
         let slots = self.slots.len() as u32;
+        let first = self.find_spare(file, span, before.unwrap_or(slots))?;
+        if before.is_some_and(|before| first + span > before) {
+            return Err(Error::Quota);
+        }
         let taken = first.saturating_add(span);
         let end = slots.max(taken);
         let is_coming = |slot: &&Slot| matches!(slot.used, Use::Garbage | Use::Dirty);
@@ -107,11 +121,12 @@ impl Log {
         Ok(first)
     }
 
-    /// Slots that are blank for certain, `span` of them in a row; gives the first.
-    fn find_spare(&mut self, file: &mut impl File, span: u32) -> Result<u32, Error> {
+    /// Slots that are blank for certain, `span` of them in a row, before `end` if there are any such;
+    /// gives the first.
+    fn find_spare(&mut self, file: &mut impl File, span: u32, end: u32) -> Result<u32, Error> {
         loop {
-            let first = self.best_row(span);
-            let row = first..(first + span).min(self.slots.len() as u32);
+            let first = self.best_row(span, end);
+            let row = first..(first + span).min(end);
             let mut is_blank = true;
             for index in row {
                 if self.slots[index as usize].used == Use::Unknown {
@@ -126,10 +141,10 @@ impl Log {
     }
 
     /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
-    /// for what needs more, and only then at the end of the file and beyond.
-    pub(super) fn best_row(&self, span: u32) -> u32 {
+    /// for what needs more, and only then at the end and beyond.
+    pub(super) fn best_row(&self, span: u32, end: u32) -> u32 {
         let (mut best, mut first) = ((u32::MAX, 0), 0);
-        for (slot, index) in self.slots.iter().zip(0..) {
+        for (slot, index) in self.slots.iter().zip(0..end) {
             if !slot.is_blank() {
                 let row = (index - first, first);
                 if row.0 >= span {

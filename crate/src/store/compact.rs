@@ -3,12 +3,14 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::KEY_GAP;
+use crate::format::payload::{ExtentRef, KEY_GAP};
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
+use crate::log::lift::Lift;
+use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
 use crate::memory::AlignedBytes;
 
@@ -23,6 +25,10 @@ const SLICE: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Compacting {
     victim: Option<Moving>,
+    /// A large value that is being moved.
+    lift: Option<Box<Lift>>,
+    /// Whether one was.
+    has_lifted: bool,
     /// Segments from this sequence on came after the start.
     below: u32,
     /// Whether everything is to be gained that can be.
@@ -55,12 +61,18 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether more is used than should be, or the file is longer than it need be.
     pub(super) fn wants_compaction(&self) -> bool {
-        (self.is_large() || self.could_shrink() || self.log.lacks_room()) && self.is_worth_it()
+        let is_large = self.is_large() || self.could_shrink() || self.log.lacks_room();
+        is_large && self.is_worth_it() || self.log.holes_came && self.could_lift()
     }
 
     /// Whether more died since there was nothing to gain.
     fn is_worth_it(&self) -> bool {
         self.log.dead_bytes() >= self.compact_above
+    }
+
+    /// Whether large values may move: it takes room before it gives any, and gains none but behind them.
+    fn could_lift(&self) -> bool {
+        self.could_shrink() && !self.log.lacks_room()
     }
 
     /// Whether there is too little room to go on, and something to gain.
@@ -73,7 +85,7 @@ impl<F: File> Store<F> {
         self.log.used_space() > self.log.allowed(70, 2)
     }
 
-    fn could_shrink(&self) -> bool {
+    pub(super) fn could_shrink(&self) -> bool {
         self.log.space() > self.log.allowed(100, 4)
     }
 
@@ -89,16 +101,26 @@ impl<F: File> Store<F> {
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
         self.compact_above = 0;
+        self.log.holes_came = false;
         let now = self.log.next_sequence();
         // Until there is room again nothing moves twice: it would gain nothing the second time.
         let pressed_from = self.pressed_from.take().unwrap_or(now);
         self.pressed_from = self.is_pressed().then_some(pressed_from);
         let below = all.or(self.pressed_from).unwrap_or(now);
-        self.compact_slice(Compacting { victim: None, below, all: all.is_some() })
+        self.compact_slice(Compacting {
+            victim: None,
+            lift: None,
+            has_lifted: false,
+            below,
+            all: all.is_some(),
+        })
     }
 
     /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
     pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
+        if let Some(lift) = job.lift.take() {
+            return self.lift_slice(job, lift);
+        }
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
                 Some(victim) if self.log.is_dead(victim) => {
@@ -113,11 +135,12 @@ impl<F: File> Store<F> {
                     self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
+                None if self.begins_lift(&mut job)? => Ok(Job::Compacting(job)),
                 None if self.wants_shrinking(&job) && self.log.checkpoint_could_move() => {
-                    self.wants_all = job.all.then_some(job.below);
+                    self.wants_all = self.wants_all.or(job.all.then_some(job.below));
                     self.begin_checkpoint()
                 }
-                None => self.end_compaction(job.all, job.below),
+                None => self.end_compaction(&job),
             };
         };
         let moved = match self.move_some(&mut moving) {
@@ -125,7 +148,7 @@ impl<F: File> Store<F> {
             Err(Error::Quota) => {
                 self.undo_to(0);
                 self.log.discard_group();
-                return self.end_compaction(job.all, job.below);
+                return self.end_compaction(&job);
             }
             moved => moved.map_err(WriteError::RolledBack)?,
         };
@@ -201,7 +224,7 @@ impl<F: File> Store<F> {
                 KIND_SET | KIND_EXTENT => {
                     let hash = self.hash(header.space(), key);
                     if self.index.holds(hash, position) {
-                        self.move_record(hash, position, *header, &bytes[..size])?;
+                        self.move_record(hash, position, &bytes[..size], None)?;
                     }
                 }
                 KIND_DELETE => {
@@ -227,19 +250,86 @@ impl<F: File> Store<F> {
         &mut self,
         hash: u32,
         from: Position,
-        header: RecordHeader,
         bytes: &[u8],
+        extent: Option<ExtentRef>,
     ) -> Result<(), Error> {
-        self.log.make_room(&mut self.file, bytes.len(), Need::Move)?;
+        // A large value that moves empties no segment, so it leaves the reserve alone.
+        let need = if extent.is_some() { Need::Write } else { Need::Move };
+        self.log.make_room(&mut self.file, bytes.len(), need)?;
         let to = self.log.append_copy(bytes, from);
-        let size = header.size() as u32;
+        let size = bytes.len() as u32;
         self.log.died(from, size);
         self.log.born(to, size);
-        self.log.move_name(from, to);
-        let (old, new) = (Some(from), Some(to));
-        self.undo.push(Undo { hash, old, new, appended: to, come: size, gone: size, moved: true });
+        match extent {
+            None => self.log.move_name(from, to),
+            Some(extent) => {
+                self.write_descriptor(to, extent);
+                self.log.drop_name(from);
+                self.log.name_extent(to, ExtentName::from(&extent));
+            }
+        }
+        let (old, new, moved) = (Some(from), Some(to), extent.is_none());
+        self.undo.push(Undo { hash, old, new, appended: to, come: size, gone: size, moved });
         self.move_in_index(hash, old, new, to);
         Ok(())
+    }
+
+    /// Whether a large value is to move next.
+    fn begins_lift(&mut self, job: &mut Compacting) -> Result<bool, WriteError> {
+        if self.wants_shrinking(job) && !self.log.lacks_room() {
+            // Not before what moved last has left its place, or all of them would stand twice.
+            let is_leaving = self.log.is_leaving();
+            let may_grow = self.could_shrink() && !is_leaving;
+            job.lift = self.log.begin_lift(&mut self.file, may_grow)?;
+            self.log.holes_came |= is_leaving && job.lift.is_none();
+        }
+        Ok(job.lift.is_some())
+    }
+
+    /// Goes on with a large value that moves.
+    fn lift_slice(&mut self, mut job: Compacting, mut lift: Box<Lift>) -> Result<Job, WriteError> {
+        let moved = match self.log.lift_some(&mut self.file, &mut lift) {
+            Ok(Some(true)) => {
+                job.lift = Some(lift);
+                return Ok(Job::Compacting(job));
+            }
+            Ok(None) => Ok(false),
+            Ok(Some(false)) => self.end_lift(&lift),
+            Err(error) => Err(error),
+        };
+        match moved {
+            Ok(true) => job.has_lifted = true,
+            _ => self.log.drop_lift(&lift),
+        }
+        match moved {
+            Err(Error::Quota) => self.end_compaction(&job),
+            moved => Ok(moved.map(|_| Job::Compacting(job))?),
+        }
+    }
+
+    /// Appends the record that leads to where a large value stands now. Answers whether it does: the
+    /// value may not be what it should be.
+    fn end_lift(&mut self, lift: &Lift) -> Result<bool, Error> {
+        let place = match self.log.place(&mut self.file, lift.record) {
+            Err(Error::Corruption(_)) => {
+                self.log.keep_lifted(lift);
+                return Ok(false);
+            }
+            place => place?,
+        };
+        let record = self.log.record_in(place);
+        let hash = self.hash(record.header.space(), record.key);
+        let (size, old) = (record.header.size(), record.extent());
+        let bytes = self.log.bytes_at(place)[..size].to_vec();
+        let Some(old) = old else { return Ok(false) };
+        let Some(extent) = self.log.end_lift(&mut self.file, lift, old)? else { return Ok(false) };
+        if let Err(error) = self.move_record(hash, lift.record, &bytes, Some(extent)) {
+            self.undo_to(0);
+            self.log.discard_group();
+            return Err(error);
+        }
+        self.commit_group()?;
+        Ok(true)
     }
 
     /// A deletion that is moved tells in which segment it was written: what it covers lies before.
@@ -269,15 +359,18 @@ impl<F: File> Store<F> {
     }
 
     /// Takes the checkpoint that does without the doomed.
-    fn end_compaction(&mut self, all: bool, below: u32) -> Result<Job, WriteError> {
-        if self.log.doomed_bytes() == 0 {
+    fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
+        let is_doomed = self.log.doomed_bytes() > 0;
+        if is_doomed || job.has_lifted {
+            // It goes on when these have gone.
+            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+        }
+        if !is_doomed {
             self.compact_above = u64::MAX;
             self.pressed_from = None;
             self.watch_the_dead();
             return Ok(Job::Nothing);
         }
-        // It goes on when these have gone.
-        self.wants_all = all.then_some(below);
         self.begin_checkpoint()
     }
 

@@ -106,7 +106,10 @@ impl<F: File> Store<F> {
     /// comes by itself.
     fn wants_sure_extents(&self) -> bool {
         self.log.has_unsure_extents()
-            && (self.wants_all.is_some() || self.is_large() || self.log.lacks_room())
+            && (self.wants_all.is_some()
+                || self.is_large()
+                || self.could_shrink()
+                || self.log.lacks_room())
     }
 
     /// A crash should not cost more than reading half of what lives.

@@ -326,7 +326,7 @@ impl<F: File> Store<F> {
         self.write_descriptor(position, sealed);
     }
 
-    fn write_descriptor(&mut self, position: Position, extent: ExtentRef) {
+    pub(super) fn write_descriptor(&mut self, position: Position, extent: ExtentRef) {
         let from = self.header_mut(position).value_offset();
         let bytes = extent.to_bytes();
         self.log.record_mut(position)[from..from + bytes.len()].copy_from_slice(bytes);

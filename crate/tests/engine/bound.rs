@@ -110,3 +110,78 @@ fn compaction_comes_to_an_end_whatever_stands_in_its_way() {
     let most = (0..400).map(compact_scattered).max();
     println!("at most {most:?} slices");
 }
+
+/// Random overwrites and deletes of values of up to `most` segments each, each of which takes whole
+/// segments. Whenever there was time for all housekeeping the file is within its bound.
+fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
+    let segment = 1_usize << segment_log2;
+    let options = Options { segment_log2, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+    let mut rng = Rng::new(seed);
+    let mut lengths = vec![0; keys];
+    let value = |length: usize, key: usize| vec![(length ^ key) as u8; length];
+    let slots = |length: usize| (length + 128).div_ceil(segment) as u64 * u64::from(length > 0);
+    let mut lived = 0;
+    for turn in 0..turns {
+        for _ in 0..=rng.below(3) {
+            let key = rng.below(keys);
+            if rng.below(4) == 0 {
+                store.delete(0, &key.to_le_bytes()).expect("delete");
+                lengths[key] = 0;
+            } else {
+                // Ages of small values and of large ones.
+                let most =
+                    if turn / 60 % 3 == 0 { most } else { 1 + most / (1 + turn / 60 % 3 * 2) };
+                let length = segment / 3 + rng.below(most * segment - segment / 3 - 128);
+                store.set(0, &key.to_le_bytes(), &value(length, key)).expect("set");
+                lengths[key] = length;
+            }
+        }
+        store.commit().expect("commit");
+        store.end_turn();
+        let at_rest = turn % 10 == 9;
+        if at_rest {
+            store.flush().expect("flush");
+            store.witness().expect("witness");
+            let mut slices = 0;
+            while store.tend(false).expect("tend") {
+                slices += 1;
+                assert!(slices < 20_000, "seed {seed}, turn {turn}: housekeeping comes to an end");
+            }
+        } else {
+            for _ in 0..rng.below(40) {
+                store.tend(false).expect("tend");
+            }
+        }
+        let room = |slots: u64| slots << segment_log2;
+        let live = room(lengths.iter().map(|&length| slots(length)).sum());
+        let file = store.stats().file_bytes;
+        // What a turn writes and replaces stands twice until it is flushed, and what was deleted is
+        // given back when there is time.
+        lived = lived.max(live);
+        let in_use = 8192 + lived * 3 / 2 + room(6 * (1 + most as u64));
+        let bound = if at_rest { 8192 + live * 3 / 2 + room(6) } else { in_use };
+        lived = if at_rest { live } else { lived };
+        assert!(
+            file <= bound,
+            "seed {seed}, turn {turn}: {file} of {bound} bytes, {live} live, {at_rest}"
+        );
+        let key = rng.below(keys);
+        let expected = (lengths[key] > 0).then(|| value(lengths[key], key));
+        assert_eq!(store.get(0, &key.to_le_bytes()).expect("get"), expected.as_deref());
+    }
+    let mut again = Store::open(store.into_file(), options).expect("opens again");
+    for (key, &length) in lengths.iter().enumerate() {
+        let expected = (length > 0).then(|| value(length, key));
+        assert_eq!(again.get(0, &key.to_le_bytes()).expect("get"), expected.as_deref());
+    }
+}
+
+#[test]
+fn values_that_take_segments_of_their_own_leave_no_holes_behind() {
+    for (seed, keys, most) in [(1, 6, 16), (2, 20, 16), (3, 60, 4), (4, 40, 16), (5, 12, 5)] {
+        live_large(seed, keys, most, 300, 16);
+    }
+    // As in a browser: segments of a mebibyte, values of up to four.
+    live_large(6, 16, 4, 120, 20);
+}

@@ -42,6 +42,8 @@ pub enum Phase {
     /// Erasing what a failed group left.
     Rollback,
     Compaction,
+    /// The headers of a large value that has moved.
+    Lifting,
     Checkpoint,
     /// A superblock, in housekeeping or at a close.
     Flip,
@@ -50,7 +52,7 @@ pub enum Phase {
 }
 
 /// Those in which something is changed, so that a crash may tear it.
-pub const CHANGING: [Phase; 11] = [
+pub const CHANGING: [Phase; 12] = [
     Phase::Creation,
     Phase::Marking,
     Phase::Reserving,
@@ -58,6 +60,7 @@ pub const CHANGING: [Phase; 11] = [
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
+    Phase::Lifting,
     Phase::Checkpoint,
     Phase::Flip,
     Phase::HouseFlush,
@@ -65,7 +68,7 @@ pub const CHANGING: [Phase; 11] = [
 ];
 
 /// Those in which a call may fail. Cold reads have tests of their own.
-pub const FAILING: [Phase; 12] = [
+pub const FAILING: [Phase; 13] = [
     Phase::Creation,
     Phase::Recovery,
     Phase::Marking,
@@ -74,6 +77,7 @@ pub const FAILING: [Phase; 12] = [
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
+    Phase::Lifting,
     Phase::Checkpoint,
     Phase::Flip,
     Phase::HouseFlush,
@@ -112,6 +116,7 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     match is_house {
         true if is_frame && stage == Stage::Closing => Phase::Commit,
         true if is_frame => Phase::Compaction,
+        true if kind == Some(segment::KIND_EXTENT) => Phase::Lifting,
         true if kind == Some(segment::KIND_CHECKPOINT) => Phase::Checkpoint,
         true if magic == Some(checkpoint::MAGIC) || kind.is_none() => Phase::Checkpoint,
         false if !is_frame => Phase::Extent,

@@ -512,7 +512,11 @@ fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(taste.keys));
     let fill = rng.next();
-    let len = rng.within(taste.segment / 16..taste.segment / 4);
+    let len = match rng.one_in(12) {
+        false => rng.within(taste.segment / 16..taste.segment / 4),
+        // In slots of its own, which leave holes behind.
+        true => rng.within(taste.segment / 4 + 1..taste.segment * 2),
+    };
     match rng.below(28) {
         0..12 => Step::Set { keyspace, key, len, fill },
         12 => Step::Update { keyspace, key, fill, end: Update::InPlace },
