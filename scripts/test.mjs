@@ -94,7 +94,7 @@ async function cargoTests() {
 }
 
 async function script(args, echo) {
-  const options = { capture: true, echo, timeout: 15 * MINUTE };
+  const options = { capture: true, echo, timeout: 25 * MINUTE };
   const { code, output } = await execute(process.execPath, args, options);
   if (!echo) say(output.trimEnd());
   // The runner prints it once, at its end; what goes to stderr may be read after it.

@@ -10,7 +10,7 @@ import { serve } from "../scripts/serve.mjs";
 import { withPage } from "./browsers.mjs";
 import { runner } from "./runner.mjs";
 
-const PATIENCE_MS = 14 * 60_000;
+const PATIENCE_MS = 24 * 60_000;
 
 runner(
   {

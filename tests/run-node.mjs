@@ -36,7 +36,7 @@ runner(
       writeFileSync(task, JSON.stringify({ harness, modules, context, wasm, filter, report }));
       const flags = runtime === "deno" ? ["run", "--allow-all", "--no-lock"] : [];
       const { code, signal } = await execute(program, [...flags, "tests/run-here.mjs", task], {
-        timeout: 14 * MINUTE,
+        timeout: 24 * MINUTE,
       });
       if (code !== 0 || !existsSync(report)) {
         throw new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);

@@ -20,7 +20,7 @@ import { bin, database, folder, golden, printed, varve } from "./support.js";
 const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage", "export"];
 /** The arguments of each command. */
 function argumentsOf(command: string, path: string): string[] {
-  const more = { get: ["key"], salvage: [`${path}.new`], export: [`${path}.new`] }[command] ?? [];
+  const more = { get: ["key"], salvage: [`${path}.new`], export: [`${path}.live`] }[command] ?? [];
   return [command, path, ...more];
 }
 
