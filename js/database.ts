@@ -12,6 +12,7 @@ import type { IndexSpecs } from "./collection/indexes.js";
 import { asyncDispose } from "./dispose.js";
 import type { Recovery, Verification } from "./engine-reports.js";
 import { badArgument } from "./errors.js";
+import { type Format, INSPECT } from "./inspect.js";
 import {
   type CompactOptions,
   type Durability,
@@ -694,6 +695,18 @@ export class Database {
   /** Closes this handle at the end of an `await using` block. */
   [asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** @internal A console is not to throw, whatever has happened to the database. */
+  [INSPECT](_depth: number, options: unknown, format: Format): string {
+    const { name, engine, durability } = this.session;
+    let facts: object;
+    try {
+      facts = this.closing === undefined ? { keys: engine.count(), durability } : { closed: true };
+    } catch (error) {
+      facts = { error };
+    }
+    return `Database "${name}" ${format(facts, options)}`;
   }
 }
 

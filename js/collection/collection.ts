@@ -1,6 +1,7 @@
 /** `db.collection(…)`: records of one kind in a keyspace of their own. */
 
 import { badArgument, OutOfMemoryError } from "../errors.js";
+import { type Format, INSPECT } from "../inspect.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
 import type { SetOptions } from "../session.js";
@@ -89,6 +90,15 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const space = Catalogue.of(session.engine).collection(name, declaration, indexes);
     this.form = { source: () => handle.session, space, keys, codec };
     this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View>;
+  }
+
+  /** @internal */
+  [INSPECT](_depth: number, options: unknown, format: Format): string {
+    const { keys, codec } = this.form;
+    const { kind } = codec;
+    const value = kind.kind === "struct" ? kind.name : kind.kind;
+    const facts = { key: keys.kind, value, indexes: Object.keys(this.index) };
+    return `Collection "${this.name}" ${format(facts, options)}`;
   }
 
   /** @internal Where the keys of a range lie, and what they are. */

@@ -1,5 +1,6 @@
 /** Lists: as many items as the type says, or any number. */
 
+import { INSPECT } from "../inspect.js";
 import { referred } from "./referred.js";
 import {
   alive,
@@ -18,7 +19,7 @@ import {
   whole,
   wrong,
 } from "./type.js";
-import { assign, consoled, INSPECT, writable } from "./view.js";
+import { assign, consoled, writable } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {

@@ -5,6 +5,7 @@
  * the reader. One class serves reads and updates.
  */
 
+import { INSPECT } from "../inspect.js";
 import type { Leaf } from "./fields.js";
 import {
   alive,
@@ -29,9 +30,6 @@ export interface Shape {
   readonly name: string;
   readonly leaves: readonly Leaf[];
 }
-
-/** What Node's console asks for. */
-export const INSPECT = /* @__PURE__ */ Symbol.for("nodejs.util.inspect.custom");
 
 /** What a console shows of a view: it is not to throw. */
 export function consoled(view: { snapshot(): unknown }): unknown {
