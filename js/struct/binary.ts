@@ -36,10 +36,10 @@ export const blob: BytesType = /* @__PURE__ */ referred(
   { kind: "blob" },
   "&[u8]",
   { bytes: 1, align: 1 },
-  (value) => bytesOf(value).length,
   (to, value) => {
     const given = bytesOf(value);
-    to.m.u8.set(given, to.b + reserve(to, given.length, 1));
+    const at = reserve(to, given.length, 1);
+    to.m.u8.set(given, at);
     return given.length;
   },
   ({ u8, from, length }) => u8.subarray(from, from + length),

@@ -68,7 +68,10 @@ export interface Codec<View, Writable, Input> {
   /** FNV-1a-64 of the layout's UTF-8, as 16 hexadecimal digits. */
   readonly fingerprint: string;
 
-  /** The bytes that this value takes. Throws a `TypeError` that names the field that is wrong. */
+  /**
+   * The bytes that this value takes. Throws a `TypeError` that names the field that is wrong. It may
+   * keep what it made of the value for a `write` of the same one.
+   */
   size(value: Input): number;
 
   /**

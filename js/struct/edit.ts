@@ -1,7 +1,7 @@
 /** Assigning to a part that lies elsewhere in the value, in an update. */
 
 import type { Memory } from "./codec.js";
-import { type Cursor, type Edit, lone, type Type, up, wrong } from "./type.js";
+import { type Cursor, type Edit, lone, type Type, wrong } from "./type.js";
 
 /**
  * Writes the part in place if it has the same length. Else the value moves to memory of its own, where
@@ -15,12 +15,9 @@ export function reassign(to: Cursor, at: number, type: Type, value: unknown): vo
   if (edit.fixed) {
     throw wrong("cannot change its length: a later version wrote the value.");
   }
-  const start = up(n, 8);
-  const end = (type.extent as NonNullable<Type["extent"]>)(value, start);
-  const memory = lone(new Uint8Array(end));
-  memory.u8.set(m.u8.subarray(b, b + n));
-  type.put({ m: memory, b: 0, n: end, end: start }, at - b, value);
-  move(edit, memory);
+  const writer = { m: lone(new Uint8Array(m.u8.subarray(b, b + n))), end: n };
+  type.put(writer, at - b, value);
+  move(edit, lone(writer.m.u8.subarray(0, writer.end)));
 }
 
 /** Points all views of an update to a copy of the value in which everything lies as it did. */

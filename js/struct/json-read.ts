@@ -449,9 +449,9 @@ function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine
 
 function addDefault({ type }: Leaf, at: number): void {
   const input = type.fallback?.input;
-  const length = type.extent?.(input, end) ?? end;
-  room(length - end);
-  const writer: Writer = { m: { data, u8: out, epoch: 0 }, b: 0, n: length, end };
+  const writer: Writer = { m: { data, u8: out, epoch: 0 }, end };
   type.put(writer, at, input);
-  end = length;
+  out = writer.m.u8 as Uint8Array<ArrayBuffer>;
+  data = writer.m.data as DataView<ArrayBuffer>;
+  end = writer.end;
 }

@@ -113,19 +113,6 @@ function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<
   each(items.length, (i) => put(to, at + i * bytes, items[i]));
 }
 
-/** Where the parts of items end, if they have any. */
-function extents({ extent }: Type, length?: number): Type["extent"] {
-  if (extent === undefined) return undefined;
-  return (value, end) => {
-    const items = itemsOf(value, length);
-    let sum = end;
-    each(items.length, (i) => {
-      sum = extent(items[i], sum);
-    });
-    return sum;
-  };
-}
-
 /** So many items, which lie in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
@@ -137,7 +124,7 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
     align,
     (to, at, value) => putAll(type, to, at, itemsOf(value, length)),
     (from, at) => new ListView(placeIn(from, at), type, length),
-    { composite: true, assign, extent: extents(type, length) },
+    { composite: true, assign },
   );
 }
 
@@ -152,14 +139,12 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
     { kind: "vec", of: kind },
     `&[${layout}]`,
     type,
-    (value) => itemsOf(value).length,
     (to, value) => {
       const items = itemsOf(value);
       const { length } = items;
-      putAll(type, to, to.b + reserve(to, length * bytes, align), items);
+      putAll(type, to, reserve(to, length * bytes, align), items);
       return length;
     },
     ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),
-    extents(type),
   );
 }

@@ -2,7 +2,7 @@
 
 import type { CustomCodec, Descriptor } from "./codec.js";
 import { inside, wrong } from "./type.js";
-import { decoder, encoder, utf8Length } from "./utf8.js";
+import { decoder, encoder, textOf } from "./utf8.js";
 
 /** A codec that goes through text. What else a collection needs of a codec, it makes of this. */
 export class PlainCodec<T> implements CustomCodec<T> {
@@ -51,11 +51,8 @@ function inJson(value: unknown): unknown {
 export function text(): PlainCodec<string> {
   return new PlainCodec(
     "text",
-    (value) => {
-      // Half of a surrogate pair has no UTF-8, and three bytes in its place that are another character's.
-      inside("text", () => utf8Length(value));
-      return value;
-    },
+    // Half of a surrogate pair would get three bytes in its place that are another character's.
+    (value) => inside("text", () => textOf(value)),
     String,
   );
 }

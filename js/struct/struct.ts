@@ -9,7 +9,8 @@ import {
   alive,
   allowance,
   type Cursor,
-  changed,
+  copy,
+  type Draft,
   drafted,
   type Edit,
   inside,
@@ -17,10 +18,10 @@ import {
   malformed,
   placeIn,
   placeOf,
+  release,
   type Type,
   typed,
   type Viewed,
-  type Writer,
   within,
   wrong,
   zero,
@@ -65,7 +66,7 @@ export function flatten<L>(struct: Schema<L>): Flatten<L> {
 }
 
 /** What `struct` makes. The types are in `Schema`. */
-class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
+class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
   declare readonly name: string;
   declare readonly kind: StructDescriptor;
   declare readonly layout: string;
@@ -75,14 +76,15 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   declare readonly growing: boolean;
   declare readonly put: Type["put"];
   declare readonly take: Type["take"];
-  declare readonly extent: Type["extent"];
+  declare readonly assign: Type["assign"];
+  /** The value that was measured last, until it is written. */
+  declare private staged: Draft | undefined;
   declare private readonly required: number;
   declare private readonly View: ViewClass;
 
   constructor(name: string, { leaves, fields, layout, bytes, align, added, ...rest }: Layout) {
     const kind: StructDescriptor = { kind: "struct", name, fields };
     const View = viewClass({ name, leaves });
-    const parts = leaves.filter(({ type }) => type.extent !== undefined);
     Object.assign(
       this,
       typed(
@@ -98,11 +100,10 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
         (from, at) => new View(placeIn(from, at)),
         {
           composite: true,
-          assign: parts[0]?.type.assign,
-          extent: parts[0] && ((value, end) => extent(parts, value, end)),
+          assign: leaves.find(({ type }) => type.assign)?.type.assign,
         },
       ),
-      { name, leaves, View },
+      { name, leaves, View, staged: undefined },
       rest,
     );
   }
@@ -112,23 +113,34 @@ class StructSchema implements Shape, Pick<Type, "extent" | "put"> {
   }
 
   encode(value: unknown): Uint8Array<ArrayBuffer> {
-    const size = this.size(value);
-    return drafted(size, (memory) => this.write(memory, 0, value, size));
+    const draft = this.draft(value);
+    const bytes = draft.m.u8.slice(0, draft.end) as Uint8Array<ArrayBuffer>;
+    release(draft);
+    return bytes;
   }
 
   size(value: unknown): number {
-    const { extent, bytes, name } = this;
-    return extent === undefined ? bytes : inside(name, () => extent(value, bytes));
+    if (this.assign === undefined) return this.bytes;
+    this.staged = this.draft(value);
+    return this.staged.end;
   }
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
-    const writer: Writer = { m: memory, b: at, n: size, end: this.bytes };
-    try {
-      this.put(writer, at, value);
-      if (writer.end !== size) throw changed();
-    } catch (error) {
-      throw within(error, this.name);
+    if (this.assign === undefined) {
+      inside(this.name, () => this.put({ m: memory }, at, value));
+      return;
     }
+    const { staged } = this;
+    const draft = staged !== undefined && staged.of === value ? staged : this.draft(value);
+    const { m, end } = draft;
+    this.staged = undefined;
+    if (end !== size) throw wrong("must not change while it is stored.");
+    copy(m.u8, 0, end, memory.u8, at);
+    release(draft);
+  }
+
+  private draft(value: unknown): Draft {
+    return inside(this.name, () => drafted(this, value));
   }
 
   view(memory: Memory, at: number, length: number): Viewed;
@@ -215,19 +227,4 @@ function put(leaves: readonly Leaf[], to: Parameters<Type["put"]>[0], at: number
   } catch (error) {
     throw within(error, name);
   }
-}
-
-function extent(parts: readonly Leaf[], value: unknown, end: number): number {
-  const given = fieldsOf(value);
-  let sum = end;
-  let name = "";
-  try {
-    for (const leaf of parts) {
-      name = leaf.name;
-      sum = (leaf.type.extent as NonNullable<Type["extent"]>)(given[name], sum);
-    }
-  } catch (error) {
-    throw within(error, name);
-  }
-  return sum;
 }

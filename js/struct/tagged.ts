@@ -44,16 +44,6 @@ export function tagged<T extends Type>(
         use(tag, start, (type, at) => type.take(from, at)),
       );
     },
-    {
-      composite: true,
-      assign,
-      extent:
-        assign &&
-        ((value, end) => {
-          const [tag, payload] = split(value);
-          return use(tag, 0, (type) => type.extent?.(payload, end)) ?? end;
-        }),
-      replace,
-    },
+    { composite: true, assign, replace },
   );
 }

@@ -2,7 +2,7 @@
 
 import { referred } from "./referred.js";
 import { type Cursor, malformed, type Type, typed, whole, wrong, zero } from "./type.js";
-import { readText, utf8Length, writeText } from "./utf8.js";
+import { encoder, putText, readText, textOf, writeText } from "./utf8.js";
 
 /** A type whose values are strings, written and read alike. */
 export type TextType = Type<string, string, string, string>;
@@ -16,7 +16,6 @@ export const str: TextType = /* @__PURE__ */ referred(
   { kind: "str" },
   "&str",
   { bytes: 1, align: 1 },
-  utf8Length,
   writeText,
   ({ u8, from, length }) => readText(u8, from, length),
 );
@@ -37,11 +36,13 @@ export function fixedStr(length: number): TextType {
     length,
     1,
     ({ m }, at, value) => {
-      const count = utf8Length(value);
-      if (count > length || (value as string).includes("\0")) {
+      const text = textOf(value);
+      // Before anything is written over.
+      const fits = 3 * text.length <= length || encoder.encode(text).length <= length;
+      if (!fits || text.includes("\0")) {
         throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
       }
-      writeText({ m, b: at, n: count, end: 0 }, value);
+      const count = putText(m.u8, at, text);
       zero(m.u8, at + count, length - count);
     },
     (from, at) => {

@@ -56,14 +56,16 @@ export function placeIn({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
   return place;
 }
 
-/** Where a value is being written to. Parts go behind one another from `end`. */
+/** A value that is being written, from the start of a memory that grows: it is another one then. */
 export interface Writer {
   m: Memory;
-  b: number;
-  /** How many bytes there are for the value. */
-  n: number;
-  /** Where the next part may begin, counted from the value's start. */
+  /** Where the next part may begin. Parts go behind one another. */
   end: number;
+}
+
+/** A value that was written. */
+export interface Draft extends Writer {
+  readonly of: unknown;
 }
 
 /**
@@ -82,8 +84,6 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   readonly put: Put;
   /** Reads it: a value, or a view of it. */
   readonly take: (from: Cursor, at: number) => unknown;
-  /** Where the value ends if this part's begin at `end`. Only of types with parts elsewhere. */
-  readonly extent?: ((value: unknown, end: number) => number) | undefined;
   /** Assigns in an update. Only of types with parts elsewhere; others are `put`. */
   readonly assign?: ((to: Cursor, at: number, type: Type, value: unknown) => void) | undefined;
   /** Writes it over what is there, if it has the same length. */
@@ -212,15 +212,14 @@ export function within(error: unknown, step: string): unknown {
 export function reserve(to: Writer, bytes: number, align: number): number {
   const at = up(to.end, align);
   const end = at + bytes;
-  if (end > to.n) throw changed();
-  zero(to.m.u8, to.b + to.end, at - to.end);
+  const { u8 } = to.m;
+  if (end > u8.length) {
+    to.m = lone(new Uint8Array(Math.max(end, 2 * u8.length)));
+    to.m.u8.set(u8);
+  }
+  zero(to.m.u8, to.end, at - to.end);
   to.end = end;
   return at;
-}
-
-/** The error for a value that is longer or shorter when it is written than when it was measured. */
-export function changed(): Error {
-  return wrong("must not change while it is stored.");
 }
 
 /** Does something for so many, and names the one where it fails. */
@@ -250,6 +249,18 @@ export function inside<T>(step: string, act: () => T): T {
 export function zero(u8: Uint8Array, at: number, count: number): void {
   if (count > 24) u8.fill(0, at, at + count);
   else for (let i = at; i < at + count; i++) u8[i] = 0;
+}
+
+/** Copies the first bytes. Short runs are quicker by hand. */
+export function copy(
+  from: Uint8Array,
+  start: number,
+  end: number,
+  to: Uint8Array,
+  at: number,
+): void {
+  if (end - start > 64) to.set(from.subarray(start, end), at);
+  else for (let i = start; i < end; i++) to[at - start + i] = from[i] as number;
 }
 
 /** A memory for bytes that belong to no database. Its views never end. */
@@ -289,19 +300,23 @@ export function escaped(name: string): string {
 /** The most bytes that a value may have. */
 const LARGEST = 16_777_216;
 
-/** Values up to this size are written in memory that is kept for it, unless a value's own getter has it. */
-const SMALL = 1024;
+/** Memory up to this size is kept for the next draft. */
+const KEPT = 262_144;
 let spare: Memory | undefined;
 
-/** Bytes that something was written to, in memory of their own. */
-export function drafted(size: number, write: (to: Memory) => void): Uint8Array<ArrayBuffer> {
-  // A copy of memory that is there costs a third of what it costs to have some made.
-  const memory = (size > SMALL ? undefined : spare) ?? lone(new Uint8Array(Math.max(size, SMALL)));
-  if (memory === spare) spare = undefined;
-  write(memory);
-  if (size > SMALL) return memory.u8 as Uint8Array<ArrayBuffer>;
-  spare = memory;
-  return memory.u8.slice(0, size) as Uint8Array<ArrayBuffer>;
+/** A value written from the start of some memory. It is to be released. */
+export function drafted({ bytes, put }: Pick<Type, "bytes" | "put">, of: unknown): Draft {
+  const to = { m: spare ?? lone(new Uint8Array(1024)), end: 0, of };
+  // A getter of the value may want a draft of its own.
+  spare = undefined;
+  reserve(to, bytes, 1);
+  put(to, 0, of);
+  return to;
+}
+
+/** Gives the memory of a draft that was copied to the next one. */
+export function release({ m }: Writer): void {
+  if (m.u8.length <= KEPT) spare = m;
 }
 
 /** Throws unless a type is given a length that it can have. */

@@ -1,6 +1,6 @@
 /** UTF-8, read and written in place. */
 
-import { changed, malformed, type Writer, wrong } from "./type.js";
+import { malformed, reserve, type Writer, wrong } from "./type.js";
 
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */
 const SHORT = 40;
@@ -11,45 +11,37 @@ export const decoder: TextDecoder = /* @__PURE__ */ new TextDecoder("utf-8", {
   ignoreBOM: true,
 });
 
-/** The bytes that a text takes. Throws where it has none: half of a surrogate pair. */
-export function utf8Length(text: unknown): number {
-  if (typeof text !== "string") throw wrong("has to be a string.", text);
-  let bytes = text.length;
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit < 0x80) continue;
-    bytes += unit < 0x800 ? 1 : 2;
-    // A pair has four bytes.
-    if (unit >> 11 === 0x1b && (text.codePointAt(i++) as number) < 0x1_0000) {
-      throw wrong("must not hold half of a surrogate pair.", text);
+/** A text that has UTF-8: half of a surrogate pair has none. */
+export function textOf(value: unknown): string {
+  if (typeof value !== "string") throw wrong("has to be a string.", value);
+  if (/\p{Surrogate}/u.test(value)) throw wrong("must not hold half of a surrogate pair.", value);
+  return value;
+}
+
+/** Writes a text where there is room for it, and gives how many bytes it took. */
+export function putText(u8: Uint8Array, at: number, text: string): number {
+  const { length } = text;
+  let all = 0;
+  if (length <= SHORT) {
+    for (let i = 0; i < length; i++) {
+      const unit = text.charCodeAt(i);
+      all |= unit;
+      u8[at + i] = unit;
     }
+    if (all < 0x80) return length;
   }
-  return bytes;
+  return encoder.encodeInto(text, u8.subarray(at)).written;
 }
 
 /** Writes a text behind what was written, and gives how many bytes it took. */
 export function writeText(to: Writer, value: unknown): number {
-  const text = value as string;
-  const { length } = text;
-  const { u8 } = to.m;
-  const at = to.b + to.end;
-  let ascii = 0;
-  if (to.end + length > to.n) throw changed();
-  if (length <= SHORT) {
-    for (let i = 0; i < length; i++) {
-      const unit = text.charCodeAt(i);
-      ascii |= unit;
-      u8[at + i] = unit;
-    }
-    if (ascii < 0x80) {
-      to.end += length;
-      return length;
-    }
-  }
-  const { read, written } = encoder.encodeInto(text, u8.subarray(at, to.b + to.n));
-  if (read !== length) throw changed();
-  to.end += written;
-  return written;
+  const text = typeof value === "string" ? value : textOf(value);
+  // No letter takes more.
+  const at = reserve(to, 3 * text.length, 1);
+  const bytes = putText(to.m.u8, at, text);
+  if (bytes > text.length) textOf(text);
+  to.end = at + bytes;
+  return bytes;
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import type { Added, Fields, LeavesOf, Schema } from "./infer.js";
 import { schema } from "./struct.js";
-import { type Cursor, copied, inner, lone, placeOf, type Type } from "./type.js";
+import { type Cursor, copied, drafted, inner, lone, placeOf, type Type } from "./type.js";
 
 /**
  * A struct that may get more fields at its end, each `added(type, default)`. Values that were written
@@ -25,13 +25,12 @@ export function versioned<const F extends Fields>(name: string, fields: F): Sche
  * and was zero in earlier values: there only a default of zero is taken, or a filler first.
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
-  const { bytes, put, take, extent, span } = inner(type);
+  const { bytes, put, take, span } = inner(type);
   const input = (value: unknown) => (value === undefined ? fallback : value);
-  const size = extent?.(fallback, bytes) ?? bytes;
-  const memory = lone(new Uint8Array(size));
-  put({ m: memory, b: 0, n: size, end: bytes }, 0, fallback);
-  const from = placeOf(memory, 0, size);
-  const zeros = placeOf(lone(new Uint8Array(size)), 0, size);
+  const { m, end } = drafted(type, fallback);
+  const [from, zeros] = [m.u8.slice(0, end), new Uint8Array(end)].map((u8) =>
+    placeOf(lone(u8), 0, end),
+  ) as [Cursor, Cursor];
   const [isSo, zero] = [from, zeros].map((of) => JSON.stringify(copied(take(of, 0), 1)));
   /** Where the field is: in a value, or in what stands for it. Such a struct is all of its value. */
   const there = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
@@ -39,7 +38,6 @@ export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V,
   const own = {
     put: (to, at, value) => put(to, at, input(value)),
     take: (of, at) => there(of, at, take),
-    extent: extent && ((value, end) => extent(input(value), end)),
     span: span && ((of, at) => there(of, at, span)),
     fallback: { input: fallback, from, isZero: isSo === zero },
   } satisfies Partial<Type>;

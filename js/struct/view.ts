@@ -15,6 +15,7 @@ import {
   each,
   inside,
   type Mode,
+  release,
   stale,
   type Type,
   type Viewed,
@@ -170,12 +171,11 @@ export function assign(to: Cursor, at: number, type: Type, value: unknown): void
   const { bytes, put, composite } = type;
   const from = at - to.b;
   if (type.assign !== undefined) type.assign(to, at, type, value);
-  else if (composite)
-    to.m.u8.set(
-      drafted(bytes, (m) => put({ m }, 0, value)),
-      at,
-    );
-  else put(to, at, value);
+  else if (composite) {
+    const draft = drafted(type, value);
+    to.m.u8.set(draft.m.u8.subarray(0, bytes), at);
+    release(draft);
+  } else put(to, at, value);
   // Those that were made before this one are not in it.
   for (let part = to.w?.last; part !== to && part !== undefined; part = part.p) {
     const place = part.o - part.b;

@@ -167,9 +167,14 @@ everywhere("a collection of structs", ({ storage }) => {
       },
       name: "",
     };
-    throws(() => products.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
-    equal(products.count(), 0);
+    const stocks = db.collection("stocks", struct("Stock", { stock: u16 }));
+    throws(() => stocks.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
+    equal(stocks.count() + products.count(), 0);
     equal(db.count(), 0);
+    // What has parts elsewhere is asked for all of them before the database is written to.
+    products.set("yeezy", hostile);
+    equal(db.getText("raw"), "x");
+    deepEqual(products.get("yeezy")?.snapshot(), { stock: 1, name: "" });
     products.set("yeezy", YEEZY);
     products.set("copy", products.get("yeezy") as unknown as typeof YEEZY);
     deepEqual(products.get("copy")?.snapshot(), YEEZY);
