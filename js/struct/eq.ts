@@ -1,5 +1,6 @@
 /** Comparing a field with bytes or text, without making a string of it. */
 
+import type { Leaf } from "./fields.js";
 import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
 import { encoder } from "./utf8.js";
 import type { Shape } from "./view.js";
@@ -18,13 +19,13 @@ export function eq<V extends object, K extends Comparable<V>>(
   field: K,
   value: string | Uint8Array,
 ): boolean {
-  const of = view as unknown as Viewed & { $s?(): Shape };
+  const of = view as unknown as Viewed & { $s?: Shape };
   const place = alive(of);
-  const { name, leaves } = of.$s?.() ?? {};
-  const { at = 0, type } = leaves?.find((leaf) => leaf.name === field) ?? {};
-  const span = type?.span;
+  const leaf = of.$s?.leaves.find(({ name }) => name === field);
+  const span = leaf?.type.span;
   if (span === undefined) throw wrong("eq() compares a view's fields of text or bytes.", field);
-  return inside(`${name}.${field as string}`, () => same(span(place, place.o + at), value));
+  const { name, at } = leaf as Leaf;
+  return inside(`${of.$s?.name}.${name}`, () => same(span(place, place.o + at), value));
 }
 
 function same(span: Span, value: string | Uint8Array): boolean {

@@ -86,7 +86,7 @@ export interface PartCodec {
 /** Where the part that was read last ended. */
 let next = 0;
 
-const TWO_32 = 2 ** 32;
+const TWO_32 = 0x1_0000_0000;
 // Who asks only for a kind of key has no need of them.
 const eight = /* @__PURE__ */ new DataView(/* @__PURE__ */ new ArrayBuffer(8));
 

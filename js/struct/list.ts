@@ -1,6 +1,5 @@
 /** Lists: as many items as the type says, or any number. */
 
-import { INSPECT } from "../inspect.js";
 import { referred } from "./referred.js";
 import {
   alive,
@@ -14,12 +13,11 @@ import {
   reserve,
   type Type,
   typed,
-  type Viewed,
   type Writer,
   whole,
   wrong,
 } from "./type.js";
-import { assign, consoled, writable } from "./view.js";
+import { assign, Copied, writable } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {
@@ -43,12 +41,12 @@ export type Items<I> = ArrayLike<I> | List<I>;
 /** A type whose values are lists. */
 export type ListType<V, W, I, P> = Type<List<V, P>, WritableList<W, I, P>, Items<I>, P[]>;
 
-class ListView implements WritableList<unknown, unknown>, Viewed {
-  declare readonly $v: Cursor;
+class ListView extends Copied {
   declare readonly $t: Type;
   declare readonly length: number;
 
   constructor(place: Cursor, type: Type, length: number) {
+    super();
     this.$v = place;
     this.$t = type;
     this.length = length;
@@ -77,18 +75,6 @@ class ListView implements WritableList<unknown, unknown>, Viewed {
 
   *[Symbol.iterator](): Iterator<unknown> {
     for (let index = 0; index < this.length; index++) yield this.at(index);
-  }
-
-  snapshot(): unknown[] {
-    return this.$c(0);
-  }
-
-  toJSON(): unknown[] {
-    return this.$c(1);
-  }
-
-  [INSPECT](): unknown {
-    return consoled(this);
   }
 
   $c(mode: Mode): unknown[] {

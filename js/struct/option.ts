@@ -1,7 +1,7 @@
 /** What may be absent. */
 
 import { tagged } from "./tagged.js";
-import { inner, type Type, typed, up, wrong, zero } from "./type.js";
+import { inner, type Type, typed, wrong, zero } from "./type.js";
 
 /** A type whose values may be absent: `undefined`. `null` may be stored for it as well. */
 export type OptionType<V, W, I, P> = Type<
@@ -26,10 +26,10 @@ export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>
       ["", type],
     ],
     (value) => [isNone(value) ? 0 : 1, value],
-    (_, value) => value,
+    (_, value) => value ?? undefined,
     (to, at, value) => {
       if (to.m.u8[at] !== (isNone(value) ? 0 : 1)) return false;
-      return isNone(value) || replace?.(to, at + up(1, align), value) === true;
+      return isNone(value) || replace?.(to, at + align, value) === true;
     },
   );
 }

@@ -29,22 +29,21 @@ export function json<T>(): PlainCodec<T> {
   return new PlainCodec<T>(
     "json",
     (value) => {
-      const text: unknown = inJson(value);
-      if (typeof text === "string") return text;
-      throw wrong("The value has to have a JSON form, which this has not.", value);
+      let cause: Error | undefined;
+      try {
+        const text: unknown = JSON.stringify(value);
+        if (typeof text === "string") return text;
+      } catch (error) {
+        // Of a circle or a bigint the engine tells; what the value's own functions throw is left to them.
+        if (!(error instanceof TypeError) || "code" in error) throw error;
+        cause = error;
+      }
+      throw Object.assign(wrong(`The value has no JSON form. ${cause?.message ?? ""}`, value), {
+        cause,
+      });
     },
     JSON.parse,
   );
-}
-
-function inJson(value: unknown): unknown {
-  try {
-    return JSON.stringify(value);
-  } catch (cause) {
-    // Of a circle or a bigint the engine tells; what the value's own functions throw is left to them.
-    if (!(cause instanceof TypeError) || "code" in cause) throw cause;
-    throw Object.assign(wrong(`The value has no JSON form. ${cause.message}`), { cause });
-  }
 }
 
 /** Values are strings, stored as UTF-8. */

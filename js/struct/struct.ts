@@ -20,7 +20,6 @@ import {
   placeOf,
   release,
   type Type,
-  typed,
   type Viewed,
   within,
   wrong,
@@ -50,7 +49,7 @@ export function struct<const F extends Fields>(name: string, fields: F): Schema<
 /** Makes a schema, for the compiler of no type in particular. */
 export function schema(name: string, fields: object, versioned: boolean): StructSchema {
   if (typeof name !== "string") throw wrong("A struct has a name.", name);
-  return new StructSchema(name, layOut(name, fields, versioned));
+  return new StructSchema(layOut(name, fields, versioned));
 }
 
 /**
@@ -77,35 +76,26 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
   declare readonly put: Type["put"];
   declare readonly take: Type["take"];
   declare readonly assign: Type["assign"];
-  /** The value that was measured last, until it is written. */
-  declare private staged: Draft | undefined;
   declare private readonly required: number;
   declare private readonly View: ViewClass;
+  /** The value that was measured last, until it is written. */
+  declare private staged: Draft | undefined;
 
-  constructor(name: string, { leaves, fields, layout, bytes, align, added, ...rest }: Layout) {
-    const kind: StructDescriptor = { kind: "struct", name, fields };
-    const View = viewClass({ name, leaves });
-    Object.assign(
-      this,
-      typed(
-        rest.growing ? { ...kind, versioned: true, ...(added[0] && { added }) } : kind,
-        layout,
-        bytes,
-        align,
-        (to, at, value) => {
-          if (rest.gaps) zero(to.m.u8, at, bytes);
-          if (rest.growing) to.m.data.setUint16(at, bytes, true);
-          put(leaves, to, at, value);
-        },
-        (from, at) => new View(placeIn(from, at)),
-        {
-          composite: true,
-          assign: leaves.find(({ type }) => type.assign)?.type.assign,
-        },
-      ),
-      { name, leaves, View, staged: undefined },
-      rest,
-    );
+  constructor(layout: Layout) {
+    const { leaves, bytes, gaps, growing } = layout;
+    const View = viewClass(layout);
+    Object.assign(this, layout, {
+      View,
+      staged: undefined,
+      composite: true,
+      assign: leaves.find(({ type }) => type.assign)?.type.assign,
+      put: (to, at, value) => {
+        if (gaps) zero(to.m.u8, at, bytes);
+        if (growing) to.m.data.setUint16(at, bytes, true);
+        put(leaves, to, at, value);
+      },
+      take: (from, at) => new View(placeIn(from, at)),
+    } satisfies Partial<Type> & Record<string, unknown>);
   }
 
   get fingerprint(): string {
@@ -135,7 +125,7 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
     const { m, end } = draft;
     this.staged = undefined;
     if (end !== size) throw wrong("must not change while it is stored.");
-    copy(m.u8, 0, end, memory.u8, at);
+    copy(m, end, memory, at);
     release(draft);
   }
 
@@ -146,35 +136,38 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
   view(memory: Memory, at: number, length: number): Viewed;
   view(bytes: Uint8Array): Viewed;
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
-    const isWhole = at === undefined;
-    if (isWhole && !(from instanceof Uint8Array)) {
+    if (at === undefined) {
+      if (from instanceof Uint8Array) return this.view(lone(from), 0, from.length);
       throw wrong(`${this.name} is read from a Uint8Array.`, from);
     }
-    const memory = isWhole ? lone(from as Uint8Array) : (from as Memory);
-    const bytes = isWhole ? memory.u8.length : (length as number);
-    const place = placeOf(memory, isWhole ? 0 : at, bytes);
-    if (bytes < this.bytes || this.growing) this.fits(place);
     const { View } = this;
+    const place = placeOf(from as Memory, at, length as number);
+    if (place.n < this.bytes || this.growing) this.fits(place);
     return new View(place);
   }
 
   writable(memory: Memory, at: number, length: number): Viewed {
     const view = this.view(memory, at, length);
-    const { $v } = view;
-    $v.w = { last: $v, moved: false, fixed: false };
-    if (this.growing) this.renew(view, $v.w);
+    const edit: Edit = { last: view.$v, moved: false, fixed: false };
+    view.$v.w = edit;
+    if (this.growing) {
+      const root = memory.data.getUint16(at, true);
+      edit.fixed = root > this.bytes;
+      // What an earlier version wrote is brought to this one.
+      if (root < this.bytes) move(edit, lone(this.encode(view)));
+    }
     return view;
   }
 
   finish(writable: Viewed): Uint8Array | undefined {
-    const place = alive(writable);
-    const bytes = place.w?.moved ? this.encode(writable) : undefined;
-    end(place);
+    const bytes = alive(writable).w?.moved ? this.encode(writable) : undefined;
+    this.revoke(writable);
     return bytes;
   }
 
   revoke({ $v }: Viewed): void {
-    end($v);
+    // No epoch is this one.
+    for (let place = $v.w?.last; place !== undefined; place = place.p) place.e = -1;
   }
 
   check(bytes: Uint8Array): void {
@@ -183,46 +176,26 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
     try {
       inside(this.name, () => view.$c(2));
     } finally {
-      allowance.left = -1;
+      allowance.left = Number.POSITIVE_INFINITY;
     }
   }
 
   /** Throws unless the value is long enough for its fields. */
   private fits({ m, o, n }: Cursor): void {
     const { growing, required, bytes, name } = this;
-    const least = growing ? required : bytes;
-    const told = growing && n >= 2 ? m.data.getUint16(o, true) : least;
-    if (told >= least && n >= Math.min(told, bytes)) return;
-    throw within(malformed(`size: ${n}, its root ${told}, and the fields ${least}`), name);
+    const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
+    if (told >= required && n >= Math.min(told, bytes)) return;
+    throw within(malformed(`size: ${n}, its root ${told}, and the fields ${required}`), name);
   }
-
-  /** Brings a value of another version to this one, if that can be. */
-  private renew(view: Viewed, edit: Edit): void {
-    const { m, o } = view.$v;
-    const root = m.data.getUint16(o, true);
-    edit.fixed = root > this.bytes;
-    if (root < this.bytes) move(edit, lone(this.encode(view)));
-  }
-}
-
-/** Ends an update's views. No epoch is this one. */
-function end({ w }: Cursor): void {
-  for (let place = w?.last; place !== undefined; place = place.p) place.e = -1;
-}
-
-/** The fields of what is an object: nothing else is a struct. */
-function fieldsOf(value: unknown): Record<string, unknown> {
-  if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
-  throw wrong("has to be an object.", value);
 }
 
 function put(leaves: readonly Leaf[], to: Parameters<Type["put"]>[0], at: number, value: unknown) {
-  const given = fieldsOf(value);
+  if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
   let name = "";
   try {
     for (const leaf of leaves) {
       name = leaf.name;
-      leaf.type.put(to, at + leaf.at, given[name]);
+      leaf.type.put(to, at + leaf.at, (value as Record<string, unknown>)[name]);
     }
   } catch (error) {
     throw within(error, name);

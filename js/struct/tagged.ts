@@ -1,7 +1,7 @@
 /** A byte that tells which of a few forms follows, each with a value of its own type or none. */
 
 import type { Descriptor } from "./codec.js";
-import { inside, malformed, type Type, typed, up, type Writer, zero } from "./type.js";
+import { inside, malformed, type Type, typed, up, zero } from "./type.js";
 
 /** A form: its name, and the type of what follows. */
 export type Form = readonly [name: string, type: Type | null];
@@ -17,33 +17,26 @@ export function tagged<T extends Type>(
 ): T {
   const types = forms.flatMap(([, type]) => type ?? []);
   const align = Math.max(1, ...types.map((type) => type.align));
-  const bytes = up(Math.max(1, ...types.map((type) => up(1, type.align) + type.bytes)), align);
-  const assign = types.find((type) => type.assign)?.assign;
-  /** Does something with the type of a form, behind the tag. */
-  const use = <R>(tag: number, at: number, act: (type: Type, at: number) => R): R | undefined => {
-    const [name, type] = forms[tag] as Form;
-    return type === null ? undefined : inside(name, () => act(type, at + up(1, type.align)));
-  };
+  const bytes = up(Math.max(1, ...types.map((type) => type.align + type.bytes)), align);
   return typed(
     kind,
     layout,
     bytes,
     align,
-    (to, start, value) => {
+    (to, at, value) => {
       const [tag, payload] = split(value);
-      zero(to.m.u8, start, bytes);
-      to.m.data.setUint8(start, tag);
-      use(tag, start, (type, at) => type.put(to as Writer, at, payload));
+      const [name, type] = forms[tag] as Form;
+      zero(to.m.u8, at, bytes);
+      to.m.u8[at] = tag;
+      if (type !== null) inside(name, () => type.put(to, at + type.align, payload));
     },
-    (from, start) => {
-      const tag = from.m.data.getUint8(start);
+    (from, at) => {
+      const tag = from.m.u8[at] as number;
       const form = forms[tag];
       if (form === undefined) throw malformed(`discriminant: ${tag} is none of ${forms.length}`);
-      return join(
-        form,
-        use(tag, start, (type, at) => type.take(from, at)),
-      );
+      const [name, type] = form;
+      return join(form, type && inside(name, () => type.take(from, at + type.align)));
     },
-    { composite: true, assign, replace },
+    { composite: true, assign: types.find((type) => type.assign)?.assign, replace },
   );
 }

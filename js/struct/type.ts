@@ -140,8 +140,7 @@ export function up(at: number, align: number): number {
 /** Throws if the view is used after its end. */
 export function stale(): never {
   throw new StaleViewError(
-    "This view has ended, with its update or since the database moved on. Get it again, or keep a " +
-      "copy: .snapshot().",
+    "This view has ended: its update has, or the database moved on. Get it again, or keep a .snapshot().",
   );
 }
 
@@ -171,7 +170,7 @@ function shown(value: unknown): string {
 /** A copy of what a type's `take` gave, as plain objects. */
 export function copied(value: unknown, mode: Mode): unknown {
   if (value instanceof Uint8Array) {
-    return mode === 1 ? base64(value) : mode === 0 ? new Uint8Array(value) : undefined;
+    return mode === 1 ? base64(value) : mode === 0 && new Uint8Array(value);
   }
   if (typeof value === "object") {
     const variant = value as { type: string; value?: unknown } & Partial<Viewed>;
@@ -180,7 +179,7 @@ export function copied(value: unknown, mode: Mode): unknown {
     // A variant, of which there is more to say or not.
     if (!("value" in variant)) return mode === 1 ? type : { type };
     const plain = inside(type, () => copied(variant.value, mode));
-    return mode === 1 ? Object.fromEntries([[type, plain]]) : { type, value: plain };
+    return mode === 1 ? { [type]: plain } : { type, value: plain };
   }
   if (mode !== 1) return value;
   // JSON has no such values: "NaN", "-Infinity", "18446744073709551615".
@@ -195,11 +194,11 @@ export function base64(bytes: Uint8Array): string {
 }
 
 /** The same error, one step further out: `stock` becomes `Product.stock`. */
-export function within(error: unknown, step: string): unknown {
+export function within(error: unknown, step: string | undefined): unknown {
   const { field, message, stack } = error as Error & { field?: unknown };
-  if (step === "" || typeof field !== "string" || !(error instanceof Error)) return error;
-  const path = field === "" || field[0] === "[" ? step + field : `${step}.${field}`;
-  const text = field === "" ? `${path}: ${message}` : path + message.slice(field.length);
+  if (!step || typeof field !== "string" || !(error instanceof Error)) return error;
+  const path = step + (/^[^[]/.test(field) ? "." : "") + field;
+  const text = path + (field ? "" : ": ") + message.slice(field.length);
   // V8 has the message in the stack as it was when the error was made.
   return Object.assign(error, {
     field: path,
@@ -237,7 +236,7 @@ function numbered(index: number): string {
 }
 
 /** Does something, and names where if it fails. */
-export function inside<T>(step: string, act: () => T): T {
+export function inside<T>(step: string | undefined, act: () => T): T {
   try {
     return act();
   } catch (error) {
@@ -251,16 +250,15 @@ export function zero(u8: Uint8Array, at: number, count: number): void {
   else for (let i = at; i < at + count; i++) u8[i] = 0;
 }
 
-/** Copies the first bytes. Short runs are quicker by hand. */
-export function copy(
-  from: Uint8Array,
-  start: number,
-  end: number,
-  to: Uint8Array,
-  at: number,
-): void {
-  if (end - start > 64) to.set(from.subarray(start, end), at);
-  else for (let i = start; i < end; i++) to[at - start + i] = from[i] as number;
+/** Copies the first bytes. Few are quicker by hand. */
+export function copy(from: Memory, count: number, to: Memory, at: number): void {
+  if (count > 128) {
+    to.u8.set(from.u8.subarray(0, count), at);
+    return;
+  }
+  let i = 0;
+  for (; i < count - 3; i += 4) to.data.setInt32(at + i, from.data.getInt32(i));
+  for (; i < count; i++) to.u8[at + i] = from.u8[i] as number;
 }
 
 /** A memory for bytes that belong to no database. Its views never end. */
@@ -269,10 +267,10 @@ export function lone(u8: Uint8Array): Memory {
 }
 
 /**
- * How many more bytes of parts may be looked at, while a value is checked; below zero means any
- * number. Parts may lie over one another, and lists of lists of one list would take forever.
+ * How many more bytes of parts may be looked at, while a value is checked. Parts may lie over one
+ * another, and lists of lists of one list would take forever.
  */
-export const allowance = { left: -1 };
+export const allowance = { left: Number.POSITIVE_INFINITY };
 
 /** The start and the count of a part that lies elsewhere in the value, proven to lie in it. */
 export function part(from: Cursor, at: number, stride: number, align: number): Span {
@@ -282,10 +280,8 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   if (offset + length * stride > from.n) {
     throw malformed(`range: ${length} times ${stride} bytes at ${offset} are not within ${from.n}`);
   }
-  if (allowance.left >= 0) {
-    allowance.left -= length * stride;
-    if (allowance.left < 0) throw malformed("range: its parts lie over one another too often");
-  }
+  allowance.left -= length * stride;
+  if (allowance.left < 0) throw malformed("range: its parts lie over one another too often");
   if ((offset & (align - 1)) !== 0) {
     throw malformed(`alignment: ${offset} is no multiple of ${align}`);
   }

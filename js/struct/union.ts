@@ -1,6 +1,6 @@
 /** One of a few variants, each with a value of its own type. */
 
-import { tagged } from "./tagged.js";
+import { type Form, tagged } from "./tagged.js";
 import { escaped, inner, type Type, wrong } from "./type.js";
 
 /** The variants of a union: their types by their names, `null` where there is nothing to say. */
@@ -31,23 +31,18 @@ export type UnionType<U> = Type<
  * JSON it is `{ "Cash": 100 }` or `"None"`, as serde has it.
  */
 export function union<const U extends Variants>(variants: U): UnionType<U> {
-  const forms = Object.entries(variants).map(
-    ([name, type]) => [name, type && inner(type)] as const,
-  );
-  const tags = new Map(forms.map(([name], tag) => [name as unknown, tag]));
-  if (forms.length === 0 || forms.length > 256) throw wrong("A union has 1 to 256 variants.");
+  const names = Object.keys(variants);
+  const forms = Object.entries(variants).map(([name, type]): Form => [name, type && inner(type)]);
+  if (names.length === 0 || names.length > 256) throw wrong("A union has 1 to 256 variants.");
   return tagged(
     { kind: "union", variants: forms.map(([name, type]) => [name, type?.kind ?? null] as const) },
     `{|${forms.map(([name, type]) => escaped(name) + (type ? `:${type.layout}` : ""))}|}`,
     forms,
-    (value) => {
-      const { type, value: payload } = Object(value) as { type?: unknown; value?: unknown };
-      const tag = tags.get(type);
-      if (tag !== undefined) return [tag, payload];
-      throw wrong(
-        `has to be { type, value } with a type of: ${[...tags.keys()].join(", ")}.`,
-        value,
-      );
+    (given) => {
+      const { type, value } = Object(given) as { type?: unknown; value?: unknown };
+      const tag = names.indexOf(type as string);
+      if (tag >= 0) return [tag, value];
+      throw wrong(`has to be { type, value } with a type of: ${names.join(", ")}.`, given);
     },
     ([type, has], value) => (has === null ? { type } : { type, value }),
   );

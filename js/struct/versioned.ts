@@ -41,5 +41,5 @@ export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V,
     span: span && ((of, at) => there(of, at, span)),
     fallback: { input: fallback, from, isZero: isSo === zero },
   } satisfies Partial<Type>;
-  return Object.assign(Object.create(type), own);
+  return { ...type, ...own } as never;
 }

@@ -11,6 +11,7 @@ import {
   alive,
   type Cursor,
   copied,
+  copy,
   drafted,
   each,
   inside,
@@ -32,12 +33,60 @@ export interface Shape {
   readonly leaves: readonly Leaf[];
 }
 
-/** What a console shows of a view: it is not to throw. */
-export function consoled(view: { snapshot(): unknown }): unknown {
-  try {
-    return view.snapshot();
-  } catch (error) {
-    return error;
+/** What views of structs and of lists have alike. */
+export abstract class Copied implements Viewed {
+  declare $v: Cursor;
+  /** The schema that it is a view of; lists have none. */
+  declare readonly $s: Shape | undefined;
+
+  abstract $c(mode: Mode): unknown;
+
+  snapshot(): unknown {
+    return inside(this.$s?.name, () => this.$c(0));
+  }
+
+  toJSON(): unknown {
+    return inside(this.$s?.name, () => this.$c(1));
+  }
+
+  /** What a console shows: it is not to throw. */
+  [INSPECT](): unknown {
+    try {
+      return this.snapshot();
+    } catch (error) {
+      return error;
+    }
+  }
+}
+
+/** What views of structs have beside their fields. */
+class Methods extends Copied {
+  declare readonly $s: Shape;
+
+  $c(mode: Mode): unknown {
+    const place = alive(this);
+    const { leaves } = this.$s;
+    let plain: Record<string, unknown> = {};
+    const copy = (index: number) => {
+      const { name, at, type } = leaves[index] as Leaf;
+      const value = copied(type.take(place, place.o + at), mode);
+      // A prototype is what assigning to this name would set.
+      if (name !== "__proto__") plain[name] = value;
+      else plain = { ...plain, [name]: value };
+    };
+    each(leaves.length, copy, (index) => (leaves[index] as Leaf).name);
+    return plain;
+  }
+
+  assign(fields: Record<string, unknown>): void {
+    const { name, leaves } = this.$s;
+    for (const [field, value] of Object.entries(fields)) {
+      // Nothing else: what came from outside may name a view's own properties, or a prototype.
+      if (!leaves.some((leaf) => leaf.name === field)) {
+        throw wrong(`${name}.${field} is no field.`);
+      }
+      (this as unknown as Record<string, unknown>)[field] = value;
+    }
   }
 }
 
@@ -61,61 +110,14 @@ let schemas = 0;
 
 /** The class of a schema's views. */
 export function viewClass(shape: Shape): ViewClass {
-  const { name, leaves } = shape;
-  abstract class Methods implements Viewed {
-    declare readonly $v: Cursor;
-
-    /** What `eq` asks for. */
-    $s(): Shape {
-      return shape;
-    }
-
-    $c(mode: Mode): unknown {
-      const place = alive(this);
-      let plain: Record<string, unknown> = {};
-      const copy = (index: number) => {
-        const { name: field, at, type } = leaves[index] as Leaf;
-        const value = copied(type.take(place, place.o + at), mode);
-        // A prototype is what assigning to this name would set.
-        if (field !== "__proto__") plain[field] = value;
-        else plain = { ...plain, [field]: value };
-      };
-      each(leaves.length, copy, (index) => (leaves[index] as Leaf).name);
-      return plain;
-    }
-
-    snapshot(): unknown {
-      return inside(name, () => this.$c(0));
-    }
-
-    toJSON(): unknown {
-      return inside(name, () => this.$c(1));
-    }
-
-    assign(fields: Record<string, unknown>): void {
-      for (const [field, value] of Object.entries(fields)) {
-        // Nothing else: what came from outside may name a view's own properties, or a prototype.
-        if (!leaves.some((leaf) => leaf.name === field)) {
-          throw wrong(`${name}.${field} is no field.`);
-        }
-        (this as unknown as Record<string, unknown>)[field] = value;
-      }
-    }
-
-    [INSPECT](): unknown {
-      return consoled(this);
-    }
-  }
   const made = PLACES[schemas++ % PLACES.length] as () => unknown;
   const [View, cursorOf] = made() as [ViewClass, (view: Viewed) => Cursor];
-  const { constructor: _, ...methods } = Object.getOwnPropertyDescriptors(Methods.prototype);
-  Object.defineProperties(View.prototype, methods);
-  for (const leaf of leaves) {
-    Object.defineProperty(
-      View.prototype,
-      leaf.name,
-      accessors(`${name}.${leaf.name}`, leaf, cursorOf),
-    );
+  const { prototype } = View;
+  Object.setPrototypeOf(prototype, Methods.prototype);
+  Object.defineProperty(prototype, "$s", { value: shape });
+  for (const leaf of shape.leaves) {
+    const label = `${shape.name}.${leaf.name}`;
+    Object.defineProperty(prototype, leaf.name, accessors(label, leaf, cursorOf));
   }
   return View;
 }
@@ -155,8 +157,7 @@ function accessors(
 export function writable(place: Cursor, field: string): Cursor {
   if (place.w === undefined) {
     throw wrong(
-      `${field} cannot be assigned outside of an update. Use updateIf(), or set() a changed copy: ` +
-        "{ ...view.snapshot(), … }.",
+      `${field} cannot be assigned here. Use updateIf(), or set() { ...view.snapshot(), … }.`,
     );
   }
   if (place.e !== place.m.epoch) stale();
@@ -173,7 +174,7 @@ export function assign(to: Cursor, at: number, type: Type, value: unknown): void
   if (type.assign !== undefined) type.assign(to, at, type, value);
   else if (composite) {
     const draft = drafted(type, value);
-    to.m.u8.set(draft.m.u8.subarray(0, bytes), at);
+    copy(draft.m, bytes, to.m, at);
     release(draft);
   } else put(to, at, value);
   // Those that were made before this one are not in it.
