@@ -2,7 +2,14 @@
 
 import { Database } from "./database.js";
 import { Engine } from "./engine.js";
-import { badArgument, OptionsMismatchError } from "./errors.js";
+import {
+  badArgument,
+  CorruptionError,
+  DatabaseBusyError,
+  DatabaseExistsError,
+  OptionsMismatchError,
+  UnsupportedFormatError,
+} from "./errors.js";
 import {
   checkFrom,
   checkOptions,
@@ -16,6 +23,7 @@ import { Entry, type Interruption, type Opening } from "./registry.js";
 import { Session } from "./session.js";
 import type { OpenedStorage, Storage, StorageFile } from "./storage/contract.js";
 import type { ImageSource } from "./storage/image.js";
+import { markOf } from "./storage/marks.js";
 import { fileName } from "./storage/names.js";
 import { loadModule } from "./wasm/load.js";
 
@@ -39,7 +47,9 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws DatabaseBusyError when another process, worker or tab has it open
  * @throws StorageUnavailableError when there is no such storage here; the message says what to do
  * @throws OutOfMemoryError when there is none for the bytes that it is opened from
- * @throws DatabaseNotFoundError when it is missing and `readOnly` is set
+ * @throws DatabaseExistsError when there is one, which was to be filled by `from` without `replace`
+ * @throws DatabaseNotFoundError when it is missing and `readOnly` is set, or was left half filled by a
+ * program that died
  * @throws OptionsMismatchError when it is open in this realm with other options
  * @throws CorruptionError when flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError when the file is no database, or one of a newer format
@@ -56,22 +66,26 @@ type Load = (given: OpenOptions["wasm"]) => Promise<WebAssembly.Module>;
 /** The options of `open`, and where the code comes from. */
 interface Asked extends OpenOptions {
   readonly load: Load;
+  /** What the option `from` comes to. */
+  readonly source: Promise<ImageSource> | undefined;
 }
 
 /** `open`, where the package's own code is not to come along if it comes from elsewhere. */
 export async function openWith(load: Load, name: string, options: OpenOptions): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
   checkFrom(options);
-  const { from } = options;
-  const named = from === undefined ? options.storage : image(from);
+  const source = sourceOf(options);
+  const named = source !== undefined && options.readOnly === true ? image(source) : options.storage;
   const settings = checkOptions({ ...options, storage: named });
   const storage = named ?? defaultStorage();
   const identity = storage.identity(name);
   const { signal } = options;
   throwIfAborted(signal);
   const found = Entry.find(identity);
+  if (found !== undefined && source !== undefined) throw openAlready(name, options);
   if (found !== undefined) refuseOther(name, found.opening.settings, settings);
-  const entry = found ?? Entry.add(identity, begin(name, storage, settings, { ...options, load }));
+  const given = { ...options, load, source };
+  const entry = found ?? Entry.add(identity, begin(name, storage, settings, given));
   entry.join();
   let session: Session;
   try {
@@ -95,11 +109,16 @@ export async function openWith(load: Load, name: string, options: OpenOptions): 
   }
 }
 
-/** The storage of bytes that are at hand: one database, for one opening, and nothing is done later with it. */
-function image(given: ImageSource | PromiseLike<ImageSource>): Storage {
-  const source = Promise.resolve(given);
+function sourceOf({ from }: OpenOptions): Promise<ImageSource> | undefined {
+  if (from === undefined) return undefined;
+  const source = Promise.resolve(from);
   // It may fail while the engine is loaded, when nobody waits for it yet.
   source.catch(() => {});
+  return source;
+}
+
+/** The storage of bytes that are at hand: one database, for one opening, and nothing is done later with it. */
+function image(source: Promise<ImageSource>): Storage {
   return {
     kind: "image",
     memory: IMAGE_MEMORY,
@@ -111,6 +130,16 @@ function image(given: ImageSource | PromiseLike<ImageSource>): Storage {
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted === true) throw signal.reason;
+}
+
+function openAlready(name: string, { replace }: OpenOptions): Error {
+  return replace === true
+    ? new DatabaseBusyError(
+        `The database "${name}" is open in this program. Close it before it is replaced.`,
+      )
+    : new DatabaseExistsError(
+        `There is a database "${name}" already, and it is open in this program: from fills new ones only.`,
+      );
 }
 
 function refuseOther(name: string, given: Settings, wanted: Settings): void {
@@ -152,35 +181,54 @@ async function start(
   options: Asked,
   interrupt: (reason: unknown) => never,
 ): Promise<Session> {
-  const { onProgress, signal } = options;
+  const { onProgress, signal, source, recovery } = options;
+  const { readOnly } = settings;
   const heed = () => {
     if (signal?.aborted === true) interrupt(signal.reason);
+  };
+  const tell = (progress: OpenProgress) => {
+    try {
+      onProgress?.(progress);
+    } catch (thrown) {
+      interrupt(thrown);
+    }
+    heed();
   };
   // The code first: a file that is open while its engine loads would only be in others' way.
   const module = await options.load(options.wasm);
   heed();
-  const opened = await storage.open(name, { readOnly: settings.readOnly });
+  const opened = await storage.open(name, { readOnly });
   try {
     heed();
     const { file } = opened;
-    const told = onProgress && progressOf("opening", file, onProgress);
-    const heard =
-      told &&
-      ((count: number) => {
-        try {
-          told(count);
-        } catch (thrown) {
-          interrupt(thrown);
-        }
-        heed();
-      });
-    const engine = await Engine.open(name, module, file, settings, options.recovery, heard);
+    if (source !== undefined && !readOnly) {
+      const { fill } = await import("./fill.js");
+      const replace = options.replace === true;
+      await fill(name, opened, { from: source, replace, module, settings, signal, tell });
+    }
+    // Salvaging would make something of what is only half there.
+    if (recovery !== undefined) await settled(name, opened, readOnly);
+    const start = () => {
+      const heard = onProgress && progressOf("opening", file, tell);
+      return Engine.open(name, module, file, settings, recovery, heard);
+    };
+    const engine = await start().catch(async (error) => {
+      const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
+      if (isNone && (await settled(name, opened, readOnly))) return start();
+      throw error;
+    });
     if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
     return new Session(name, engine, opened, settings);
   } catch (error) {
     closeQuietly(opened);
     throw error;
   }
+}
+
+/** Whether what a crash has left of filling or replacing it was completed now. */
+async function settled(name: string, opened: OpenedStorage, readOnly: boolean): Promise<boolean> {
+  if (markOf(opened.file) === undefined) return false;
+  return (await import("./fill.js")).settle(name, opened, readOnly);
 }
 
 /** What each read comes to for those who want to know. */

@@ -23,16 +23,31 @@ export interface OpenOptions {
    */
   storage?: Storage | undefined;
   /**
-   * The bytes of a database, of `db.export()` or of a file: it is opened from them and needs no storage.
-   * Only together with `readOnly: true`. An `ArrayBuffer`, a view of one, a `Response`, a stream or a
-   * `Blob`, or a promise of one. They are copied once, into the engine's memory, and yours again when
-   * `open` resolves; `memory` is what comes on top, 4 MiB when left out.
+   * The bytes of a database, of `db.export()` or of a file: an `ArrayBuffer`, a view of one, a
+   * `Response`, a stream or a `Blob`, or a promise of one.
+   *
+   * A new database is filled with them: there must be none of the name yet, unless `replace` says
+   * so. They go into the storage as they come, and all of them are verified, as `db.verify()` does it,
+   * before they count. When that fails, or `signal` ends it, there is no database as before; when the
+   * program dies meanwhile, what it leaves is never taken for one: `open` throws
+   * `DatabaseNotFoundError` then, until it is given `from` again or the name is destroyed.
+   *
+   * With `readOnly: true` the database is opened from the bytes themselves and needs no storage. They
+   * are copied once, into the engine's memory, and yours again when `open` resolves; `memory` is what
+   * comes on top, 4 MiB when left out.
    *
    * ```ts
-   * const db = await open("shop", { from: fetch("/shop.varve"), readOnly: true });
+   * const db = await open("shop", { from: fetch("/shop.varve") });
    * ```
    */
   from?: ImageSource | PromiseLike<ImageSource> | undefined;
+  /**
+   * Whether `from` may take the place of a database that is there: of all that it holds. That one stays
+   * as it is until the new one is complete and verified beside it, which needs room for both. Then one
+   * step changes from the one to the other, and a program that dies at any moment leaves either. `false`
+   * when left out.
+   */
+  replace?: boolean | undefined;
   /** When writes reach the file. `"written"` when left out. */
   durability?: Durability | undefined;
   /**
@@ -98,12 +113,18 @@ export interface OpenOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How far opening has come, or sorting the keys for the first range. */
+/**
+ * How far opening has come, or sorting the keys for the first range. With `from` it is filling and
+ * verifying first.
+ */
 export interface OpenProgress {
-  readonly doing: "opening" | "sorting";
-  /** Bytes of the file that were read. */
+  readonly doing: "filling" | "verifying" | "opening" | "sorting";
+  /** Bytes of the file that were read; of `from`, those that came. */
   readonly bytes: number;
-  /** Bytes of the file. Not all of them need be read. */
+  /**
+   * Bytes of the file. Not all of them need be read. Of `from`, as many as the source promises, and as
+   * came where it does not tell.
+   */
   readonly total: number;
 }
 
@@ -154,6 +175,7 @@ export interface Settings {
 const KNOWN = [
   "storage",
   "from",
+  "replace",
   "durability",
   "memory",
   "spaceFactor",
@@ -191,22 +213,25 @@ export function refuseUnknown(
   }
 }
 
-/** @throws TypeError for options that are unknown, and for `from` where it cannot be */
+/** @throws TypeError for options that are unknown, and for `from` and `replace` where they cannot be */
 export function checkFrom(options: OpenOptions): void {
   refuseUnknown("open()", options, KNOWN);
-  if (options.from === undefined) return;
-  if (options.storage !== undefined) {
-    throw badArgument("The options from and storage both say where the database is: give one.");
+  const { from, replace = false, readOnly, storage } = options;
+  boolean("replace", replace);
+  if (replace && (from === undefined || readOnly === true)) {
+    throw badArgument(
+      "The option replace needs from, whose bytes are to take the place of what is there, and no readOnly.",
+    );
   }
-  if (options.readOnly === true) return;
-  throw badArgument(
-    "A database that is opened from bytes can only be read: give open() readOnly: true with from. " +
-      "To write to it, keep the bytes as a file and open that.",
-  );
+  if (from !== undefined && readOnly === true && storage !== undefined) {
+    throw badArgument(
+      "With readOnly a database is opened from the bytes of from, or from a storage: give one.",
+    );
+  }
 }
 
 /** @throws TypeError for options that have a wrong type */
-export function checkOptions(options: Omit<OpenOptions, "from">): Settings {
+export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Settings {
   const timers = options.storage?.timers !== false;
   const {
     durability = "written",

@@ -64,6 +64,23 @@ export interface OpenedStorage {
    * Where a `flush` is kept only some time after it: resolves when all that was flushed is.
    */
   sync?(): Promise<void>;
+  /**
+   * A second file beside this one, made when it is missing, which nobody else has while this is open.
+   * Storages without it cannot replace databases.
+   */
+  beside?(): Promise<FileBeside>;
+}
+
+/** A file beside that of a database, in which what is to take its place is made. */
+export interface FileBeside {
+  readonly file: StorageFile;
+  /**
+   * Makes this file, which is flushed, that of the database, in one step: `OpenedStorage.file` has its
+   * bytes from then on, and this one is closed. Where the platform has no such step, it is copied.
+   */
+  takeOver?(): void;
+  /** Closes and removes it, if it is still there. */
+  remove(): void | Promise<void>;
 }
 
 /** How a database is to be opened. */

@@ -6,8 +6,8 @@ import {
   DatabaseNotFoundError,
   StorageUnavailableError,
 } from "../errors.js";
-import type { OpenedStorage, Storage, StorageFile } from "./contract.js";
-import { fileName, namesOf } from "./names.js";
+import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
+import { BESIDE, fileName, namesOf } from "./names.js";
 
 /** Bytes of one row: small, for each commit writes the file's last row anew. A row may have 2 MB. */
 const PAGE = 16_384;
@@ -87,6 +87,7 @@ export function durableObject(storage: DurableObjectStorageLike): Storage {
       return {
         file,
         sync: () => storage.sync(),
+        beside: async () => beside(sql, table, file),
         room: () => ({ usage: file.getSize(), quota: undefined, persisted: undefined }),
       };
     },
@@ -95,12 +96,39 @@ export function durableObject(storage: DurableObjectStorageLike): Storage {
       const sql = sqlOf(storage);
       if (place.open.has(table)) throw busy(name);
       if (!exists(sql, table)) return false;
+      sql.exec(`DROP TABLE IF EXISTS "${table + BESIDE}"`);
       sql.exec(`DROP TABLE "${table}"`);
       return true;
     },
     async databases() {
       const tables = sqlOf(storage).exec("SELECT name FROM sqlite_master WHERE type = 'table'");
       return namesOf(tables.toArray().map(({ name }) => String(name)));
+    },
+  };
+}
+
+/** Another table. What one turn does is kept as a whole, so that taking over is one step. */
+function beside(sql: Sql, table: string, main: TableFile): FileBeside {
+  const next = table + BESIDE;
+  const file = new TableFile(sql, next, () => {});
+  return {
+    file,
+    takeOver() {
+      file.close();
+      const old = `${table}.old`;
+      sql.exec(`ALTER TABLE "${table}" RENAME TO "${old}"`);
+      try {
+        sql.exec(`ALTER TABLE "${next}" RENAME TO "${table}"`);
+      } catch (error) {
+        sql.exec(`ALTER TABLE "${old}" RENAME TO "${table}"`);
+        throw error;
+      }
+      sql.exec(`DROP TABLE "${old}"`);
+      main.look();
+    },
+    remove() {
+      file.close();
+      sql.exec(`DROP TABLE IF EXISTS "${next}"`);
     },
   };
 }
@@ -158,9 +186,16 @@ class TableFile implements StorageFile {
     this.#open = true;
     this.#page = -1;
     this.#bytes = new Uint8Array(0);
+    this.#size = 0;
     this.#run(
       "CREATE TABLE IF NOT EXISTS TABLE_NAME (page INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
     );
+    this.look();
+  }
+
+  /** The table is another one than before. */
+  look(): void {
+    this.#forget();
     const [last] = this.#run(
       "SELECT page, length(bytes) AS length FROM TABLE_NAME ORDER BY page DESC LIMIT 1",
     );

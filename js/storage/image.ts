@@ -14,6 +14,9 @@ export type ImageSource =
   | Response
   | ReadableStream<Uint8Array<ArrayBuffer>>;
 
+/** Bytes that are at hand are given out in pieces of this length. */
+const PIECE = 1_048_576;
+
 /** Wasm memory grows by so many bytes. */
 const WASM_PAGE = 65_536;
 
@@ -21,8 +24,71 @@ export async function openImage(name: string, given: Promise<ImageSource>): Prom
   return { file: new ImageFile(name, await bytesOf(await given)) };
 }
 
-/** @throws TypeError for what is none of the listed kinds */
 async function bytesOf(source: ImageSource): Promise<Uint8Array> {
+  const known = recognized(source);
+  return known instanceof Uint8Array
+    ? known
+    : new Uint8Array(await new Response(known.stream).arrayBuffer());
+}
+
+/** Bytes that come one after the other. */
+export interface Chunks {
+  /** How many there will be, as far as the source tells. */
+  readonly expected: number | undefined;
+  /** The next ones, or `undefined` when there are no more. */
+  next(): Promise<Uint8Array | undefined>;
+  /** No more are wanted: who sends them is told. A `next` that waits gives `undefined` then. */
+  cancel(reason: unknown): void;
+}
+
+/**
+ * The bytes of a source, a piece at a time.
+ *
+ * @throws TypeError for what is none of the listed kinds, StorageUnavailableError for a response that
+ * is none; `next` throws what the source does
+ */
+export function chunksOf(source: ImageSource): Chunks {
+  const known = recognized(source);
+  if (known instanceof Uint8Array) return piecesOf(known);
+  const reader = known.stream?.getReader();
+  return {
+    expected: known.length,
+    async next() {
+      const chunk: unknown = (await reader?.read())?.value;
+      if (chunk === undefined || chunk instanceof Uint8Array) return chunk;
+      throw badArgument("A stream that the option from is has to give Uint8Arrays.", chunk);
+    },
+    cancel(reason) {
+      // That it cannot be told is nothing to those who want no more of it.
+      reader?.cancel(reason).catch(() => {});
+    },
+  };
+}
+
+function piecesOf(bytes: Uint8Array): Chunks {
+  let at = 0;
+  return {
+    expected: bytes.length,
+    async next() {
+      if (at >= bytes.length) return undefined;
+      const start = at;
+      at += PIECE;
+      return bytes.subarray(start, at);
+    },
+    cancel() {
+      at = bytes.length;
+    },
+  };
+}
+
+interface Streamed {
+  /** None: no byte. */
+  readonly stream: ReadableStream<Uint8Array> | null;
+  readonly length: number | undefined;
+}
+
+/** @throws TypeError for what is none of the listed kinds */
+function recognized(source: ImageSource): Uint8Array | Streamed {
   if (ArrayBuffer.isView(source)) {
     return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
   }
@@ -32,16 +98,17 @@ async function bytesOf(source: ImageSource): Promise<Uint8Array> {
     return new Uint8Array(source as ArrayBuffer);
   }
   if (tag === "Response") {
-    const { ok, status, url } = source as Response;
+    const { ok, status, url, body, headers } = source as Response;
     if (!ok) {
       throw new StorageUnavailableError(
         `The database could not be fetched from ${url}: status ${status}.`,
       );
     }
-    return new Uint8Array(await (source as Response).arrayBuffer());
+    return { stream: body, length: Number(headers.get("content-length") ?? 0) || undefined };
   }
-  if (tag === "ReadableStream" || tag === "Blob" || tag === "File") {
-    return new Uint8Array(await new Response(source as Blob).arrayBuffer());
+  if (tag === "ReadableStream") return { stream: source as ReadableStream, length: undefined };
+  if (tag === "Blob" || tag === "File") {
+    return { stream: (source as Blob).stream(), length: (source as Blob).size };
   }
   throw badArgument(
     "The option from has to be the bytes of a database, a Response, a ReadableStream or a Blob of " +

@@ -1,7 +1,7 @@
 /** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
 
 import { DatabaseBusyError, DatabaseNotFoundError } from "../errors.js";
-import type { OpenedStorage, Storage, StorageFile } from "./contract.js";
+import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
 import { fileName, namesOf } from "./names.js";
 
 /**
@@ -36,7 +36,8 @@ export function memory(): Storage {
         contents.set(key, content);
       }
       if (content.open) throw busy(name);
-      return { file: new MemoryFile(content, name) };
+      const file = new MemoryFile(content, name);
+      return { file, beside: async () => beside(content, name) };
     },
     async destroy(name) {
       const key = fileName(name);
@@ -108,6 +109,21 @@ class MemoryFile implements StorageFile {
     if (this.#content !== undefined) this.#content.open = false;
     this.#content = undefined;
   }
+}
+
+/** Nobody else finds it, and it goes with those who have it. */
+function beside(content: Content, name: string): FileBeside {
+  const next: Content = { bytes: new Uint8Array(0), size: 0, open: false };
+  const file = new MemoryFile(next, name);
+  return {
+    file,
+    takeOver() {
+      file.close();
+      content.bytes = next.bytes;
+      content.size = next.size;
+    },
+    remove: () => file.close(),
+  };
 }
 
 function reserve(content: Content, size: number): void {

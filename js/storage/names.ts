@@ -8,6 +8,9 @@ const LONGEST = 200;
 /** What every database file ends with. */
 export const SUFFIX = ".varve";
 
+/** What the file beside a database's has behind its name, in which its successor is made. */
+export const BESIDE = ".next";
+
 /**
  * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" stand for themselves,
  * and "." does anywhere but in front; every other byte of the name's UTF-8 becomes %XX. So two names

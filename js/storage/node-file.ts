@@ -8,6 +8,7 @@ import {
 } from "../errors.js";
 import { type Builtins, permitted } from "./builtin.js";
 import {
+  type FileBeside,
   ioCode,
   type OpenedStorage,
   type OpenMode,
@@ -15,6 +16,7 @@ import {
   type StorageRoom,
 } from "./contract.js";
 import { acquireLock, type Lock, refuseHeld } from "./lock.js";
+import { BESIDE } from "./names.js";
 
 /** Opens the file at a path, as `Storage.open` does. */
 export function openAt(node: Builtins, path: string, mode?: OpenMode): Promise<OpenedStorage> {
@@ -30,6 +32,7 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
     return {
       file: opened,
       onExit: (commit) => opened.onExit(commit),
+      beside: async () => beside(node, path, opened),
       room: () => roomFor(node, path, opened),
     };
   } catch (error) {
@@ -47,6 +50,23 @@ async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> 
   } catch (error) {
     throw error instanceof VarveError ? error : unavailable(path, error);
   }
+}
+
+/** The lock of the database is that of this file too. */
+function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
+  const next = path + BESIDE;
+  const file = new NodeFile(node, next, "beside");
+  return {
+    file,
+    takeOver() {
+      file.close();
+      main.replaceBy(next);
+    },
+    remove() {
+      file.close();
+      node.fs.rmSync(next, { force: true });
+    },
+  };
 }
 
 /** The file and what is free beside it, for those who are not the system's administrator. */
@@ -78,6 +98,7 @@ export async function destroyFile(node: Builtins, path: string): Promise<boolean
     lock = await acquireLock(`${path}.lock`, path);
     // Somebody else may have destroyed it until the lock was ours.
     const wasThere = node.fs.existsSync(path);
+    node.fs.rmSync(path + BESIDE, { force: true });
     node.fs.rmSync(path, { force: true });
     flushFolder(node, path);
     return wasThere;
@@ -102,18 +123,17 @@ export function listFolder(node: Builtins, folder: string): string[] {
 class NodeFile implements StorageFile {
   readonly #node: Builtins;
   readonly #path: string;
-  /** `undefined` when the file is open for reading only. */
+  /** `undefined` when the file is open for reading only, or when another's lock is its too. */
   readonly #lock: Lock | undefined;
   readonly #atExit = new Set<(goesOn?: boolean) => void>();
   #fd: number | undefined;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
 
-  constructor(node: Builtins, path: string, lock: Lock | undefined) {
+  constructor(node: Builtins, path: string, lock: Lock | "beside" | undefined) {
     const { fs } = node;
-    const { O_RDONLY, O_RDWR, O_CREAT } = fs.constants;
     const isNew = !fs.existsSync(path);
-    const fd = fs.openSync(path, lock === undefined ? O_RDONLY : O_RDWR | O_CREAT, 0o666);
+    const fd = openToUse(node, path, lock === undefined);
     const stat = fs.fstatSync(fd);
     if (!stat.isFile()) {
       fs.closeSync(fd);
@@ -124,7 +144,7 @@ class NodeFile implements StorageFile {
     if (isNew) flushFolder(node, path);
     this.#node = node;
     this.#path = path;
-    this.#lock = lock;
+    this.#lock = lock === "beside" ? undefined : lock;
     this.#fd = fd;
     this.#size = stat.size;
     watchExit(node, this);
@@ -181,6 +201,23 @@ class NodeFile implements StorageFile {
     this.#node.fs.fdatasyncSync(this.#living());
   }
 
+  /** Has another file, which nobody has open, be the one at this path, in one step. */
+  replaceBy(path: string): void {
+    const { fs } = this.#node;
+    this.#lock?.assertHeld();
+    const fd = this.#living();
+    this.#fd = undefined;
+    // Some systems refuse to rename what is open.
+    fs.closeSync(fd);
+    try {
+      fs.renameSync(path, this.#path);
+      flushFolder(this.#node, this.#path);
+    } finally {
+      this.#fd = openToUse(this.#node, this.#path, false);
+      this.#size = fs.fstatSync(this.#fd).size;
+    }
+  }
+
   close(): void {
     const fd = this.#fd;
     if (fd === undefined) return;
@@ -214,6 +251,11 @@ class NodeFile implements StorageFile {
       this.close();
     }
   }
+}
+
+function openToUse({ fs }: Builtins, path: string, readOnly: boolean): number {
+  const { O_RDONLY, O_RDWR, O_CREAT } = fs.constants;
+  return fs.openSync(path, readOnly ? O_RDONLY : O_RDWR | O_CREAT, 0o666);
 }
 
 /** The files open in this thread. One listener serves all; Node warns of more than ten. */

@@ -8,8 +8,8 @@ import {
   StorageUnavailableError,
   type VarveError,
 } from "../errors.js";
-import { ioCode, type Storage, type StorageFile } from "./contract.js";
-import { escapeName, fileName, namesOf } from "./names.js";
+import { type FileBeside, ioCode, type Storage, type StorageFile } from "./contract.js";
+import { BESIDE, escapeName, fileName, namesOf } from "./names.js";
 import { OriginRoom, persistOrigin, reasonOf } from "./origin.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
@@ -69,7 +69,7 @@ export function opfs(directory = ""): Storage {
       // Not before: where storage is refused, Firefox ends whoever asks.
       const room = new OriginRoom();
       room.look();
-      return { file, room: () => room.look() };
+      return { file, room: () => room.look(), beside: () => beside(folders, wanted, name) };
     },
     async look(name) {
       const wanted = fileName(name);
@@ -87,6 +87,7 @@ export function opfs(directory = ""): Storage {
       const there = await existing(async () => folder?.getFileHandle(wanted), task);
       if (folder === undefined || there === undefined) return false;
       await patiently(name, task, () => folder.removeEntry(wanted));
+      await existing(() => folder.removeEntry(wanted + BESIDE), task);
       return true;
     },
     async persist() {
@@ -102,6 +103,25 @@ export function opfs(directory = ""): Storage {
         if (entry.kind === "file") files.push(entry.name);
       }
       return namesOf(files);
+    },
+  };
+}
+
+/** It is copied where it is to be: a file of a browser can take no other's place in one step. */
+async function beside(
+  folders: readonly string[],
+  wanted: string,
+  name: string,
+): Promise<FileBeside> {
+  const next = wanted + BESIDE;
+  const handle = await findFile(folders, next, name, false);
+  const file = await openHandle(handle, name, false);
+  return {
+    file,
+    async remove() {
+      file.close();
+      const folder = await findFolder(folders, false);
+      await existing(() => folder.removeEntry(next), `database "${name}" cannot be tidied up`);
     },
   };
 }

@@ -207,10 +207,9 @@ suite("a database from bytes", () => {
     equal(db.getText("key 0"), "value 0");
   });
 
-  test("is refused without readOnly, with a storage, and from what are no bytes", async () => {
+  test("is refused with a storage, and from what are no bytes", async () => {
     const from = await some(1);
     const wasm = wasmOption();
-    await rejects(open("a", { from, ...wasm }), { ...BAD, message: "readOnly" });
     await rejects(open("a", { from, readOnly: true, storage: memory(), ...wasm }), BAD);
     await rejects(open("", { from, readOnly: true, ...wasm }), BAD);
     for (const none of ["text", 7, null, {}, []]) {

@@ -90,6 +90,21 @@ suite("a database in a Durable Object", () => {
     deepEqual(await call(edge, "one/exported"), ["one", 1, 0]);
   });
 
+  test("is filled with bytes and replaced by others where it is, and stands when those are damaged", async () => {
+    const edge = await (await worker())();
+    await call(edge, "one/set", "key=one");
+    deepEqual(await call(edge, "one/filled"), [
+      ...["one", true],
+      "VARVE_DATABASE_EXISTS",
+      "VARVE_CORRUPTION",
+      ...["one", 2],
+      ...["two", true],
+      ...[2, ["copy", "shop"]],
+      1,
+      true,
+    ]);
+  });
+
   test("loses no sale that was answered and sells none twice, killed by -9 again and again", async () => {
     const start = await worker();
     const sold = new Set<string>();

@@ -186,6 +186,37 @@ const CALLS: Record<string, Call> = {
     const copy = await open("copy", { from, readOnly: true });
     return [copy.getText("key"), copy.count(), timers];
   },
+  /** Fills another database with the bytes of this one, and replaces it; what each came to. */
+  async filled(_, { opening, storage, sql }) {
+    const db = await opening;
+    const exported = () =>
+      new Response(db.export()).body as ReadableStream<Uint8Array<ArrayBuffer>>;
+    const told: unknown[] = [];
+    const filled = async (from: ReadableStream<Uint8Array<ArrayBuffer>>, replace: boolean) => {
+      try {
+        await using copy = await open("copy", { storage, from, replace });
+        told.push(copy.getText("key"), (await copy.verify()).ok);
+        copy.set("more", "1");
+      } catch (error) {
+        told.push((error as { code: string }).code);
+      }
+    };
+    await filled(exported(), false);
+    await filled(exported(), false);
+    db.set("key", "two");
+    const whole = await new Response(exported()).arrayBuffer();
+    const damaged = new Blob([whole.slice(0, 8_300)]).stream();
+    await filled(damaged as ReadableStream<Uint8Array<ArrayBuffer>>, true);
+    await using old = await open("copy", { storage });
+    told.push(old.getText("key"), old.count());
+    await old.close();
+    await filled(exported(), true);
+    await using last = await open("copy", { storage });
+    told.push(last.count(), await databases({ storage }));
+    await last.close();
+    const tables = sql.exec("SELECT name FROM sqlite_master WHERE name LIKE 'copy%'").toArray();
+    return [...told, tables.length, await destroy("copy", { storage })];
+  },
   /** Overwrites 200 values of 10 KB twenty times, a turn each. */
   async churn(_, { opening }) {
     const db = await opening;

@@ -1,0 +1,582 @@
+import { type Database, memory, type OpenOptions, type OpenProgress, open } from "varve";
+import { text } from "varve/struct";
+import {
+  cleanup,
+  context,
+  deepEqual,
+  equal,
+  ok,
+  random,
+  rejects,
+  suite,
+  test,
+  wasmOption,
+} from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
+import { everywhere, filled, freshName, opened } from "./places.js";
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+const EXISTS = { name: "DatabaseExistsError", code: "VARVE_DATABASE_EXISTS" } as const;
+const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND" } as const;
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+/** The export of a database with so many records, each of which says whose it is. */
+async function exportOf(whose: string, count: number, large = 0): Promise<Bytes> {
+  const db = await opened(memory());
+  db.set("whose", whose);
+  db.set("count", `${count}`);
+  for (let i = 0; i < count; i++) db.set(`key ${i}`, `${whose} ${i}`.repeat(1 + (i % 9)));
+  if (large > 0) db.set("large", filled(large, 7));
+  db.collection("notes", text()).set("note", whose);
+  const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
+  await db.close();
+  return bytes;
+}
+
+/** Whose database it is, after a look at everything in it. */
+async function whoseIs(db: Database): Promise<string | undefined> {
+  const whose = db.getText("whose");
+  if (whose === undefined) {
+    equal(db.count(), 0);
+    return undefined;
+  }
+  const count = Number(db.getText("count"));
+  for (let i = 0; i < count; i++) {
+    equal(db.getText(`key ${i}`), `${whose} ${i}`.repeat(1 + (i % 9)));
+  }
+  equal(db.count(), count + 2 + Number(db.has("large")));
+  equal(db.collection("notes", text()).get("note"), whose);
+  const { problems } = await db.verify();
+  // Of two superblocks one is enough, and the next write makes the other anew.
+  deepEqual(
+    problems.filter(({ what }) => what !== "superblock"),
+    [],
+  );
+  return whose;
+}
+
+/** A stream of the bytes in pieces, of which something may happen before each. */
+function streamOf(bytes: Bytes, piece: number, before: (at: number) => void = () => {}) {
+  let at = 0;
+  return new ReadableStream<Bytes>({
+    pull(controller) {
+      before(at);
+      if (at >= bytes.length) return controller.close();
+      controller.enqueue(bytes.slice(at, at + piece));
+      at += piece;
+    },
+  });
+}
+
+everywhere("a database that is filled from bytes", ({ storage }) => {
+  test("has all that they have, in every form, and goes on like any other", async () => {
+    const bytes = await exportOf("new", 3_000, 2_500_000);
+    const framed = new Uint8Array(bytes.length + 100);
+    framed.set(bytes, 50);
+    const forms = [
+      bytes,
+      bytes.slice().buffer,
+      new DataView(framed.buffer, 50, bytes.length),
+      new Blob([bytes]),
+      new Response(bytes.slice()),
+      streamOf(bytes, 100_003),
+      streamOf(bytes.slice(0), 1 << 20),
+      Promise.resolve(bytes),
+    ];
+    for (const from of forms) {
+      const name = freshName();
+      const db = await opened(storage, { from: from as Bytes }, name);
+      equal(await whoseIs(db), "new");
+      db.set("more", "1");
+      db.collection("others", text()).set("a", "1");
+      await db.close();
+      const again = await opened(storage, {}, name);
+      equal(again.getText("more"), "1");
+      again.delete("more");
+      equal(await whoseIs(again), "new");
+      await again.close();
+    }
+  });
+
+  test("has to be new, and is left as it is if it is not", async () => {
+    const from = await exportOf("new", 10);
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1");
+    await rejects(open(name, { storage, from, ...wasmOption() }), { ...EXISTS, message: "open" });
+    await db.close();
+    await rejects(open(name, { storage, from, ...wasmOption() }), {
+      ...EXISTS,
+      message: "replace",
+    });
+    const again = await opened(storage, {}, name);
+    deepEqual([...again.keys()], ["a"]);
+  });
+
+  test("takes the place of one that is there, with replace, whichever is larger", async () => {
+    const name = freshName();
+    const small = await exportOf("small", 5);
+    const large = await exportOf("large", 4_000, 3_000_000);
+    const db = await opened(storage, {}, name);
+    db.set("secret", "of the first");
+    const wanted = { storage, from: small, replace: true, ...wasmOption() };
+    await rejects(open(name, wanted), { name: "DatabaseBusyError", message: "Close it" });
+    await db.close();
+    for (const [bytes, whose] of [
+      [small, "small"],
+      [large, "large"],
+      [small, "small"],
+    ] as const) {
+      const replaced = await opened(
+        storage,
+        { from: streamOf(bytes, 77_777), replace: true },
+        name,
+      );
+      equal(await whoseIs(replaced), whose);
+      if (whose === "small") ok(replaced.stats().fileBytes < 3_000_000);
+      replaced.set("more", "1");
+      await replaced.close();
+      const again = await opened(storage, {}, name);
+      equal(again.getText("more"), "1");
+      again.delete("more");
+      equal(await whoseIs(again), whose);
+      await again.close();
+    }
+    // With nothing to replace it is filled as without.
+    const fresh = await opened(storage, { from: small, replace: true });
+    equal(await whoseIs(fresh), "small");
+  });
+
+  test("is known by its name alone: nothing else is left of replacing it", async () => {
+    if (storage.databases === undefined) throw new Error("every storage here can tell");
+    const name = freshName();
+    const from = await exportOf("new", 100);
+    await (await opened(storage, { from }, name)).close();
+    const before = await storage.databases();
+    await (await opened(storage, { from, replace: true }, name)).close();
+    deepEqual((await storage.databases()).sort(), before.sort());
+    equal(await storage.destroy?.(name), true);
+  });
+
+  test("is not there, or the one before, when the bytes are damaged, cut off or none", async () => {
+    const bytes = await exportOf("new", 2_000);
+    const name = freshName();
+    const refused = async (from: Bytes, replace: boolean, at: string) => {
+      try {
+        await (await open(name, { storage, from, replace, ...wasmOption() })).close();
+      } catch (error) {
+        const { code, message } = error as Error & { code: string };
+        ok(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(code), `${at}: ${error}`);
+        ok(message.includes("Nothing of it was kept"), message);
+        return true;
+      }
+      return false;
+    };
+    const hostile: [string, Bytes][] = [
+      ["nothing", new Uint8Array(0)],
+      ["zeros", filled(20_000, 0)],
+      ["a text", new TextEncoder().encode("<!doctype html>")],
+      ["its start", bytes.slice(0, 8_192)],
+      ["a half", bytes.slice(0, bytes.length / 2)],
+    ];
+    const next = random(7);
+    for (let i = 0; i < 12; i++) {
+      const flipped = bytes.slice();
+      // Within the log; its end may be blank.
+      const at = 8_300 + next(bytes.length / 2);
+      flipped[at] = (flipped[at] as number) ^ (1 << next(8));
+      hostile.push([`a flip at ${at}`, flipped]);
+    }
+    let kept = 0;
+    for (const [what, from] of hostile) {
+      // A flip may hit what nobody relies on, and then it is no damage.
+      if (await refused(from, false, what)) continue;
+      ok(what.startsWith("a flip"), what);
+      kept += 1;
+      await storage.destroy?.(name);
+    }
+    ok(kept < 6, `${kept} flips were taken`);
+    const old = await opened(storage, { from: await exportOf("old", 50) }, name);
+    await old.close();
+    for (const [what, from] of hostile.slice(0, 6)) await refused(from, true, what);
+    equal(await whoseIs(await opened(storage, {}, name)), "old");
+  });
+
+  test("tells how far it has come, and ends at any time, by the signal and by a throw", async () => {
+    const bytes = await exportOf("new", 2_000, 1_500_000);
+    const told: OpenProgress[] = [];
+    const onProgress = (progress: OpenProgress) => void told.push(progress);
+    await (await opened(storage, { from: bytes, onProgress })).close();
+    deepEqual([...new Set(told.map(({ doing }) => doing))], ["filling", "verifying", "opening"]);
+    const filling = told.filter(({ doing }) => doing === "filling");
+    deepEqual(filling.at(-1), { doing: "filling", bytes: bytes.length, total: bytes.length });
+    equal(filling[1]?.total, bytes.length);
+    for (const replace of [false, true]) {
+      for (let end = 1; end < told.length; end += Math.ceil(told.length / 8)) {
+        const name = freshName();
+        if (replace)
+          await (await opened(storage, { from: await exportOf("old", 9) }, name)).close();
+        const ending = new AbortController();
+        let count = 0;
+        const wanted: OpenOptions = {
+          storage,
+          replace,
+          from: bytes,
+          onProgress() {
+            count += 1;
+            if (count < end) return;
+            if (end % 2 === 0) ending.abort();
+            else throw new Error("enough");
+          },
+          signal: ending.signal,
+          ...wasmOption(),
+        };
+        await rejects(
+          open(name, wanted),
+          end % 2 === 0 ? { name: "AbortError" } : { message: "enough" },
+        );
+        const after = await whoseIs(await opened(storage, {}, name));
+        // Once it is being opened it is there.
+        const isOver = told[end - 1]?.doing === "opening";
+        equal(after, isOver ? "new" : replace ? "old" : undefined, `${end} of ${told.length}`);
+      }
+    }
+  });
+
+  test("is given up at once while the source gives nothing, and the source hears of it", async () => {
+    const bytes = await exportOf("new", 10);
+    let cancel = (_: unknown) => {};
+    const heard = new Promise((resolve) => {
+      cancel = resolve;
+    });
+    const silent = new ReadableStream<Bytes>({
+      start: (controller) => controller.enqueue(bytes.slice(0, 5_000)),
+      cancel: (reason) => cancel(reason),
+    });
+    const ending = new AbortController();
+    const name = freshName();
+    const wanted = { storage, from: silent, signal: ending.signal, ...wasmOption() };
+    const onProgress = ({ bytes: came }: OpenProgress) => {
+      if (came > 0) setTimeout(() => ending.abort("no longer wanted"));
+    };
+    const opening = open(name, { ...wanted, onProgress });
+    equal(await opening.catch((error) => error), "no longer wanted");
+    equal(await heard, "no longer wanted");
+    const never = new Promise<Bytes>(() => {});
+    const signal = AbortSignal.timeout(50);
+    await rejects(open(name, { storage, from: never, signal, ...wasmOption() }), {
+      name: "TimeoutError",
+    });
+    equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
+  });
+
+  test("is not there, or the one before, when the source fails", async () => {
+    const bytes = await exportOf("new", 1_000);
+    const name = freshName();
+    const failing = () =>
+      streamOf(bytes, 10_000, (at) => {
+        if (at >= 30_000) throw new Error("the network");
+      });
+    const noBytes = new ReadableStream({ start: (to) => to.enqueue("text") }) as never;
+    await rejects(open(name, { storage, from: failing(), ...wasmOption() }), {
+      message: "the network",
+    });
+    await rejects(open(name, { storage, from: noBytes, ...wasmOption() }), BAD);
+    await rejects(open(name, { storage, from: 7 as never, ...wasmOption() }), BAD);
+    const missing = new Response("none", { status: 404 });
+    await rejects(open(name, { storage, from: missing, ...wasmOption() }), { message: "404" });
+    const rejected = Promise.reject(new Error("offline"));
+    await rejects(open(name, { storage, from: rejected, ...wasmOption() }), { message: "offline" });
+    const old = await exportOf("old", 9);
+    await (await opened(storage, { from: old }, name)).close();
+    const replacing = { storage, from: failing(), replace: true, ...wasmOption() };
+    await rejects(open(name, replacing), { message: "the network" });
+    equal(await whoseIs(await opened(storage, {}, name)), "old");
+  });
+});
+
+suite("the options of filling", () => {
+  test("are refused where they mean nothing", async () => {
+    const from = await exportOf("new", 1);
+    const storage = memory();
+    for (const wrong of [
+      { replace: true },
+      { replace: 1 as never, from },
+      { replace: true, from, readOnly: true },
+      { from, readOnly: true, storage },
+    ]) {
+      await rejects(open("a", { ...wrong, ...wasmOption() }), BAD);
+    }
+  });
+
+  test("replace what a storage has that cannot: that is said, and nothing is changed", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    db.set("a", "1");
+    await db.close();
+    const before = fake.content.slice();
+    const wanted = { storage: fake, from: await exportOf("new", 1), replace: true };
+    await rejects(open("a", { ...wanted, ...wasmOption() }), { ...BAD, message: "replace none" });
+    deepEqual(fake.content, before);
+  });
+});
+
+/** What reached one of two files, to be done again in part. */
+interface Event {
+  readonly file: 0 | 1;
+  readonly op: "write" | "truncate" | "flush";
+  readonly at: number;
+  readonly bytes: Bytes;
+}
+
+/** Two files that remember what was done to them: one, and the one beside it. */
+class TwoFiles extends FakeStorage {
+  readonly events: Event[] = [];
+  next = new FakeStorage();
+  /** Fails the call with this number, and those behind it if they are to. */
+  private readonly inOneStep: boolean;
+
+  constructor(inOneStep: boolean) {
+    super();
+    this.inOneStep = inOneStep;
+  }
+
+  override async open() {
+    const { file, ...more } = await super.open();
+    const { next } = this;
+    next.fault = (call) => this.fault(call);
+    const beside = async () => {
+      const { file: other } = await next.open();
+      const takeOver = () => {
+        other.close();
+        this.content = next.content;
+        this.events.length = 0;
+        next.content = new Uint8Array(0);
+      };
+      const remove = () => {
+        other.close();
+        next.content = new Uint8Array(0);
+        this.note(1, "truncate", 0);
+      };
+      return { file: this.noting(other, 1), remove, ...(this.inOneStep && { takeOver }) };
+    };
+    return { ...more, file: this.noting(file, 0), beside };
+  }
+
+  private note(file: 0 | 1, op: Event["op"], at = 0, bytes: Uint8Array = new Uint8Array(0)) {
+    this.events.push({ file, op, at, bytes: bytes.slice() as Bytes });
+  }
+
+  private noting(file: Awaited<ReturnType<FakeStorage["open"]>>["file"], number: 0 | 1) {
+    return {
+      read: (buffer: Uint8Array, options: { at: number }) => file.read(buffer, options),
+      write: (buffer: Uint8Array, { at }: { at: number }) => {
+        const count = file.write(buffer, { at });
+        this.note(number, "write", at, buffer.subarray(0, count));
+        return count;
+      },
+      truncate: (size: number) => {
+        file.truncate(size);
+        this.note(number, "truncate", size);
+      },
+      getSize: () => file.getSize(),
+      flush: () => {
+        file.flush();
+        this.note(number, "flush");
+      },
+      close: () => file.close(),
+    };
+  }
+
+  /** What a loss of power leaves after so many calls: what was flushed, and of the rest whatever chance has it. */
+  after(
+    before: readonly [Bytes, Bytes],
+    calls: number,
+    chance: (below: number) => number,
+  ): TwoFiles {
+    const left = new TwoFiles(this.inOneStep);
+    const files = [left, left.next] as const;
+    for (const file of [0, 1] as const) {
+      files[file].content = before[file].slice();
+      const events = this.events.slice(0, calls).filter((event) => event.file === file);
+      const flushed = events.map(({ op }) => op).lastIndexOf("flush");
+      for (const [i, { op, at, bytes }] of events.entries()) {
+        // The last call may have got anywhere.
+        const part = i < flushed ? 3 : chance(4);
+        if (op === "flush" || part === 0) continue;
+        const length = part === 1 ? chance(bytes.length + 1) : bytes.length;
+        if (op === "truncate") {
+          files[file].extend(at);
+          files[file].content = files[file].content.slice(0, at);
+        } else {
+          files[file].extend(at + length);
+          files[file].content.set(bytes.subarray(0, length), at);
+        }
+      }
+    }
+    return left;
+  }
+}
+
+/** Whose database is in a storage: nobody's if it is new. */
+async function looked(
+  storage: FakeStorage,
+  options: OpenOptions = {},
+): Promise<string | undefined> {
+  const db = await open("two", { storage, ...options, ...wasmOption() });
+  try {
+    return await whoseIs(db);
+  } finally {
+    await db.close();
+  }
+}
+
+/** How many of these are tried: elsewhere a few show that it is the same there. */
+function seeds(many: number): number {
+  return context().thorough ? many : 2;
+}
+
+function codeOf(error: unknown): string {
+  const { code } = error as { code?: unknown };
+  return typeof code === "string" ? code : String(error);
+}
+
+suite("filling that is cut short", () => {
+  test("at any call by a loss of power leaves no database, which is never taken for one, or all of it", async () => {
+    const bytes = await exportOf("new", 60);
+    const whole = new TwoFiles(false);
+    equal(await looked(whole, { from: streamOf(bytes, 20_000) }), "new");
+    const none = [new Uint8Array(0), new Uint8Array(0)] as const;
+    const found = new Map<string, number>();
+    for (let calls = 0; calls <= whole.events.length; calls++) {
+      for (let seed = 0; seed < seeds(10); seed++) {
+        const left = whole.after(none, calls, random(1_000 * calls + seed));
+        const size = left.content.length;
+        const whose = await looked(left).catch(codeOf);
+        if (whose === undefined) ok(size <= 16, `${size} bytes were taken for a new one`);
+        else ok(whose === "new" || whose === MISSING.code, `${whose} at ${calls}, ${seed}`);
+        found.set(String(whose), (found.get(String(whose)) ?? 0) + 1);
+        if (whose !== MISSING.code) continue;
+        await rejects(looked(left, { recovery: "salvage" }), MISSING);
+        await rejects(looked(left, { readOnly: true }), MISSING);
+        equal(await looked(left, { from: bytes }), "new");
+        equal(await looked(left), "new");
+      }
+    }
+    deepEqual([...found.keys()].sort(), ["VARVE_DATABASE_NOT_FOUND", "new", "undefined"]);
+  });
+
+  for (const [sizes, oldCount, newCount] of [
+    ["a smaller one", 400, 20],
+    ["a larger one", 20, 400],
+  ] as const) {
+    test(`at any call, replacing by copying by ${sizes}, leaves the old or the new one`, async () => {
+      const old = await exportOf("old", oldCount);
+      const bytes = await exportOf("new", newCount);
+      const whole = new TwoFiles(false);
+      equal(await looked(whole, { from: old }), "old");
+      whole.events.length = 0;
+      const before = [whole.content.slice(), new Uint8Array(0)] as const;
+      equal(await looked(whole, { from: streamOf(bytes, 50_000), replace: true }), "new");
+      const found = new Set<string | undefined>();
+      for (let calls = 0; calls <= whole.events.length; calls++) {
+        for (let seed = 0; seed < seeds(5); seed++) {
+          const left = whole.after(before, calls, random(1_000 * calls + seed));
+          // Completing it may be cut short as well.
+          const state = [left.content.slice(), left.next.content.slice()] as const;
+          const whose = await looked(left);
+          found.add(whose);
+          ok(whose === "old" || whose === "new", `${whose} at ${calls}, ${seed}`);
+          if (seed > 0) continue;
+          for (let again = 0; again < left.events.length; again += 2) {
+            const twice = left.after(state, again, random(again));
+            equal(await looked(twice).catch(String), whose, `${calls}, then ${again}`);
+          }
+          equal(await looked(left, { from: bytes, replace: true }), "new");
+        }
+      }
+      deepEqual([...found].sort(), ["new", "old"]);
+    });
+  }
+
+  for (const inOneStep of [false, true]) {
+    test(`by any call that fails, ${inOneStep ? "in one step" : "by copying"}, throws, and leaves what was there`, async () => {
+      const old = await exportOf("old", 5);
+      const bytes = await exportOf("new", 40);
+      for (const replace of [false, true]) {
+        const outcomes = new Set<string>();
+        for (let failing = 1; ; failing += context().thorough ? 1 : 3) {
+          const storage = new TwoFiles(inOneStep);
+          if (replace) equal(await looked(storage, { from: old }), "old");
+          let calls = 0;
+          let isOn = true;
+          storage.fault = ({ op }) => {
+            calls += 1;
+            if (!isOn || calls !== failing) return undefined;
+            if (op === "write" && failing % 3 === 0) return 0;
+            return failing % 3 === 1 ? platform.enospc() : platform.io();
+          };
+          const from = streamOf(bytes, 9_000);
+          const outcome = await looked(storage, { from, replace }).catch((error) => error);
+          isOn = false;
+          if (calls < failing) break;
+          const after = await looked(storage).catch(codeOf);
+          if (typeof outcome === "string") {
+            equal(after, "new", `call ${failing}`);
+            outcomes.add(outcome);
+            continue;
+          }
+          const { code } = outcome as { code: string };
+          ok(
+            /^VARVE_(STORAGE|QUOTA_EXCEEDED|CORRUPTION|UNSUPPORTED_FORMAT|DATABASE_EXISTS)/.test(
+              code,
+            ),
+            String(outcome),
+          );
+          outcomes.add(code);
+          const legal = replace ? ["old", "new"] : [undefined, MISSING.code, "new"];
+          ok(legal.includes(after), `${after} after call ${failing}: ${outcome}`);
+          equal(storage.openFiles + storage.next.openFiles, 0, "open files");
+        }
+        ok(outcomes.has("VARVE_QUOTA_EXCEEDED"), [...outcomes].join());
+      }
+    });
+  }
+
+  test("for want of room while there is the old one says so, and frees what it took", async () => {
+    const storage = new TwoFiles(false);
+    equal(await looked(storage, { from: await exportOf("old", 100) }), "old");
+    const room = storage.content.length;
+    const from = await exportOf("new", 3_000);
+    for (const most of [from.length - 1_000, from.length + 1_000]) {
+      // Of one file, and of both.
+      storage.fault = ({ op, at, length }) => {
+        const other = at + length > room ? storage.next.content.length : 0;
+        if (
+          op !== "write" ||
+          Math.max(at + length, other + (most > from.length ? room : 0)) <= most
+        ) {
+          return undefined;
+        }
+        return platform.quota();
+      };
+      await rejects(looked(storage, { from, replace: true }), { code: "VARVE_QUOTA_EXCEEDED" });
+      equal(storage.next.content.length, 0);
+      equal(storage.content.length, room);
+    }
+    storage.fault = () => undefined;
+    equal(await looked(storage), "old");
+  });
+
+  test("by another who opens it meanwhile: that one joins it, and sees all of it", async () => {
+    const bytes = await exportOf("new", 500);
+    const storage = memory();
+    const name = freshName();
+    const first = open(name, { storage, from: streamOf(bytes, 5_000), ...wasmOption() });
+    const second = open(name, { storage, ...wasmOption() });
+    const [a, b] = await Promise.all([first, second]);
+    cleanup(() => Promise.all([a.close(), b.close()]).then(() => {}));
+    equal(await whoseIs(b), "new");
+  });
+});
