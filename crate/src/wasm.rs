@@ -141,8 +141,11 @@ impl Instance {
         call: impl FnOnce(&mut Store<HostFile>, &[u8], &mut Answer) -> Result<T, Error>,
     ) -> Option<T> {
         let Instance { store, answer, scratch, .. } = self;
-        match store.as_mut().ok_or(Error::NotOpen).and_then(|store| call(store, &scratch.0, answer))
-        {
+        let called = match store {
+            Some(store) => call(store, &scratch.0, answer),
+            None => Err(Error::NotOpen),
+        };
+        match called {
             Ok(value) => {
                 self.answer.code = 0;
                 Some(value)
