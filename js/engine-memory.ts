@@ -66,8 +66,8 @@ const REMEMBERED = 4_096;
 /** Where the slots of a report begin in the result block, in units of 8 bytes. */
 const REPORT = 2;
 
-/** No address of a value. */
-const NOWHERE = -1;
+/** So many views are remembered, to serve again. */
+const VIEWS = 1_024;
 
 export const encoder = new TextEncoder();
 
@@ -98,9 +98,9 @@ export class EngineMemory {
   /** The arrays that were inspected last: asking one for its buffer costs 25 ns, a fresh one 250. */
   protected lastKeyBytes: Uint8Array;
   protected lastValue: Uint8Array;
-  /** The view that was given last, and where it begins. */
-  private lastView: Uint8Array<ArrayBuffer>;
-  private lastViewAt: number;
+  /** Views that were given of late, and where they begin; 0 where there is none. */
+  private readonly views: Uint8Array<ArrayBuffer>[];
+  private readonly viewsAt: Uint32Array<ArrayBuffer>;
 
   protected constructor(name: string, buffer: ArrayBuffer, scratchAt: number, resultAt: number) {
     this.name = name;
@@ -120,8 +120,8 @@ export class EngineMemory {
     this.lastKeyLength = 0;
     this.lastKeyBytes = this.u8;
     this.lastValue = this.u8;
-    this.lastView = this.u8;
-    this.lastViewAt = NOWHERE;
+    this.views = Array.from({ length: VIEWS }, () => this.u8);
+    this.viewsAt = new Uint32Array(VIEWS);
   }
 
   // ---------------------------------------------------------------- views
@@ -132,15 +132,20 @@ export class EngineMemory {
   }
 
   /**
-   * A view of memory of which the engine has said where it lies. The last one serves again for the
-   * same bytes: reading a record and then changing it makes one view and not two.
+   * A view of memory of which the engine has said where it lies. One of the same bytes serves again:
+   * reading a record and then changing it makes one view and not two, and neither does reading the same
+   * few records again and again.
    */
   view(at: number, length: number): Uint8Array<ArrayBuffer> {
-    const { lastView } = this;
-    if (at === this.lastViewAt && length === lastView.length) return lastView;
+    const { views, viewsAt } = this;
+    const slot = ((at >>> 3) ^ (at >>> 13)) & (VIEWS - 1);
+    if (viewsAt[slot] === at) {
+      const known = views[slot] as Uint8Array<ArrayBuffer>;
+      if (known.length === length) return known;
+    }
     const view = new Uint8Array(this.buffer, at, length);
-    this.lastViewAt = at;
-    this.lastView = view;
+    viewsAt[slot] = at;
+    views[slot] = view;
     return view;
   }
 
@@ -168,8 +173,7 @@ export class EngineMemory {
     // The arrays remembered as inspected may have been a view of the old memory.
     this.lastKeyBytes = this.u8;
     this.lastValue = this.u8;
-    this.lastView = this.u8;
-    this.lastViewAt = NOWHERE;
+    this.viewsAt.fill(0);
   }
 
   private renewMemory(buffer: ArrayBuffer): void {
@@ -188,7 +192,8 @@ export class EngineMemory {
     this.scratch = this.u8;
     this.lastKeyBytes = this.u8;
     this.lastValue = this.u8;
-    this.lastView = this.u8;
+    this.views.fill(this.u8);
+    this.viewsAt.fill(0);
     this.buffer = nothing;
     this.changes += 1;
     this.renewMemory(nothing);

@@ -161,11 +161,38 @@ everywhere("views", ({ storage }) => {
     equal(b.getText("key"), "from a");
   });
 
-  test("a value of no bytes has a view that is legal as a value", async () => {
+  test("every get of more records than views are remembered shows its own", async () => {
+    const db = await opened(storage);
+    const lengths = Array.from({ length: 3_000 }, (_, i) => (i * 7) % 61);
+    const at = (i: number) => (i * 1_237) % lengths.length;
+    for (let round = 0; round < 4; round++) {
+      for (let i = 0; i < lengths.length; i++) {
+        const key = at(i);
+        if (i % (round + 2) !== 0) continue;
+        if (i % 5 === 0) lengths[key] = (lengths[key] as number) + 1;
+        db.set(`key ${key}`, filled(lengths[key] as number, key % 251));
+      }
+      for (let i = 0; i < 2 * lengths.length; i++) {
+        const key = at(i % 3 === 0 ? i % 100 : i);
+        const view = db.get(`key ${key}`);
+        if (view === undefined) continue;
+        equal(view.length, lengths[key]);
+        ok(ownOrDead(view, key % 251), `key ${key} in round ${round}`);
+      }
+      await killViews(db);
+      await turn();
+    }
+  });
+
+  test("a value of no bytes has a view that is legal as a value, again and again", async () => {
     const db = await opened(storage);
     db.set("empty", "");
-    db.set("copy", db.get("empty") as Uint8Array);
-    equal(db.get("copy")?.length, 0);
-    equal(db.has("copy"), true);
+    for (let round = 0; round < 3; round++) {
+      db.set("copy", db.get("empty") as Uint8Array);
+      equal(db.get("copy")?.length, 0);
+      equal(db.has("copy"), true);
+      await killViews(db);
+      await turn();
+    }
   });
 });
