@@ -18,7 +18,7 @@ export class VarveError extends Error {
   readonly code: string;
 
   constructor(code: string, message: string, options: VarveErrorOptions = {}) {
-    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    super(message, options);
     this.code = code;
   }
 
@@ -32,7 +32,7 @@ export class VarveError extends Error {
 export class NamedError extends VarveError {
   constructor(message: string, options: VarveErrorOptions = {}) {
     const { name } = new.target.prototype;
-    const words = name.replace(/Error$/, "").replace(/[A-Z]/g, "_$&");
+    const words = name.slice(0, -"Error".length).replace(/[A-Z]/g, "_$&");
     super(`VARVE${words.toUpperCase()}`, message, options);
   }
 }
@@ -104,9 +104,5 @@ export function describe(value: unknown): string {
 /** Puts an error's name on its prototype. */
 export function named(type: { prototype: Error }, name: string): void {
   (errorClasses as Map<string, unknown>).set(name, type);
-  Object.defineProperty(type.prototype, "name", {
-    value: name,
-    writable: true,
-    configurable: true,
-  });
+  type.prototype.name = name;
 }

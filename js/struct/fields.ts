@@ -47,7 +47,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
       throw wrong(
-        `${struct} has to have its fields in an object, with names that begin with no digit, and ` +
+        `${struct} has to have its fields in an object, with names that begin with no digit, ` +
           '"__proto__" in brackets.',
       );
     }
@@ -61,7 +61,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
       if (required < end) throw wrong(`${path} has to be added: a field before it is.`);
       required = at + bytes;
     } else {
-      if (!growing) throw wrong(`${path} cannot be added: only versioned() has added fields.`);
+      if (!growing) throw wrong(`${path} cannot be added: only versioned() has such fields.`);
       // An earlier version has zeros there, and counts the bytes as its own.
       if (at < up(end, align) && !fallback.isZero) {
         throw wrong(

@@ -66,10 +66,11 @@ class ListView extends Copied {
     const label = `[${index}]`;
     const place = writable(this.$v, label);
     inside(label, () => {
-      if (!(Number.isInteger(index) && index >= 0 && index < this.length)) {
-        throw wrong(`is not in the list, which has ${this.length} items.`);
+      const { $t, length } = this;
+      if (index >>> 0 !== index || index >= length) {
+        throw wrong(`is not in the list, which has ${length} items.`);
       }
-      assign(place, place.o + index * this.$t.bytes, this.$t, item);
+      assign(place, place.o + index * $t.bytes, $t, item);
     });
   }
 
@@ -102,12 +103,12 @@ function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<
 /** So many items, which lie in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
-  const { kind, layout, bytes, align, assign } = type;
+  const { assign } = type;
   return typed(
-    { kind: "array", of: kind, length: whole(length) },
-    `[${layout};${length}]`,
-    whole(bytes * length),
-    align,
+    { kind: "array", of: type.kind, length: whole(length) },
+    `[${type.layout};${length}]`,
+    whole(type.bytes * length),
+    type.align,
     (to, at, value) => putAll(type, to, at, itemsOf(value, length)),
     (from, at) => new ListView(placeIn(from, at), type, length),
     { composite: true, assign },
@@ -120,15 +121,14 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
  */
 export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   const type = inner(of);
-  const { kind, layout, bytes, align } = type;
   return referred(
-    { kind: "vec", of: kind },
-    `&[${layout}]`,
+    { kind: "vec", of: type.kind },
+    `&[${type.layout}]`,
     type,
     (to, value) => {
       const items = itemsOf(value);
       const { length } = items;
-      putAll(type, to, reserve(to, length * bytes, align), items);
+      putAll(type, to, reserve(to, length * type.bytes, type.align), items);
       return length;
     },
     ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),

@@ -158,12 +158,12 @@ function safe<T extends Type>(kind: SimpleKind, layout: string, low: number, hig
     ({ m: { data } }, at, given) => {
       const value = low !== 0 && given instanceof Date ? given.getTime() : given;
       if (!integer(value, low, high)) throw outside(low, high, given);
-      data.setUint32(at, value >>> 0, true);
+      data.setInt32(at, value, true);
       data.setInt32(at + 4, Math.floor(value / TWO_32), true);
     },
     ({ d }, at) => {
       const value = d.getInt32(at + 4, true) * TWO_32 + d.getUint32(at, true);
-      if (value >= low && value <= high) return value;
+      if (integer(value, low, high)) return value;
       throw malformed(`number: not from ${low} to ${high}`);
     },
   );

@@ -17,10 +17,9 @@ export type OptionType<V, W, I, P> = Type<
  */
 export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P> {
   const type = inner(of);
-  const { kind, layout, align, replace } = type;
   return tagged(
-    { kind: "option", of: kind },
-    `opt(${layout})`,
+    { kind: "option", of: type.kind },
+    `opt(${type.layout})`,
     [
       ["", null],
       ["", type],
@@ -29,7 +28,7 @@ export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>
     (_, value) => value ?? undefined,
     (to, at, value) => {
       if (to.m.u8[at] !== (isNone(value) ? 0 : 1)) return false;
-      return isNone(value) || replace?.(to, at + align, value) === true;
+      return isNone(value) || type.replace?.(to, at + type.align, value) === true;
     },
   );
 }
@@ -49,19 +48,19 @@ export function optNonZero<V extends number | bigint, I>(
   if (!/^([uif]\d|timestamp)/.test(type.kind.kind)) {
     throw wrong("Only a number can be absent where it is 0. Use option().", type.kind.kind);
   }
-  const { kind, layout, bytes, align, put, take } = type;
+  const { bytes } = type;
   return typed(
-    { kind: "optNonZero", of: kind },
-    `nz(${layout})`,
+    { kind: "optNonZero", of: type.kind },
+    `nz(${type.layout})`,
     bytes,
-    align,
+    type.align,
     (to, at, value) => {
       if (isNone(value)) return zero(to.m.u8, at, bytes);
       if (Number(value) === 0) throw wrong("has to be other than 0, or undefined.", value);
-      put(to, at, value);
+      type.put(to, at, value);
     },
     (from, at) => {
-      const value = take(from, at);
+      const value = type.take(from, at);
       return Number(value) === 0 ? undefined : value;
     },
   );

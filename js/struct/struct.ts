@@ -176,7 +176,7 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
     try {
       inside(this.name, () => view.$c(2));
     } finally {
-      allowance.left = Number.POSITIVE_INFINITY;
+      allowance.left = Infinity;
     }
   }
 

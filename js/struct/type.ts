@@ -222,17 +222,17 @@ export function reserve(to: Writer, bytes: number, align: number): number {
 }
 
 /** Does something for so many, and names the one where it fails. */
-export function each(count: number, act: (index: number) => void, name = numbered): void {
+export function each(
+  count: number,
+  act: (index: number) => void,
+  name = (index: number) => `[${index}]`,
+): void {
   let index = 0;
   try {
     for (; index < count; index++) act(index);
   } catch (error) {
     throw within(error, name(index));
   }
-}
-
-function numbered(index: number): string {
-  return `[${index}]`;
 }
 
 /** Does something, and names where if it fails. */
@@ -270,7 +270,7 @@ export function lone(u8: Uint8Array): Memory {
  * How many more bytes of parts may be looked at, while a value is checked. Parts may lie over one
  * another, and lists of lists of one list would take forever.
  */
-export const allowance = { left: Number.POSITIVE_INFINITY };
+export const allowance = { left: Infinity };
 
 /** The start and the count of a part that lies elsewhere in the value, proven to lie in it. */
 export function part(from: Cursor, at: number, stride: number, align: number): Span {
@@ -278,10 +278,10 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   const offset = data.getUint32(at, true);
   const length = data.getUint32(at + 4, true);
   if (offset + length * stride > from.n) {
-    throw malformed(`range: ${length} times ${stride} bytes at ${offset} are not within ${from.n}`);
+    throw malformed(`range: ${length} of ${stride} bytes at ${offset} are not within ${from.n}`);
   }
   allowance.left -= length * stride;
-  if (allowance.left < 0) throw malformed("range: its parts lie over one another too often");
+  if (allowance.left < 0) throw malformed("range: parts lie over one another too often");
   if ((offset & (align - 1)) !== 0) {
     throw malformed(`alignment: ${offset} is no multiple of ${align}`);
   }

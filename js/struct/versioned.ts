@@ -35,11 +35,11 @@ export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V,
   /** Where the field is: in a value, or in what stands for it. Such a struct is all of its value. */
   const there = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
     of.m.data.getUint16(of.b, true) < at - of.b + bytes ? get(from, 0) : get(of, at);
-  const own = {
+  return {
+    ...type,
     put: (to, at, value) => put(to, at, input(value)),
     take: (of, at) => there(of, at, take),
     span: span && ((of, at) => there(of, at, span)),
     fallback: { input: fallback, from, isZero: isSo === zero },
-  } satisfies Partial<Type>;
-  return { ...type, ...own } as never;
+  } satisfies Type as never;
 }
