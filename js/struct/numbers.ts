@@ -22,26 +22,13 @@ const bigint: Fits<bigint> = (value, low, high): value is bigint =>
   typeof value === "bigint" && value >= low && value <= high;
 
 /** A number as it lies in memory: its kind tells how many bits. */
-function scalar<T extends number | bigint>(
+function scalar<T extends Type>(
   kind: SimpleKind,
-  fits: Fits<T>,
-  low: T,
-  high: T,
-  read: (data: DataView, at: number) => T,
-  write: (data: DataView, at: number, value: T) => void,
-): Type<T, T, T, T> {
+  read: (data: DataView, at: number) => unknown,
+  put: Type["put"],
+): T {
   const bytes = bitsOf(kind) / 8;
-  return typed(
-    { kind },
-    kind,
-    bytes,
-    bytes,
-    (to, at, value) => {
-      if (!fits(value, low, high)) throw outside(low, high, value);
-      write(to.m.data, at, value);
-    },
-    (from, at) => read(from.d, at),
-  );
+  return typed({ kind }, kind, bytes, bytes, put, (from, at) => read(from.d, at));
 }
 
 function bitsOf(kind: string): number {
@@ -49,14 +36,22 @@ function bitsOf(kind: string): number {
 }
 
 /** An integer, from 0 if its kind begins with a u. */
-function whole(
-  kind: SimpleKind,
-  read: (data: DataView, at: number) => number,
-  write: (data: DataView, at: number, value: number) => void,
-): NumberType {
-  const values = 2 ** bitsOf(kind);
-  const low = kind[0] === "u" ? 0 : -values / 2;
-  return scalar(kind, integer, low, low + values - 1, read, write);
+function whole(kind: SimpleKind, read: (data: DataView, at: number) => number): NumberType {
+  const bits = bitsOf(kind);
+  const low = kind[0] === "u" ? 0 : -(2 ** bits) / 2;
+  const high = low + 2 ** bits - 1;
+  return scalar(kind, read, ({ m: { data } }, at, value) => {
+    if (!integer(value, low, high)) throw outside(low, high, value);
+    // Numbers from 0 on have the bits of those that are 2 ** bits less.
+    if (bits < 9) data.setInt8(at, value);
+    else if (bits < 17) data.setInt16(at, value, true);
+    else data.setInt32(at, value, true);
+  });
+}
+
+function checked<T>(fits: Fits<T>, low: T, high: T, value: unknown): T {
+  if (fits(value, low, high)) return value;
+  throw outside(low, high, value);
 }
 
 function outside(low: unknown, high: unknown, value: unknown): Error {
@@ -65,85 +60,60 @@ function outside(low: unknown, high: unknown, value: unknown): Error {
 }
 
 /** An integer from 0 to 255, in one byte. */
-export const u8: NumberType = /* @__PURE__ */ whole(
-  "u8",
-  (data, at) => data.getUint8(at),
-  (data, at, value) => data.setUint8(at, value),
-);
+export const u8: NumberType = /* @__PURE__ */ whole("u8", (data, at) => data.getUint8(at));
 
 /** An integer from 0 to 65,535, in two bytes. */
-export const u16: NumberType = /* @__PURE__ */ whole(
-  "u16",
-  (data, at) => data.getUint16(at, true),
-  (data, at, value) => data.setUint16(at, value, true),
-);
+export const u16: NumberType = /* @__PURE__ */ whole("u16", (data, at) => data.getUint16(at, true));
 
 /** An integer from 0 to 4,294,967,295, in four bytes. */
-export const u32: NumberType = /* @__PURE__ */ whole(
-  "u32",
-  (data, at) => data.getUint32(at, true),
-  (data, at, value) => data.setUint32(at, value, true),
-);
+export const u32: NumberType = /* @__PURE__ */ whole("u32", (data, at) => data.getUint32(at, true));
 
 /** An integer from -128 to 127, in one byte. */
-export const i8: NumberType = /* @__PURE__ */ whole(
-  "i8",
-  (data, at) => data.getInt8(at),
-  (data, at, value) => data.setInt8(at, value),
-);
+export const i8: NumberType = /* @__PURE__ */ whole("i8", (data, at) => data.getInt8(at));
 
 /** An integer from -32,768 to 32,767, in two bytes. */
-export const i16: NumberType = /* @__PURE__ */ whole(
-  "i16",
-  (data, at) => data.getInt16(at, true),
-  (data, at, value) => data.setInt16(at, value, true),
-);
+export const i16: NumberType = /* @__PURE__ */ whole("i16", (data, at) => data.getInt16(at, true));
 
 /** An integer from -2,147,483,648 to 2,147,483,647, in four bytes. */
-export const i32: NumberType = /* @__PURE__ */ whole(
-  "i32",
-  (data, at) => data.getInt32(at, true),
-  (data, at, value) => data.setInt32(at, value, true),
-);
+export const i32: NumberType = /* @__PURE__ */ whole("i32", (data, at) => data.getInt32(at, true));
 
 /** A number of single precision, in four bytes. Finite numbers that it would make infinite are refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(
   "f32",
-  float,
-  -3.4028235677973362e38,
-  3.4028235677973362e38,
   (data, at) => data.getFloat32(at, true),
-  (data, at, value) => data.setFloat32(at, value, true),
+  ({ m }, at, value) =>
+    m.data.setFloat32(
+      at,
+      checked(float, -3.4028235677973362e38, 3.4028235677973362e38, value),
+      true,
+    ),
 );
 
 /** A number, in eight bytes: any that JavaScript has. */
 export const f64: NumberType = /* @__PURE__ */ scalar(
   "f64",
-  float,
-  -Infinity,
-  Infinity,
   (data, at) => data.getFloat64(at, true),
-  (data, at, value) => data.setFloat64(at, value, true),
+  ({ m }, at, value) => m.data.setFloat64(at, checked(float, -Infinity, Infinity, value), true),
 );
 
 /** A bigint from 0 to 2^64 - 1, in eight bytes. */
 export const u64: BigintType = /* @__PURE__ */ scalar(
   "u64",
-  bigint,
-  0n,
-  0xffff_ffff_ffff_ffffn,
   (data, at) => data.getBigUint64(at, true),
-  (data, at, value) => data.setBigUint64(at, value, true),
+  ({ m }, at, value) =>
+    m.data.setBigUint64(at, checked(bigint, 0n, 0xffff_ffff_ffff_ffffn, value), true),
 );
 
 /** A bigint from -2^63 to 2^63 - 1, in eight bytes. */
 export const i64: BigintType = /* @__PURE__ */ scalar(
   "i64",
-  bigint,
-  -0x8000_0000_0000_0000n,
-  0x7fff_ffff_ffff_ffffn,
   (data, at) => data.getBigInt64(at, true),
-  (data, at, value) => data.setBigInt64(at, value, true),
+  ({ m }, at, value) =>
+    m.data.setBigInt64(
+      at,
+      checked(bigint, -0x8000_0000_0000_0000n, 0x7fff_ffff_ffff_ffffn, value),
+      true,
+    ),
 );
 
 const TWO_32 = 0x1_0000_0000;

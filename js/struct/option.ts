@@ -55,7 +55,7 @@ export function optNonZero<V extends number | bigint, I>(
     bytes,
     type.align,
     (to, at, value) => {
-      if (isNone(value)) return zero(to.m.u8, at, bytes);
+      if (isNone(value)) return zero(to.m, at, bytes);
       if (Number(value) === 0) throw wrong("has to be other than 0, or undefined.", value);
       type.put(to, at, value);
     },

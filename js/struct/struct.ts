@@ -90,7 +90,7 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
       composite: true,
       assign: leaves.find(({ type }) => type.assign)?.type.assign,
       put: (to, at, value) => {
-        if (gaps) zero(to.m.u8, at, bytes);
+        if (gaps) zero(to.m, at, bytes);
         if (growing) to.m.data.setUint16(at, bytes, true);
         put(leaves, to, at, value);
       },

@@ -26,7 +26,7 @@ export function tagged<T extends Type>(
     (to, at, value) => {
       const [tag, payload] = split(value);
       const [name, type] = forms[tag] as Form;
-      zero(to.m.u8, at, bytes);
+      zero(to.m, at, bytes);
       to.m.u8[at] = tag;
       if (type !== null) inside(name, () => type.put(to, at + type.align, payload));
     },

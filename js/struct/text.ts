@@ -2,7 +2,7 @@
 
 import { referred } from "./referred.js";
 import { type Cursor, malformed, type Type, typed, whole, wrong, zero } from "./type.js";
-import { encoder, putText, readText, textOf, writeText } from "./utf8.js";
+import { encoder, putAscii, readText, textOf, writeText } from "./utf8.js";
 
 /** A type whose values are strings, written and read alike. */
 export type TextType = Type<string, string, string, string>;
@@ -36,14 +36,17 @@ export function fixedStr(length: number): TextType {
     length,
     1,
     ({ m }, at, value) => {
-      const text = textOf(value);
-      // Before anything is written over.
-      const fits = 3 * text.length <= length || encoder.encode(text).length <= length;
-      if (!fits || text.includes("\0")) {
-        throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
+      const isShort = typeof value === "string" && value.length <= length;
+      let count = isShort ? putAscii(m.u8, at, value) : -1;
+      if (count < 0) {
+        const bytes = encoder.encode(textOf(value));
+        count = bytes.length;
+        if (count > length || bytes.includes(0)) {
+          throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
+        }
+        m.u8.set(bytes, at);
       }
-      const count = putText(m.u8, at, text);
-      zero(m.u8, at + count, length - count);
+      zero(m, at + count, length - count);
     },
     (from, at) => {
       const { u8, length: count } = span(from, at);
@@ -52,6 +55,6 @@ export function fixedStr(length: number): TextType {
       }
       return readText(u8, at, count);
     },
-    { span },
+    { composite: true, span },
   );
 }

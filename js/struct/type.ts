@@ -216,7 +216,7 @@ export function reserve(to: Writer, bytes: number, align: number): number {
     to.m = lone(new Uint8Array(Math.max(end, 2 * u8.length)));
     to.m.u8.set(u8);
   }
-  zero(to.m.u8, to.end, at - to.end);
+  zero(to.m, to.end, at - to.end);
   to.end = end;
   return at;
 }
@@ -245,9 +245,14 @@ export function inside<T>(step: string | undefined, act: () => T): T {
 }
 
 /** Short runs are quicker by hand. */
-export function zero(u8: Uint8Array, at: number, count: number): void {
-  if (count > 24) u8.fill(0, at, at + count);
-  else for (let i = at; i < at + count; i++) u8[i] = 0;
+export function zero({ data, u8 }: Memory, at: number, count: number): void {
+  const end = at + count;
+  let i = at;
+  if (count > 64) u8.fill(0, at, end);
+  else {
+    for (; i < end - 7; i += 8) data.setFloat64(i, 0);
+    for (; i < end; i++) u8[i] = 0;
+  }
 }
 
 /** Copies the first bytes. Few are quicker by hand. */

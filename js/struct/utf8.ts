@@ -18,19 +18,17 @@ export function textOf(value: unknown): string {
   return value;
 }
 
-/** Writes a text where there is room for it, and gives how many bytes it took. */
-export function putText(u8: Uint8Array, at: number, text: string): number {
+/** Writes a short text of ASCII other than zeros, and gives its length. Others are at most begun: -1. */
+export function putAscii(u8: Uint8Array, at: number, text: string): number {
   const { length } = text;
   let all = 0;
-  if (length <= SHORT) {
-    for (let i = 0; i < length; i++) {
-      const unit = text.charCodeAt(i);
-      all |= unit;
-      u8[at + i] = unit;
-    }
-    if (all < 0x80) return length;
+  if (length > SHORT) return -1;
+  for (let i = 0; i < length; i++) {
+    const unit = text.charCodeAt(i);
+    all |= unit | (unit - 1);
+    u8[at + i] = unit;
   }
-  return encoder.encodeInto(text, u8.subarray(at)).written;
+  return all >>> 0 < 0x80 ? length : -1;
 }
 
 /** Writes a text behind what was written, and gives how many bytes it took. */
@@ -38,7 +36,9 @@ export function writeText(to: Writer, value: unknown): number {
   const text = typeof value === "string" ? value : textOf(value);
   // No letter takes more.
   const at = reserve(to, 3 * text.length, 1);
-  const bytes = putText(to.m.u8, at, text);
+  const { u8 } = to.m;
+  let bytes = putAscii(u8, at, text);
+  if (bytes < 0) bytes = encoder.encodeInto(text, u8.subarray(at)).written;
   if (bytes > text.length) textOf(text);
   to.end = at + bytes;
   return bytes;
