@@ -14,6 +14,8 @@ export class Host {
   /** How often the file was read, and how many bytes that brought. */
   reads: number;
   readBytes: number;
+  /** All of the memory, until it grows. */
+  private all: Uint8Array<ArrayBuffer>;
   private readonly file: StorageFile;
   private readonly readOnly: boolean;
   private cause: unknown;
@@ -26,6 +28,7 @@ export class Host {
     this.onBytes = undefined;
     this.reads = 0;
     this.readBytes = 0;
+    this.all = new Uint8Array(0);
     this.file = file;
     this.readOnly = readOnly;
     this.cause = undefined;
@@ -43,15 +46,19 @@ export class Host {
   imports(): Record<string, (...given: number[]) => number | undefined> {
     const { file } = this;
     return {
-      read: (at = 0, length = 0, position = 0) =>
-        this.guard(() => {
+      // Called for each cold record: what the others leave to `guard` stands here itself.
+      read: (at = 0, length = 0, position = 0) => {
+        try {
           this.onRead();
           const count = counted(file.read(this.bytes(at, length), { at: position }), length);
           this.reads += 1;
           this.readBytes += count;
-          this.onBytes?.(count);
+          if (this.onBytes !== undefined) this.onBytes(count);
           return count;
-        }),
+        } catch (thrown) {
+          return this.failedBy(thrown);
+        }
+      },
       write: (at = 0, length = 0, position = 0) =>
         this.guard(() => {
           this.refuseReadOnly();
@@ -83,8 +90,10 @@ export class Host {
   }
 
   private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
-    // The memory may have grown within the very call that asks, so that no kept view will do.
-    return new Uint8Array(this.memory?.buffer as ArrayBuffer, at >>> 0, length >>> 0);
+    // The memory may have grown within the very call that asks. To ask it each time costs more than to
+    // look whether a view of it still lives.
+    if (this.all.length === 0) this.all = new Uint8Array(this.memory?.buffer as ArrayBuffer);
+    return new Uint8Array(this.all.buffer, at >>> 0, length >>> 0);
   }
 
   /** The engine writes nothing then; that it could not is what the promise rests on. */
@@ -96,10 +105,14 @@ export class Host {
     try {
       return fileCall();
     } catch (thrown) {
-      this.cause = thrown;
-      this.failed = true;
-      return ioCode(thrown);
+      return this.failedBy(thrown);
     }
+  }
+
+  private failedBy(thrown: unknown): number {
+    this.cause = thrown;
+    this.failed = true;
+    return ioCode(thrown);
   }
 }
 

@@ -22,8 +22,9 @@ const LARGEST_GUESS: usize = 4096;
 /// that, a walk in the order of writing does.
 const IN_A_ROW: u32 = 8;
 
-/// Bytes before a copy: its position and its size; a position of 0 ends a buffer's copies.
-const COPY_HEADER: usize = 8;
+/// How a buffer tells what is in it: from its end downwards the position of each copy and where it
+/// lies, then a position of 0. To let go of a buffer takes these alone, and none of the records.
+const ENTRY: usize = 8;
 
 /// Where a record lies in memory, until the pool takes a buffer again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,10 +48,11 @@ pub(super) struct Copies {
     /// From a record's position, hashed by a bijection, to where its copy lies.
     index: HashIndex,
     current: Option<BufferId>,
-    /// Where the next copy goes in the current buffer.
+    /// Where the next copy goes in the current buffer, and where its last entry begins.
     tail: usize,
-    /// How many bytes to read for the next: as much as those before it would have needed.
-    guess: usize,
+    entries: usize,
+    /// The size of the largest of late: it grows at once and shrinks by and by.
+    largest: usize,
     /// The slot of the last one, and how many others of that slot came just before it.
     slot: u32,
     run: u32,
@@ -59,7 +61,21 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn new() -> Self {
         let index = HashIndex::default();
-        Copies { index, current: None, tail: 0, guess: LARGEST_GUESS, slot: 0, run: 0 }
+        Copies {
+            index,
+            current: None,
+            tail: 0,
+            entries: 0,
+            largest: LARGEST_GUESS,
+            slot: 0,
+            run: 0,
+        }
+    }
+
+    /// How many bytes to read for the next: an eighth more than those before it would have needed. A
+    /// second read costs as much as some thousand bytes too many.
+    fn guess(&self) -> usize {
+        align_up(self.largest + self.largest / 8).clamp(LEAST_GUESS, LARGEST_GUESS)
     }
 
     /// Whether a cold record of this slot is one of many in a row.
@@ -88,17 +104,15 @@ fn read_u32(bytes: &[u8], at: usize) -> u32 {
 impl Copies {
     /// Forgets the copies in a buffer. `shift` is that of positions.
     fn forget(&mut self, id: BufferId, bytes: &[u8], shift: u8) {
-        let mut at = 0;
-        while at + COPY_HEADER <= bytes.len() {
-            let position = read_u32(bytes, at);
+        for entry in bytes.rchunks_exact(ENTRY) {
+            let position = read_u32(entry, 0);
             if position == 0 {
                 break;
             }
-            let copy = id << shift | ((at + COPY_HEADER) >> 3) as u32;
-            if self.index.find(spread(position), |p| p == copy).is_some() {
+            let copy = id << shift | read_u32(entry, 4);
+            if self.index.holds(spread(position), copy) {
                 self.index.remove(spread(position), copy);
             }
-            at += COPY_HEADER + read_u32(bytes, at + 4) as usize;
         }
         if self.current == Some(id) {
             self.current = None;
@@ -279,36 +293,32 @@ impl Log {
         }
         let room = self.geometry.room_end().saturating_sub(offset);
         let at = self.geometry.slot_start(slot) + offset as u64;
-        let guess = self.copies.guess.min(room);
+        let guess = self.copies.guess().min(room);
         let (id, tail) = self.room_for_copy(guess)?;
-        let bytes = &mut self.pool.bytes_mut(id)[tail + COPY_HEADER..];
+        let bytes = &mut self.pool.bytes_mut(id)[tail..];
         let mut there = read_full(file, &mut bytes[..guess], at)?;
         let size = match RecordHeader::at(&bytes[..there]) {
             Some(header) if header.fits(room) => header.size(),
             _ => return Err(damaged(at)),
         };
-        // Twice the largest of late: it grows at once and shrinks by and by.
-        let before = self.copies.guess;
-        let largest = align_up((2 * size).max(before - before / 32));
-        self.copies.guess = largest.clamp(LEAST_GUESS, LARGEST_GUESS);
+        let before = self.copies.largest;
+        self.copies.largest = size.max(before - before / 256).min(LARGEST_GUESS);
         let (id, tail) = if size <= guess { (id, tail) } else { self.room_for_copy(size)? };
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
         if size > guess {
-            there = read_full(file, &mut bytes[COPY_HEADER..COPY_HEADER + size], at)?;
+            there = read_full(file, &mut bytes[..size], at)?;
         }
         let salt = self.slots[slot as usize].salt;
-        let copy = &bytes[COPY_HEADER..COPY_HEADER + size];
-        if there < size || !RecordHeader::verify(copy, salt, at) {
+        if there < size || !RecordHeader::verify(&bytes[..size], salt, at) {
             return Err(damaged(at));
         }
-        bytes[..4].copy_from_slice(&position.to_le_bytes());
-        bytes[4..8].copy_from_slice(&(size as u32).to_le_bytes());
-        let end = COPY_HEADER + size;
-        if let Some(next) = bytes.get_mut(end..end + COPY_HEADER) {
-            next.fill(0);
-        }
-        self.copies.tail = tail + end;
-        let offset = (tail + COPY_HEADER) as u32;
+        let offset = tail as u32;
+        let entries = self.copies.entries - ENTRY;
+        let (next, entry) = self.pool.bytes_mut(id)[entries - ENTRY..].split_at_mut(ENTRY);
+        next.fill(0);
+        entry[..4].copy_from_slice(&position.to_le_bytes());
+        entry[4..ENTRY].copy_from_slice(&(offset >> 3).to_le_bytes());
+        (self.copies.tail, self.copies.entries) = (tail + size, entries);
         self.pool.touch_for(id, purpose);
         self.copies.index.insert(spread(position), id << shift | offset >> 3);
         Ok(Place { buffer: id, offset })
@@ -317,15 +327,18 @@ impl Log {
     /// A buffer with room for a copy of `size` bytes, and where it goes.
     fn room_for_copy(&mut self, size: usize) -> Result<(BufferId, usize), Error> {
         if let Some(id) = self.copies.current
-            && self.copies.tail + COPY_HEADER + size <= self.geometry.segment()
+            && self.copies.tail + size + 2 * ENTRY <= self.copies.entries
         {
             self.pool.touch(id);
             return Ok((id, self.copies.tail));
         }
         let id = self.take_buffer(Holds::Copies)?;
-        self.pool.bytes_mut(id)[..COPY_HEADER].fill(0);
-        (self.copies.current, self.copies.tail) = (Some(id), 0);
-        Ok((id, 0))
+        let end = self.geometry.segment();
+        self.pool.bytes_mut(id)[end - ENTRY..].fill(0);
+        // Place 0 of buffer 0 would be no position.
+        (self.copies.tail, self.copies.entries) = (ENTRY, end);
+        self.copies.current = Some(id);
+        Ok((id, ENTRY))
     }
 
     /// Brings a whole segment into memory, so that [`record_at`](Log::record_at) finds what is in it.

@@ -106,6 +106,28 @@ fn a_walk_in_the_order_of_writing_reads_whole_segments() {
 }
 
 #[test]
+fn cold_records_of_many_sizes_take_one_read_each() {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
+    let length = |i: u32| 100 + (i as usize * 769) % 3000;
+    let mut store = Store::open(file.clone(), options).expect("open");
+    for i in 0..1000 {
+        store.set(0, &key(i), &bytes_of(u64::from(i), length(i))).expect("set");
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    let mut store = Store::open(file.clone(), options).expect("open");
+    let (calls, mut rng) = (file.calls(), Rng::new(7));
+    for _ in 0..3000 {
+        let i = rng.below(1000) as u32;
+        assert_eq!(store.get(0, &key(i)), Ok(Some(&*bytes_of(u64::from(i), length(i)))));
+        store.end_turn();
+    }
+    // A tenth is in memory, and some larger ones come as a surprise.
+    let reads = file.calls() - calls;
+    assert!((2400..3100).contains(&reads), "{reads} reads of 3000 records");
+}
+
+#[test]
 fn damage_under_a_walk_is_told_of_its_record_alone() {
     let file = FaultFile::default();
     let mut store = long(&file);
