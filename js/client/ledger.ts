@@ -73,8 +73,9 @@ export class Ledger {
     try {
       const client = this.clientOf(ask.client);
       acknowledge(client, ask.acknowledged);
-      last = client.last;
-      const work = () => ({ ...this.work(client, ask, now, refusal), last });
+      const before = client.last;
+      last = before;
+      const work = () => this.work(client, ask, now, refusal, before);
       return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
     } catch (error) {
       return this.failed(ask, last, error);
@@ -133,7 +134,8 @@ export class Ledger {
     ask: Ask,
     now: number,
     refusal: WireError | undefined,
-  ): Omit<Reply, "last"> {
+    last: number,
+  ): Reply {
     const answers: Answer[] = [];
     let again = false;
     let changed = false;
@@ -161,7 +163,7 @@ export class Ledger {
       changed = true;
     }
     if (changed) this.journal.save(ask.client, encodeRecord(recordOf(client)));
-    return { answers, again };
+    return { answers, again, last };
   }
 
   private outcomeOf(request: Request, now: number): Outcome {
