@@ -3,13 +3,22 @@
 import type { Key, Value } from "../bytes.js";
 import type { BatchOperation } from "../database.js";
 import { asyncDispose } from "../dispose.js";
-import { badArgument } from "../errors.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
-import { type Caller, RemoteCollection } from "./collection.js";
+import { RemoteCollection } from "./collection.js";
 import type { CallOptions, ClientStatus, Link } from "./link.js";
-import { attempt, type RetryOptions, run, type Tx, type Writes, withNames } from "./optimistic.js";
-import { bytesOf, own, ownAll } from "./own.js";
+import {
+  attempt,
+  byName,
+  commitIf,
+  entryOf,
+  type RetryOptions,
+  run,
+  type Tx,
+  updateIf,
+  withNames,
+} from "./optimistic.js";
+import { own, ownAll } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
@@ -66,24 +75,16 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     super();
     this.link = makeLink((event) => this.dispatchEvent(new Event(event)));
     const { link } = this;
-    this.call = new Proxy({} as Calls<S>, {
-      get: (_, name) =>
-        // Whoever awaits it by mistake must not call a procedure "then".
-        typeof name === "string" && name !== "then"
-          ? (...args: unknown[]) => link.request("call", [name, ...args], true)
-          : undefined,
-    });
+    this.call = byName(
+      (name) =>
+        (...args: unknown[]) =>
+          link.request("call", [name, ...args], true),
+    );
   }
 
   /** @internal With its collections. */
   withCollections(): this {
-    const caller: Caller = {
-      ask: (call, args, options) => this.ask(call, args, options),
-      tell: (call, args, options) => this.tell(call, args, options),
-      commitIf: (writes, options) => this.commitIf(writes, options),
-      watch: (place, range) => this.link.watch(place, range),
-    };
-    return withNames(this, Client<S>, (name) => new RemoteCollection(name, caller)) as this;
+    return withNames(this, Client<S>, (name) => new RemoteCollection(name, this.link)) as this;
   }
 
   /** @internal */
@@ -190,29 +191,12 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    *
    * @throws (rejects) ConflictError when others were faster each time; what `change` throws
    */
-  async updateIf(
+  updateIf(
     key: Key,
     change: (bytes: Uint8Array<ArrayBuffer>) => unknown,
-    { predicate, valueIfMissing, retries, ...options }: RemoteUpdateOptions = {},
+    options: RemoteUpdateOptions = {},
   ): Promise<boolean> {
-    const wanted = own(key);
-    const missing = valueIfMissing === undefined ? undefined : bytesOf(valueIfMissing);
-    return attempt(retries, options.signal, async () => {
-      const entry = await this.getEntry(wanted, options);
-      const bytes = entry?.value ?? missing?.slice();
-      if (bytes === undefined || (predicate !== undefined && predicate(bytes) !== true))
-        return false;
-      const changed = change(bytes) ?? bytes;
-      if (!isValue(changed)) {
-        throw badArgument("The callback of updateIf() returns nothing, or the new bytes.", changed);
-      }
-      const reads = [{ key: wanted, version: entry?.version ?? 0 }];
-      await this.commitIf(
-        { reads, writes: [{ type: "set", key: wanted, value: changed }] },
-        options,
-      );
-      return true;
-    });
+    return updateIf(this.link, undefined, key, change, options);
   }
 
   /**
@@ -236,11 +220,9 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   ): Promise<T> {
     return attempt(retries, options.signal, async () => {
       const read = (key: unknown, place: string | undefined) =>
-        place === undefined
-          ? this.getEntry(key as Key, options)
-          : this.ask<RemoteEntry | undefined>("in", [place, "getEntry", [key]], options);
+        entryOf(this.link, place, key, options);
       const [result, writes] = await run(read, body as (tx: Tx) => T | PromiseLike<T>);
-      if (writes !== undefined) await this.commitIf(writes, options);
+      if (writes !== undefined) await commitIf(this.link, writes, options);
       return result;
     });
   }
@@ -322,12 +304,4 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
     return this.link.request(call, args, true, options) as Promise<T>;
   }
-
-  private commitIf(writes: Writes, options: CallOptions): Promise<void> {
-    return this.tell("commitIf", [writes], options);
-  }
-}
-
-function isValue(given: unknown): given is Value {
-  return typeof given === "string" || given instanceof ArrayBuffer || ArrayBuffer.isView(given);
 }

@@ -1,26 +1,10 @@
 /** Collections of a database from far away. */
 
 import type { KeyRange } from "../collection/keys.js";
-import { badArgument } from "../errors.js";
 import type { CallOptions } from "./link.js";
-import { attempt, type RetryOptions, type Writes } from "./optimistic.js";
+import { byName, type Caller, type RetryOptions, updateIf } from "./optimistic.js";
 import { RemoteScan } from "./scan.js";
-import {
-  type Adder,
-  changesOf,
-  type KeyChange,
-  rowsOf,
-  type Watching,
-  type WatchOptions,
-} from "./watch.js";
-
-/** How a collection's calls travel. */
-export interface Caller {
-  ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
-  tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T>;
-  commitIf(writes: Writes, options: CallOptions): Promise<void>;
-  watch(place: string, range: unknown): Adder;
-}
+import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /** A range of keys, as for `Collection`. */
 export interface RemoteRange<Bound> {
@@ -124,10 +108,11 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     this.name = name;
     this.caller = caller;
     const lookUp = (index: string) =>
-      new RemoteIndex<K, Plain>((call, ...wanted) => caller.ask("in", [name, call, wanted, index]));
-    this.index = new Proxy({} as typeof this.index, {
-      get: (_, index) => (typeof index === "string" ? lookUp(index) : undefined),
-    });
+      new RemoteIndex<K, Plain>(
+        <T>(call: string, ...wanted: unknown[]) =>
+          caller.request("in", [name, call, wanted, index], false) as Promise<T>,
+      );
+    this.index = byName(lookUp);
   }
 
   /** The value of a key. */
@@ -230,25 +215,9 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   updateIf(
     key: Given,
     change: (value: Plain) => unknown,
-    { predicate, valueIfMissing, retries, ...options }: RemoteTypedUpdateOptions<Plain, Input> = {},
+    options: RemoteTypedUpdateOptions<Plain, Input> = {},
   ): Promise<boolean> {
-    return attempt(retries, options.signal, async () => {
-      const entry = await this.getEntry(key, options);
-      // A copy for each time: the callback changes it.
-      const missing = () => structuredClone(valueIfMissing) as unknown as Plain | undefined;
-      const value = entry === undefined ? missing() : entry.value;
-      if (value === undefined) return false;
-      if (predicate !== undefined && predicate(value) !== true) return false;
-      const changed = change(value) ?? value;
-      if (typeof (changed as { then?: unknown }).then === "function") {
-        throw badArgument("The callback of updateIf() has to be synchronous.", changed);
-      }
-      const place = this.name;
-      const reads = [{ key, version: entry?.version ?? 0, in: place }];
-      const writes = [{ type: "set" as const, key, value: changed, in: place }];
-      await this.caller.commitIf({ reads, writes }, options);
-      return true;
-    });
+    return updateIf(this.caller, this.name, key, change, options);
   }
 
   /** Hears after each commit which keys of a range have changed; as `client.watch`. */
@@ -275,7 +244,7 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
   }
 
   private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.caller.ask("in", [this.name, call, args], options);
+    return this.caller.request("in", [this.name, call, args], false, options) as Promise<T>;
   }
 
   private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
@@ -286,6 +255,6 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     } catch (error) {
       return Promise.reject(error);
     }
-    return this.caller.tell("in", [this.name, call, own], options);
+    return this.caller.request("in", [this.name, call, own], true, options) as Promise<T>;
   }
 }

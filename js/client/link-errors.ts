@@ -27,8 +27,7 @@ export function errorOf(
   const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
   const fate = applied === false ? "It was not done." : "Whether it was done is not known.";
   return new OwnerUnavailableError(
-    `${call}() on "${name}" was not answered in time. ${fate} ${reason ?? "No owner of it has answered."} ` +
-      "client.status tells how it stands.",
+    `${call}() on "${name}" was not answered in time. ${fate} ${reason ?? ""}`.trim(),
     { applied },
   );
 }
@@ -39,9 +38,8 @@ export function closed(name: string): DatabaseClosedError {
 
 export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
   return new StorageUnavailableError(
-    `connect("${name}") needs a worker, which there is none of here: on a server, only call it from ` +
-      "code that runs in the browser, or use open() to have a database on the server; in a service " +
-      "worker give it the option worker: serve(…).here.",
+    `connect("${name}") needs a worker, and there is none here. On a server use open(), or ask only in ` +
+      "the browser; in a service worker give it the option worker: serve(…).here.",
     { cause },
   );
 }

@@ -405,16 +405,12 @@ export class Link {
     clearTimeout(this.timer);
     const { worker } = this;
     if (worker !== undefined && this.isUp) {
-      const released = new Promise<void>((resolve) => {
+      await new Promise<void>((resolve) => {
         this.released = resolve;
+        this.timer = setTimeout(resolve, CLOSE_MS);
+        this.toHost({ type: "release" });
       });
-      this.toHost({ type: "release" });
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, CLOSE_MS);
-      });
-      await Promise.race([released, late]);
-      clearTimeout(timer);
+      clearTimeout(this.timer);
     }
     this.dismiss();
     this.leave();

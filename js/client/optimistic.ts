@@ -1,10 +1,22 @@
 /** Transactions of clients: what they read is remembered, and checked when they commit. */
 
 import type { Key, Value } from "../bytes.js";
-import { ConflictError, ReentrancyError } from "../errors.js";
+import { badArgument, ConflictError, ReentrancyError } from "../errors.js";
 import type { CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
 import { bytesOf, own } from "./own.js";
+import type { Adder } from "./watch.js";
+
+/** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
+export interface Caller {
+  request(
+    call: string,
+    args: readonly unknown[],
+    writes: boolean,
+    options?: CallOptions,
+  ): Promise<unknown>;
+  watch(place: string | undefined, range: unknown): Adder;
+}
 
 /** The options of `client.updateIf` and `client.transaction`. */
 export interface RetryOptions extends CallOptions {
@@ -30,6 +42,36 @@ export interface Writes {
 /** A value and its version, or neither. */
 type Found = { readonly value: unknown; readonly version: number } | undefined;
 
+/** A value and its version, as the owner has them. */
+export function entryOf(
+  caller: Caller,
+  place: string | undefined,
+  key: unknown,
+  options: CallOptions,
+): Promise<Found> {
+  const [call, args] = ["getEntry", [key]] as const;
+  return (
+    place === undefined
+      ? caller.request(call, args, false, options)
+      : caller.request("in", [place, call, args], false, options)
+  ) as Promise<Found>;
+}
+
+/** Writes if what was read still holds. */
+export function commitIf(caller: Caller, writes: Writes, options: CallOptions): Promise<unknown> {
+  return caller.request("commitIf", [writes], true, options);
+}
+
+/** As it was given: the program may change what it has. */
+function kept(place: string | undefined, given: unknown): unknown {
+  return place === undefined ? own(given as Key | Value) : structuredClone(given);
+}
+
+/** As it is read: the program may change what it is given. */
+function copied(place: string | undefined, value: unknown): unknown {
+  return place === undefined ? bytesOf(value as Value) : structuredClone(value);
+}
+
 /** The longest pause before the second repetition; it doubles each time, so often. */
 const PAUSE_MS = 1;
 const DOUBLINGS = 5;
@@ -51,6 +93,52 @@ export async function attempt<T>(
     const pause = Math.random() * PAUSE_MS * 2 ** Math.min(tries, DOUBLINGS);
     if (tries > 0) await new Promise((resolve) => setTimeout(resolve, pause));
   }
+}
+
+/** The options of `updateIf`, of whatever values. */
+export interface AnyUpdateOptions extends RetryOptions {
+  predicate?: ((value: never) => boolean) | undefined;
+  valueIfMissing?: unknown;
+}
+
+/** Reads, has it changed, and writes if nobody else has written meanwhile; else again. */
+export async function updateIf(
+  caller: Caller,
+  place: string | undefined,
+  key: unknown,
+  change: (value: never) => unknown,
+  { predicate, valueIfMissing, retries, ...options }: AnyUpdateOptions,
+): Promise<boolean> {
+  const [wanted, missing] = [kept(place, key), kept(place, valueIfMissing)];
+  return attempt(retries, options.signal, async () => {
+    const entry = await entryOf(caller, place, wanted, options);
+    // A copy for each time: the callback changes it.
+    const fresh = missing === undefined ? undefined : copied(place, missing);
+    const value = (entry === undefined ? fresh : entry.value) as never;
+    if (value === undefined || (predicate !== undefined && predicate(value) !== true)) return false;
+    const changed = change(value) ?? value;
+    const { then } = Object(changed) as { then?: unknown };
+    if (place === undefined ? !isValue(changed) : typeof then === "function") {
+      throw badArgument(
+        "The callback of updateIf() is synchronous, and returns nothing or the new value.",
+        changed,
+      );
+    }
+    const of = { key: wanted, in: place };
+    await commitIf(
+      caller,
+      {
+        reads: [{ ...of, version: entry?.version ?? 0 }],
+        writes: [{ ...of, type: "set", value: changed }],
+      },
+      options,
+    );
+    return true;
+  });
+}
+
+function isValue(given: unknown): given is Value {
+  return typeof given === "string" || given instanceof ArrayBuffer || ArrayBuffer.isView(given);
 }
 
 interface Seen {
@@ -85,14 +173,14 @@ export class TxPart<Given, Plain, Input> {
     const name = this.admit(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
-      seen = this.find(this.kept(key));
+      seen = this.find(kept(place, key));
       log.seen.set(name, seen);
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
     }
     const { value } = log.written.get(name) ?? ((await seen) as Seen);
     if (value === undefined) return undefined;
-    return (place === undefined ? bytesOf(value as Value) : structuredClone(value)) as Plain;
+    return copied(place, value) as Plain;
   }
 
   async has(key: Given): Promise<boolean> {
@@ -102,7 +190,7 @@ export class TxPart<Given, Plain, Input> {
   /** Sets a key when the transaction commits. */
   set(key: Given, value: Input): void {
     const name = this.admit(key);
-    this.write(name, "set", key, this.kept(value));
+    this.write(name, "set", key, kept(this.place, value));
   }
 
   /** Deletes a key when the transaction commits. */
@@ -111,18 +199,14 @@ export class TxPart<Given, Plain, Input> {
   }
 
   private write(name: string, type: "set" | "delete", key: Given, value?: unknown): void {
-    this.log.written.set(name, { type, key: this.kept(key), value, in: this.place });
+    const { place } = this;
+    this.log.written.set(name, { type, key: kept(place, key), value, in: place });
   }
 
   private async find(key: unknown): Promise<Seen> {
     const { place } = this;
     const entry = await this.log.read(key, place);
     return { key, version: entry?.version ?? 0, value: entry?.value, in: place };
-  }
-
-  /** The program may change what it has given. */
-  private kept(given: unknown): unknown {
-    return this.place === undefined ? own(given as Key) : structuredClone(given);
   }
 
   /** What a key counts as. */
@@ -159,6 +243,13 @@ export async function run<T>(
   if (log.written.size === 0 && seen.length < 2) return [result, undefined];
   const reads = seen.map(({ value, ...read_ }) => read_);
   return [result, { reads, writes: [...log.written.values()] }];
+}
+
+/** An object whose properties are made from their names. Who awaits it by mistake gets none called "then". */
+export function byName<T extends object>(make: (name: string) => unknown): T {
+  return new Proxy({} as T, {
+    get: (_, name) => (typeof name === "string" && name !== "then" ? make(name) : undefined),
+  });
 }
 
 /** Gives an object more properties: whatever it has no other meaning for is the name of a collection. */

@@ -10,6 +10,8 @@ export interface Sleeper {
 /** Listens to the page, if there is one, and gives a function that ends it. */
 export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
+  const end = new AbortController();
+  const until = { signal: end.signal };
   const sleep = () => sleeper.sleep();
   const wake = () => sleeper.wake();
   // Not before the program's own listeners have asked for what they want at the last moment: they run
@@ -17,23 +19,18 @@ export function followPage(sleeper: Sleeper): () => void {
   const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
     if (persisted && "onfreeze" in document) return;
     if (persisted || document.hidden) sleep();
-    else document.addEventListener("visibilitychange", sleep);
+    else document.addEventListener("visibilitychange", sleep, until);
   };
   const last = () => {
     removeEventListener("pagehide", hide);
-    addEventListener("pagehide", hide);
+    addEventListener("pagehide", hide, until);
   };
-  const listeners: [EventTarget, string, (event: Event) => void][] = [
-    [document, "visibilitychange", last],
-    [window, "pagehide", hide],
-    [window, "pageshow", wake],
-    [document, "freeze", sleep],
-    [document, "resume", wake],
-  ];
-  for (const [target, ...rest] of listeners) target.addEventListener(...rest);
-  return () => {
-    for (const [target, ...rest] of listeners) target.removeEventListener(...rest);
-  };
+  document.addEventListener("visibilitychange", last, until);
+  addEventListener("pagehide", hide, until);
+  addEventListener("pageshow", wake, until);
+  document.addEventListener("freeze", sleep, until);
+  document.addEventListener("resume", wake, until);
+  return () => end.abort();
 }
 
 /** A worker runs on beside the page's listeners, and ends or sleeps as soon as they are done. */

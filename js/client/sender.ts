@@ -139,12 +139,10 @@ export class Sender {
     }
   }
 
-  /** Ends a request that is not wanted any more. Gives whether it may have been applied. */
-  giveUp(id: number): boolean {
+  /** Ends a request that is not wanted any more. */
+  giveUp(id: number): void {
     const one = this.pending.get(id);
-    if (one === undefined) return false;
-    this.end(one);
-    return one.sent && one.writes;
+    if (one !== undefined) this.end(one);
   }
 
   /** A message has come, of whichever owner. */

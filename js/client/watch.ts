@@ -42,7 +42,7 @@ interface One {
   readonly range: unknown;
   readonly heard: Heard;
   readonly over: Over | undefined;
-  known: Map<string, readonly [key: unknown, version: number]> | undefined;
+  readonly known: Map<string, readonly [key: unknown, version: number]>;
   number: number;
 }
 
@@ -62,7 +62,7 @@ export class WatchList {
   add(place: string | undefined, range: unknown, heard: Heard, over?: Over): Watching {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { place, range, heard, over, known: undefined, number: 0 });
+    this.all.set(id, { place, range, heard, over, known: new Map(), number: 0 });
     this.timer ??= setInterval(() => this.renew(), RENEW_MS);
     this.ask(id);
     const close = () => {
@@ -93,10 +93,9 @@ export class WatchList {
       if (number > one.number) this.ask(id);
       return;
     }
+    const isFirst = one.number === 0;
     one.number = number;
     const told = number === 1 ? everything(one, changes) : changes;
-    const isFirst = one.known === undefined;
-    one.known ??= new Map();
     for (const [key, version] of told) {
       if (version === 0) one.known.delete(keyName(key));
       else one.known.set(keyName(key), [key, version]);
@@ -123,7 +122,6 @@ export class WatchList {
 
 /** All that is there was told: what of it is new, and what is gone. */
 function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
-  if (known === undefined) return there;
   const names = new Set(there.map(([key]) => keyName(key)));
   const gone = [...known].filter(([name]) => !names.has(name));
   return [

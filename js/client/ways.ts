@@ -7,13 +7,14 @@
 import type { ToClient, ToOwner, Who } from "./messages.js";
 
 /**
- * The shared worker's program. The page of the present owner says that it is that; ports for the owner
- * are given to it. It is written into its address, for no other file is the same one for every tab
- * whatever a bundler does; where a policy forbids that, there is no shared worker.
+ * The shared worker's program. The page of the present owner names it; whoever names it with a port for it
+ * has that given to this page. It is written into its address, for no other file is the same one for every
+ * tab whatever a bundler does; where a policy forbids that, there is no shared worker. Nothing in it means
+ * anything in an address.
  */
 const COURIER =
-  "let owner,at;onconnect=({ports:[page]})=>{page.onmessage=({data:[of,is],ports})=>" +
-  "{if(is){owner=of;at=page}else if(of===owner)at.postMessage(of,ports)}}";
+  "data:text/javascript,let owner,at;onconnect=({ports:[page]})=>{page.onmessage=({data,ports})=>" +
+  "{if(!ports[0]){owner=data;at=page}else if(data===owner)at.postMessage(0,ports)}}";
 
 /** Between two attempts to get a port over. */
 const PATIENCE_MS = 1_000;
@@ -79,7 +80,7 @@ export class Ways {
 
   /** The owner is this page's worker, and is asked for elsewhere. */
   offer(owner: string): void {
-    this.carrier()?.postMessage([owner, true]);
+    this.carrier()?.postMessage(owner);
   }
 
   close(): void {
@@ -105,7 +106,7 @@ export class Ways {
       mine.isOpen = true;
       this.out.hear(data as ToClient);
     };
-    carrier.postMessage([owner, false], [port2]);
+    carrier.postMessage(owner, [port2]);
   }
 
   private drop(): void {
@@ -116,11 +117,8 @@ export class Ways {
   private carrier(): MessagePort | undefined {
     if (this.courier !== undefined || typeof SharedWorker === "undefined") return this.courier;
     try {
-      const url = `data:text/javascript,${encodeURIComponent(COURIER)}`;
-      const { port } = new SharedWorker(url, this.channel);
-      port.onmessage = ({ ports: [visitor] }) => {
-        if (visitor !== undefined) this.out.visit(visitor);
-      };
+      const { port } = new SharedWorker(COURIER, this.channel);
+      port.onmessage = ({ ports: [visitor] }) => this.out.visit(visitor as MessagePort);
       this.courier = port;
       return port;
     } catch {

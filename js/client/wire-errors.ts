@@ -26,31 +26,20 @@ export function toWire(error: unknown): WireError {
 }
 
 /** The error that a `WireError` stands for. */
-export function fromWire(wire: WireError): Error {
-  const { name, message, code, stack, more } = wire;
+export function fromWire({ name, message, code, stack, more, cause }: WireError): Error {
   const options: Record<string, unknown> = { ...more };
-  if (wire.cause !== undefined) options.cause = fromWire(wire.cause as WireError);
-  const made = make(name, message, code, options);
-  if (stack !== undefined)
-    Object.defineProperty(made, "stack", { value: stack, configurable: true, writable: true });
-  return made;
+  if (cause !== undefined) options.cause = fromWire(cause as WireError);
+  const error = make(name, message, code, options);
+  for (const [key, value] of Object.entries({ name, code, stack })) {
+    if (value === undefined || error[key as keyof Error] === value) continue;
+    Object.defineProperty(error, key, { value, configurable: true, writable: true });
+  }
+  return error;
 }
 
-function make(
-  name: string,
-  message: string,
-  code: string | undefined,
-  options: Record<string, unknown>,
-): Error {
-  const known = errorClasses.get(name);
-  if (code !== undefined && known !== undefined) {
-    return name === "VarveError"
-      ? new VarveError(code, message, options)
-      : new known(message, options);
-  }
-  const error =
-    name === "TypeError" ? new TypeError(message, options) : new Error(message, options);
-  if (error.name !== name)
-    Object.defineProperty(error, "name", { value: name, configurable: true, writable: true });
-  return code === undefined ? error : Object.assign(error, { code });
+function make(name: string, message: string, code: string | undefined, options: object): Error {
+  const known = code !== undefined && errorClasses.get(name);
+  if (!known) return new (name === "TypeError" ? TypeError : Error)(message, options);
+  if (name === "VarveError") return new VarveError(code, message, options);
+  return new known(message, options as Record<string, unknown>);
 }
