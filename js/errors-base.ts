@@ -74,31 +74,25 @@ export interface BadArgumentError extends TypeError {
  * @param given what it was; described in the message, never kept.
  */
 export function badArgument(expected: string, ...given: [] | [unknown]): BadArgumentError {
-  const message = given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`;
+  return badCall(given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`);
+}
+
+/** The same where nothing is described, for which pages need less code. */
+export function badCall(message: string): BadArgumentError {
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const });
 }
 
 /** A short, safe description of any value for an error message. It calls nothing of the value's. */
 export function describe(value: unknown): string {
-  if (value === null) return "null";
-  switch (typeof value) {
-    case "string":
-      return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
-    case "number":
-    case "boolean":
-    case "undefined":
-      return Object.is(value, -0) ? "-0" : String(value);
-    case "bigint":
-      return `${value}n`;
-    case "symbol":
-      return "a symbol";
-    case "function":
-      return "a function";
-    default: {
-      const tag = Object.prototype.toString.call(value).slice(8, -1);
-      return /^[AEIOU]/.test(tag) ? `an ${tag}` : `a ${tag}`;
-    }
+  const type = typeof value;
+  if (typeof value === "string") {
+    return JSON.stringify(value.slice(0, 60)) + (value.length > 60 ? "…" : "");
   }
+  if (type === "bigint") return `${value}n`;
+  if (Object.is(value, -0)) return "-0";
+  if (value === null || ["number", "boolean", "undefined"].includes(type)) return String(value);
+  const what = type === "object" ? Object.prototype.toString.call(value).slice(8, -1) : type;
+  return `a${/^[AEIOU]/.test(what) ? "n" : ""} ${what}`;
 }
 
 /** Puts an error's name on its prototype. */

@@ -12,6 +12,7 @@ import { NamedError, named, type VarveErrorOptions } from "./errors-base.js";
 export {
   type BadArgumentError,
   badArgument,
+  badCall,
   describe,
   errorClasses,
   MalformedValueError,

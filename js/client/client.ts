@@ -6,7 +6,7 @@ import { asyncDispose } from "../dispose.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
 import { RemoteCollection } from "./collection.js";
-import type { CallOptions, ClientStatus, Link } from "./link.js";
+import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
 import {
   attempt,
   byName,
@@ -68,13 +68,13 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * The procedures of the worker, by name: `client.call.buy("yeezy")`. Each is one transaction there.
    */
   readonly call: Calls<S>;
-  private readonly link: Link;
+  private readonly link: Handle;
 
   /** @internal */
-  constructor(makeLink: (tell: (event: string) => void) => Link) {
+  constructor(to: Link, timeout: number) {
     super();
-    this.link = makeLink((event) => this.dispatchEvent(new Event(event)));
-    const { link } = this;
+    const link = new Handle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
+    this.link = link;
     this.call = byName(
       (name) =>
         (...args: unknown[]) =>
@@ -87,11 +87,6 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     return withNames(this, Client<S>, (name) => new RemoteCollection(name, this.link)) as this;
   }
 
-  /** @internal */
-  begin(): void {
-    this.link.start();
-  }
-
   /** Who has the database, and why one waits. It changes with the event `"status"`. */
   get status(): ClientStatus {
     return this.link.status;
@@ -99,7 +94,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
 
   /** Resolves when an owner was heard for the first time, and rejects if the database cannot be opened. */
   get ready(): Promise<void> {
-    return this.link.awaited();
+    return this.link.ready;
   }
 
   /** The value of a key. */
@@ -285,8 +280,8 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   }
 
   /**
-   * Closes this client, when what was asked for before is answered. Its worker hands the database over
-   * and ends.
+   * Closes this client, when what was asked for before is answered. With the last client of this
+   * database in this page or worker, the worker hands the database over and ends.
    */
   close(): Promise<void> {
     return this.link.close();

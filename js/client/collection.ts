@@ -1,8 +1,8 @@
 /** Collections of a database from far away. */
 
 import type { KeyRange } from "../collection/keys.js";
-import type { CallOptions } from "./link.js";
-import { byName, type Caller, type RetryOptions, updateIf } from "./optimistic.js";
+import type { Caller, CallOptions } from "./link.js";
+import { byName, type RetryOptions, updateIf } from "./optimistic.js";
 import { RemoteScan } from "./scan.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
@@ -61,63 +61,73 @@ export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
   valueIfMissing?: Input | undefined;
 }
 
-/** An index of a collection from far away. */
-export class RemoteIndex<K, Plain> {
-  private readonly read: <T>(call: string, ...wanted: unknown[]) => Promise<T>;
+/** What a collection and its indexes can be asked for alike. */
+export class RemoteReads<K, Given, Plain, Range> {
+  /** Its name. */
+  readonly name: string;
+  protected readonly caller: Caller;
+  private readonly of: string | undefined;
 
   /** @internal */
-  constructor(read: <T>(call: string, ...wanted: unknown[]) => Promise<T>) {
-    this.read = read;
+  constructor(name: string, caller: Caller, of?: string) {
+    this.name = name;
+    this.caller = caller;
+    this.of = of;
   }
 
-  /** The value with this in the index's fields, of a unique one the only one. */
-  get(value: unknown): Promise<Plain | undefined> {
-    return this.read("get", value);
+  /** The value of a key, or with this in an index's fields: of a unique one the only one. */
+  get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
+    return this.ask("get", [key], options);
   }
 
-  count(range?: RemoteRange<unknown>): Promise<number> {
-    return this.read("count", range);
+  /** How many records there are, or how many of them lie in a range. */
+  count(range?: Range, options?: CallOptions): Promise<number> {
+    return this.ask("count", [range], options);
   }
 
-  keys(range?: RemoteRange<unknown>): RemoteScan<K> {
-    return new RemoteScan((after) => this.read("keys", range, after));
+  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
+  keys(range?: Range, options?: CallOptions): RemoteScan<K> {
+    return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
-  values(range?: RemoteRange<unknown>): RemoteScan<Plain> {
-    return new RemoteScan((after) => this.read("values", range, after));
+  /** The values of a range, in the order of their keys. */
+  values(range?: Range, options?: CallOptions): RemoteScan<Plain> {
+    return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
-  entries(range?: RemoteRange<unknown>): RemoteScan<[K, Plain]> {
-    return new RemoteScan((after) => this.read("entries", range, after));
+  /** The keys of a range with their values. */
+  entries(range?: Range, options?: CallOptions): RemoteScan<[K, Plain]> {
+    return new RemoteScan((after) => this.ask("entries", [range, after], options));
+  }
+
+  protected ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    const { name, of } = this;
+    const place = of === undefined ? [name, call, args] : [of, call, args, name];
+    return this.caller.request("in", place, false, options) as Promise<T>;
   }
 }
+
+/** An index of a collection from far away. */
+export class RemoteIndex<K, Plain> extends RemoteReads<K, unknown, Plain, RemoteRange<unknown>> {}
 
 /**
  * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and
  * the page needs no schema for them.
  */
-export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = never> {
-  /** Its name. */
-  readonly name: string;
+export class RemoteCollection<
+  K,
+  Given,
+  Plain,
+  Input,
+  Indexes extends string = never,
+> extends RemoteReads<K, Given, Plain, KeyRange<Given>> {
   /** Its indexes, by their names. */
   readonly index: { readonly [N in Indexes]: RemoteIndex<K, Plain> };
-  private readonly caller: Caller;
 
   /** @internal */
   constructor(name: string, caller: Caller) {
-    this.name = name;
-    this.caller = caller;
-    const lookUp = (index: string) =>
-      new RemoteIndex<K, Plain>(
-        <T>(call: string, ...wanted: unknown[]) =>
-          caller.request("in", [name, call, wanted, index], false) as Promise<T>,
-      );
-    this.index = byName(lookUp);
-  }
-
-  /** The value of a key. */
-  get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
-    return this.ask("get", [key], options);
+    super(name, caller);
+    this.index = byName((index) => new RemoteIndex<K, Plain>(index, caller, name));
   }
 
   /** Whether there is a value for this key. */
@@ -136,26 +146,6 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     options?: CallOptions,
   ): Promise<{ value: Plain; version: number; uncertain: boolean } | undefined> {
     return this.ask("getEntry", [key], options);
-  }
-
-  /** How many records there are, or how many of them lie in a range. */
-  count(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
-    return this.ask("count", [range], options);
-  }
-
-  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
-  keys(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<K> {
-    return new RemoteScan((after) => this.ask("keys", [range, after], options));
-  }
-
-  /** The values of a range, in the order of their keys. */
-  values(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<Plain> {
-    return new RemoteScan((after) => this.ask("values", [range, after], options));
-  }
-
-  /** The keys of a range with their values. */
-  entries(range?: KeyRange<Given>, options?: CallOptions): RemoteScan<[K, Plain]> {
-    return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
 
   /** Stores a value under a key. With `ifVersion` only if the key has that version. */
@@ -243,18 +233,9 @@ export class RemoteCollection<K, Given, Plain, Input, Indexes extends string = n
     return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to);
   }
 
-  private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.caller.request("in", [this.name, call, args], false, options) as Promise<T>;
-  }
-
-  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    let own: readonly unknown[];
-    try {
-      // The program may change its objects before they are sent, or sent again.
-      own = structuredClone(args);
-    } catch (error) {
-      return Promise.reject(error);
-    }
-    return this.caller.request("in", [this.name, call, own], true, options) as Promise<T>;
+  private async tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+    // The program may change its objects before they are sent, or sent again.
+    const own = [this.name, call, structuredClone(args)];
+    return this.caller.request("in", own, true, options) as Promise<T>;
   }
 }

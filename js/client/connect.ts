@@ -1,8 +1,8 @@
 /** `connect`: from a name to a client of the database. */
 
-import { badArgument } from "../errors.js";
+import { badCall, OptionsMismatchError } from "../errors.js";
 import { Client, type ClientOf } from "./client.js";
-import { Link, type WorkerLike } from "./link.js";
+import { Link, links, type WorkerLike } from "./link.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All may be left out. */
@@ -37,6 +37,10 @@ const LONGEST_TIMEOUT = 3_600_000;
  * Connects a page, or a worker, to a database that a worker has open: one for all tabs, which is
  * elected among theirs. It returns at once, on servers too; calls wait for an owner.
  *
+ * Connecting a second time in one page, as modules do that know nothing of each other or were loaded anew,
+ * joins the worker that is there, whichever function made it; the last `close` ends it. Only where `worker`
+ * gives a port, and not a `Worker`, each client has its own.
+ *
  * ```ts
  * const shop = connect<typeof import("./db").default>("shop", {
  *   worker: () => new Worker(new URL("./db.ts", import.meta.url), { type: "module" }),
@@ -47,40 +51,41 @@ const LONGEST_TIMEOUT = 3_600_000;
  * ```
  *
  * @param name as for `open`
- * @throws TypeError for a bad name, an unknown option or a wrong value of one. What a platform refuses
- * rejects `ready` and every call.
+ * @throws TypeError for a bad name, an unknown option or a wrong value of one
+ * @throws OptionsMismatchError when a client that it would join has another `version`, or one of both has
+ * the package's own worker and the other has not. What a platform refuses rejects `ready` and every call.
  */
 export function connect<S extends ServedTypes = Nothing>(
   name: string,
   options: ConnectOptions = {},
 ): ClientOf<S> {
   if (typeof name !== "string" || name === "") {
-    throw badArgument("A database name has to be a string that is not empty.", name);
+    throw badCall("A database name has to be a string that is not empty.");
   }
   for (const option in options) {
     if (!KNOWN.includes(option)) {
-      throw badArgument(`connect() has no option ${option}. Its options are: ${KNOWN.join(", ")}.`);
+      throw badCall(`connect() has no option ${option}. Its options are: ${KNOWN.join(", ")}.`);
     }
   }
   const { worker, timeout = 30_000, version } = options;
   if (worker !== undefined && typeof worker !== "function") {
-    throw badArgument("The option worker is a function that makes a worker.", worker);
+    throw badCall("The option worker is a function that makes a worker.");
   }
-  checkTimeout("connect()", timeout);
+  if (!(typeof timeout === "number" && timeout > 0 && timeout <= LONGEST_TIMEOUT)) {
+    throw badCall(`The option timeout is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`);
+  }
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
-  const client = new Client<S>((tell) => new Link(name, { worker: make, timeout, version, tell }));
+  const link = links.get(name) ?? new Link(name, { worker: make, version });
+  const { options: of } = link;
+  if (of.version !== version || (of.worker === packageWorker) !== (make === packageWorker)) {
+    throw new OptionsMismatchError(
+      `connect("${name}") was called here with another version or kind of worker. Close that client first.`,
+    );
+  }
+  const client = new Client<S>(link, timeout);
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
-  if (isBrowser()) client.begin();
+  if (isBrowser()) link.need();
   return client.withCollections() as ClientOf<S>;
-}
-
-/** @throws TypeError unless it is a number of milliseconds that can be waited for */
-export function checkTimeout(what: string, timeout: unknown): void {
-  if (typeof timeout === "number" && timeout > 0 && timeout <= LONGEST_TIMEOUT) return;
-  throw badArgument(
-    `The option timeout of ${what} is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`,
-    timeout,
-  );
 }
 
 /** A page, or one of its workers. */

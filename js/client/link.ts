@@ -1,4 +1,4 @@
-/** A client's connection: its worker, the ways to owners elsewhere, time, and what the page goes through. */
+/** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
 import type { OpenProgress } from "../options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
@@ -6,7 +6,7 @@ import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
 import { followPage, hesitate } from "./page.js";
 import { type Ending, Sender } from "./sender.js";
-import { type Adder, WatchList } from "./watch.js";
+import { type Adder, type Heard, type Over, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
@@ -57,13 +57,64 @@ export interface CallOptions {
   timeout?: number | undefined;
 }
 
+/** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
+export interface Caller {
+  request(
+    call: string,
+    args: readonly unknown[],
+    writes: boolean,
+    options?: CallOptions,
+  ): Promise<unknown>;
+  watch(place: string | undefined, range: unknown): Adder;
+}
+
 /** What a link needs to know. */
 export interface LinkOptions {
   readonly worker: (() => WorkerLike) | undefined;
-  readonly timeout: number;
   readonly version: number | undefined;
+}
+
+/** What a client has of a connection, which may be that of others in this realm too. */
+export class Handle implements Caller {
+  readonly timeout: number;
   /** Something has happened that the program may want to hear of. */
   readonly tell: (event: "status" | "outdated") => void;
+  /** How many of its requests have no answer. */
+  waiting = 0;
+  /** Why nothing can be asked for any more. */
+  refusal: unknown;
+  /** Its last status. */
+  closed: ClientStatus | undefined;
+  private readonly link: Link;
+  private closing: Promise<void> | undefined;
+
+  constructor(link: Link, timeout: number, tell: Handle["tell"]) {
+    this.link = link;
+    this.timeout = timeout;
+    this.tell = tell;
+    link.handles.add(this);
+  }
+
+  get status(): ClientStatus {
+    return this.closed ?? this.link.status;
+  }
+
+  get ready(): Promise<void> {
+    return this.link.awaited();
+  }
+
+  request(call: string, args: readonly unknown[], writes: boolean, options?: CallOptions) {
+    return this.link.request(this, call, args, writes, options);
+  }
+
+  watch(place: string | undefined, range: unknown): Adder {
+    return (heard, over) => this.link.watch(this, place, range, heard, over);
+  }
+
+  close(): Promise<void> {
+    this.closing ??= this.link.close(this);
+    return this.closing;
+  }
 }
 
 /** How often it is looked what is late, while anything is waited for. */
@@ -71,9 +122,6 @@ const TICK_MS = 100;
 
 /** Requests made in so many microtasks, one after the other, still are one message. */
 const HOPS = 3;
-
-/** Its reactions cost a third of what `queueMicrotask` does. */
-const NOW = Promise.resolve();
 
 /** It has so long to do what it was asked for when its page goes. */
 const LAST_MS = 100;
@@ -87,15 +135,19 @@ const DEAF_MS = 6_000;
 const WAITS = {
   waiting: "Another tab has the database, and has not answered yet.",
   opening: undefined,
-  busy: "The file is still held by a worker or tab that is about to end, or that was put to sleep.",
+  busy: "The file is still held by a worker or tab that is about to end, or asleep.",
 } as const;
 
-/** A client's connection. */
+/** Those of this realm that others may join, by the names of their databases. */
+export const links: Map<string, Link> = new Map();
+
+/** A connection. */
 export class Link {
+  readonly handles: Set<Handle> = new Set();
+  readonly options: LinkOptions;
   status: ClientStatus = { state: "idle", owner: undefined, reason: undefined };
   private readonly ready: Promise<void>;
   private readonly name: string;
-  private readonly options: LinkOptions;
   private readonly id: number;
   private readonly sender: Sender;
   private readonly watches: WatchList;
@@ -106,11 +158,11 @@ export class Link {
   private local: string | undefined;
   private ways: Ways | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private hops = 0;
+  /** Whether what is asked for is about to be sent. */
+  private isDue = false;
   private isReady: (failure?: unknown) => void = () => {};
   private released: (() => void) | undefined;
-  private closing: Promise<void> | undefined;
-  /** Why nothing can be asked for any more: it was closed, or is outdated. */
+  /** Why nothing can be asked for any more: it is outdated, or over. */
   private refusal: unknown;
   private readonly unhook: () => void;
   private asleep = false;
@@ -140,16 +192,20 @@ export class Link {
   // ---------------------------------------------------------------- requests
 
   request(
+    of: Handle,
     call: string,
     args: readonly unknown[],
     writes: boolean,
-    { signal, timeout = this.options.timeout }: CallOptions = {},
+    { signal, timeout = of.timeout }: CallOptions = {},
   ): Promise<unknown> {
-    if (this.refusal !== undefined) return Promise.reject(this.refusal);
+    const refusal = of.refusal ?? this.refusal;
+    if (refusal !== undefined) return Promise.reject(refusal);
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
       const now = Date.now();
+      of.waiting += 1;
       const settle = (ending: Ending) => {
+        of.waiting -= 1;
         signal?.removeEventListener("abort", abort);
         if ("value" in ending) resolve(ending.value);
         else reject(errorOf(this.name, call, writes, ending, this.status.reason));
@@ -157,6 +213,7 @@ export class Link {
       const deadline = Math.ceil(now + timeout);
       const id = this.sender.request({ call, args, writes, deadline, settle }, now);
       const abort = () => {
+        of.waiting -= 1;
         this.sender.giveUp(id);
         reject(signal?.reason);
       };
@@ -166,17 +223,14 @@ export class Link {
   }
 
   /** Sends at the end of the task what is asked for in it, in one message. */
-  private soon(): void {
+  private async soon(): Promise<void> {
     this.need();
-    if (this.hops > 0) return;
-    this.hops = HOPS;
-    const hop = () => {
-      this.hops -= 1;
-      if (this.hops > 0) NOW.then(hop);
-      else this.sender.flush();
-    };
-    NOW.then(hop);
+    if (this.isDue) return;
+    this.isDue = true;
     this.arm();
+    for (let hop = 0; hop < HOPS; hop += 1) await undefined;
+    this.isDue = false;
+    this.sender.flush();
   }
 
   private arm(): void {
@@ -191,11 +245,9 @@ export class Link {
   // ---------------------------------------------------------------- the worker
 
   /** Has watches of a range begun, as soon as there is an owner. */
-  watch(place: string | undefined, range: unknown): Adder {
-    return (heard, over) => {
-      this.need();
-      return this.watches.add(place, range, heard, over);
-    };
+  watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over?: Over) {
+    this.need();
+    return this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
   }
 
   /** Has a worker, if there is none. */
@@ -212,7 +264,7 @@ export class Link {
   /** Has a worker stand for ownership. */
   start(): void {
     if (this.refusal !== undefined) return;
-    this.show("starting");
+    if (this.sender.owner === undefined) this.show("starting");
     try {
       const worker = this.worker ?? this.begin();
       this.worker = worker;
@@ -226,7 +278,6 @@ export class Link {
     const { worker: make } = this.options;
     if (make === undefined) throw noWorker(this.name);
     let worker: WorkerLike;
-    this.isUp = false;
     try {
       worker = make();
     } catch (cause) {
@@ -236,10 +287,15 @@ export class Link {
       if (this.worker === worker) this.hear((event as MessageEvent).data as FromHost);
     });
     worker.addEventListener("error", (event) => {
-      if (this.worker !== worker) return;
-      this.failed(broken(this.name, event as ErrorEvent));
+      // What throws in one that runs ends nothing.
+      if (this.worker === worker && !this.isUp) {
+        this.failed(broken(this.name, event as ErrorEvent));
+      }
     });
     worker.start?.();
+    // A port may lead anywhere; what workers have is of this origin.
+    const isWorker = typeof Worker === "function" && worker instanceof Worker;
+    if (isWorker && !links.has(this.name)) links.set(this.name, this);
     return worker;
   }
 
@@ -294,13 +350,19 @@ export class Link {
       this.isReady();
     } else if (message.type === "gone" && this.sender.owner === undefined) {
       if (this.status.state === "open") this.show("waiting", "The owner has handed over.");
+      this.need();
     }
   }
 
-  private failed(error: unknown): void {
+  private async failed(error: unknown): Promise<void> {
     this.dismiss();
     // An owner elsewhere answers all the same. When there is none any more, it is tried anew.
-    if (this.sender.owner !== undefined) return;
+    const { owner } = this.sender;
+    if (owner !== undefined) {
+      if ((await this.ways?.isOwned()) !== false || this.worker !== undefined) return;
+      this.sender.hear({ type: "gone", owner }, Date.now());
+    }
+    this.part();
     this.show("idle", String((error as { message?: unknown }).message));
     this.isReady(error);
     this.sender.endAll((one) => (one.sent ? { lapsed: "unknown" } : { thrown: error }));
@@ -310,15 +372,17 @@ export class Link {
   private outdate(error: Error): void {
     if (this.refusal !== undefined) return;
     this.refusal = error;
+    this.part();
     this.show("outdated", error.message);
     this.isReady(error);
     this.watches.stop(error);
     this.sender.endAll((one) => (one.write > 0 ? undefined : { thrown: error }));
-    this.options.tell("outdated");
+    for (const { tell } of this.handles) tell("outdated");
   }
 
   private dismiss(): void {
     const { worker } = this;
+    this.isUp = false;
     this.worker = undefined;
     this.local = undefined;
     this.deafSince = undefined;
@@ -353,11 +417,9 @@ export class Link {
     }
     const now = Date.now();
     this.deafSince ??= now;
-    if (now > this.deafSince + DEAF_MS) {
-      // It was ended by something that nobody tells, or hangs.
-      this.dismiss();
-      this.start();
-    }
+    // It could not be had before, was ended by something that nobody tells, or hangs.
+    if (now > this.deafSince + DEAF_MS) this.dismiss();
+    if (this.worker === undefined) this.start();
     this.toHost(message);
     this.ways?.who(message);
   }
@@ -369,7 +431,7 @@ export class Link {
    * fall asleep with the page before it lets go; but not before it has done what it was asked for.
    */
   sleep(): void {
-    if (this.worker === undefined || this.asleep || this.closing !== undefined) return;
+    if (this.worker === undefined || this.asleep || this.handles.size === 0) return;
     this.asleep = true;
     this.sender.flush();
     if (this.local !== undefined && this.sender.waiting > 0) hesitate(LAST_MS);
@@ -388,23 +450,27 @@ export class Link {
 
   // ---------------------------------------------------------------- the end
 
-  /** Waits for what was asked for, and has the worker hand over. */
-  close(): Promise<void> {
-    this.refusal = closed(this.name);
-    this.closing ??= this.end();
-    return this.closing;
-  }
-
-  private async end(): Promise<void> {
+  /** Waits for what this client has asked for. With the last of them the worker hands over. */
+  async close(of: Handle): Promise<void> {
+    const refusal = closed(this.name);
+    of.refusal = refusal;
     this.sender.flush();
-    while (this.sender.waiting > 0 && this.worker !== undefined) {
+    while (of.waiting > 0 && this.worker !== undefined) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
+    this.watches.stop(undefined, of);
+    this.handles.delete(of);
+    if (this.handles.size === 0) await this.end(refusal);
+    of.closed = { state: "closed", owner: undefined, reason: undefined };
+    of.tell("status");
+  }
+
+  private async end(refusal: unknown): Promise<void> {
+    this.refusal = refusal;
+    this.part();
     this.unhook();
-    this.watches.stop();
     clearTimeout(this.timer);
-    const { worker } = this;
-    if (worker !== undefined && this.isUp) {
+    if (this.isUp) {
       await new Promise<void>((resolve) => {
         this.released = resolve;
         this.timer = setTimeout(resolve, CLOSE_MS);
@@ -414,20 +480,24 @@ export class Link {
     }
     this.dismiss();
     this.leave();
-    this.show("closed");
-    this.isReady(this.refusal);
+    this.isReady(refusal);
+  }
+
+  /** Nobody joins it any more. */
+  private part(): void {
+    if (links.get(this.name) === this) links.delete(this.name);
   }
 
   private show(state: ClientStatus["state"], reason?: string, progress?: OpenProgress): void {
-    // That is its last word before it closes.
-    if (this.status.state === "outdated" && state !== "closed") return;
+    // That is its last word.
+    if (this.status.state === "outdated") return;
     const { owner: known } = this.sender;
     const owner = known === undefined ? undefined : known === this.local ? "here" : "elsewhere";
     const { status } = this;
     const isSame = status.state === state && status.owner === owner && status.reason === reason;
     if (isSame && progress === undefined) return;
     this.status = { state, owner, reason, ...(progress && { progress }) };
-    this.options.tell("status");
+    for (const { tell } of this.handles) tell("status");
   }
 }
 
@@ -438,8 +508,8 @@ function stop(worker: WorkerLike): void {
   worker.close?.();
 }
 
-/** 53 random bits, and never 0. */
+/** 52 random bits, and never 0. */
 function randomNumber(): number {
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
-  return (high >>> 11) * 0x1_0000_0000 + low || 1;
+  return high * 2 ** 20 + (low >>> 12) + 1;
 }

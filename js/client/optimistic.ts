@@ -1,22 +1,10 @@
 /** Transactions of clients: what they read is remembered, and checked when they commit. */
 
 import type { Key, Value } from "../bytes.js";
-import { badArgument, ConflictError, ReentrancyError } from "../errors.js";
-import type { CallOptions } from "./link.js";
+import { badCall, ConflictError, ReentrancyError } from "../errors.js";
+import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
 import { bytesOf, own } from "./own.js";
-import type { Adder } from "./watch.js";
-
-/** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
-export interface Caller {
-  request(
-    call: string,
-    args: readonly unknown[],
-    writes: boolean,
-    options?: CallOptions,
-  ): Promise<unknown>;
-  watch(place: string | undefined, range: unknown): Adder;
-}
 
 /** The options of `client.updateIf` and `client.transaction`. */
 export interface RetryOptions extends CallOptions {
@@ -119,9 +107,8 @@ export async function updateIf(
     const changed = change(value) ?? value;
     const { then } = Object(changed) as { then?: unknown };
     if (place === undefined ? !isValue(changed) : typeof then === "function") {
-      throw badArgument(
+      throw badCall(
         "The callback of updateIf() is synchronous, and returns nothing or the new value.",
-        changed,
       );
     }
     const of = { key: wanted, in: place };

@@ -270,33 +270,21 @@ export class Sender {
     }
   }
 
+  /** As they travel; between them, in their places, the numbers of writes that were given up. */
   private message(chosen: readonly Pending[]): Ask {
     const [oldest = this.lastWrite + 1] = this.writes.keys();
-    return {
-      type: "ask",
-      build: this.build,
-      turn: this.turn,
-      client: this.client,
-      acknowledged: oldest - 1,
-      requests: this.withVoids(chosen),
-    };
-  }
-
-  /** As they travel; between them, in their places, the numbers of writes that were given up. */
-  private withVoids(chosen: readonly Pending[]): Request[] {
-    const voids: number[] = [];
-    for (const [number, one] of this.writes) if (one === undefined) voids.push(number);
     const requests: Request[] = [];
+    let told = 0;
     for (const { id, write, after, deadline, call, args } of chosen) {
-      for (; voids[0] !== undefined && voids[0] <= after; voids.shift()) {
-        requests.push(nothing(voids[0]));
+      for (const [number, one] of this.writes) {
+        if (number > after) break;
+        if (one !== undefined || number <= told) continue;
+        told = number;
+        requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });
       }
       requests.push({ id, write, after, deadline, call, args });
     }
-    return requests;
+    const { build, turn, client } = this;
+    return { type: "ask", build, turn, client, acknowledged: oldest - 1, requests };
   }
-}
-
-function nothing(write: number): Request {
-  return { id: 0, write, after: write - 1, deadline: 0, call: "", args: [] };
 }

@@ -26,7 +26,7 @@ const AGAIN_MS = 1_000;
 export type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
 /** The client goes: it was closed, or there is a reason. Nothing more will be heard. */
-type Over = (reason?: unknown) => void;
+export type Over = (reason?: unknown) => void;
 
 /** Begins a watch of a range. */
 export type Adder = (heard: Heard, over?: Over) => Watching;
@@ -37,7 +37,9 @@ export interface WatchOptions {
   signal?: AbortSignal | undefined;
 }
 
-interface One {
+export interface One {
+  /** The client that watches. */
+  readonly of: unknown;
   readonly place: string | undefined;
   readonly range: unknown;
   readonly heard: Heard;
@@ -59,16 +61,14 @@ export class WatchList {
     this.send = send;
   }
 
-  add(place: string | undefined, range: unknown, heard: Heard, over?: Over): Watching {
+  add(one: One): Watching {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { place, range, heard, over, known: new Map(), number: 0 });
+    this.all.set(id, one);
     this.timer ??= setInterval(() => this.renew(), RENEW_MS);
     this.ask(id);
     const close = () => {
-      if (!this.all.delete(id)) return;
-      this.send({ type: "unwatch", client: this.client, id });
-      if (this.all.size === 0) this.stop();
+      if (this.all.has(id)) this.end(id);
     };
     return { close, [dispose]: close };
   }
@@ -107,11 +107,21 @@ export class WatchList {
     );
   }
 
-  stop(reason?: unknown): void {
+  /** Those of one client, or all of them. */
+  stop(reason?: unknown, client?: unknown): void {
+    for (const [id, { of, over }] of this.all) {
+      if (client !== undefined && of !== client) continue;
+      this.end(id);
+      over?.(reason);
+    }
+  }
+
+  private end(id: number): void {
+    this.all.delete(id);
+    this.send({ type: "unwatch", client: this.client, id });
+    if (this.all.size > 0) return;
     clearInterval(this.timer);
     this.timer = undefined;
-    for (const { over } of this.all.values()) over?.(reason);
-    this.all.clear();
   }
 
   private ask(id: number): void {

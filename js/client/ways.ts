@@ -78,6 +78,12 @@ export class Ways {
     this.all.postMessage(message);
   }
 
+  /** Whether there is an owner, who has the lock of that name; `undefined` where nobody tells. */
+  async isOwned(): Promise<boolean | undefined> {
+    const { held } = await navigator.locks.query();
+    return held?.some(({ name }) => name === this.channel);
+  }
+
   /** The owner is this page's worker, and is asked for elsewhere. */
   offer(owner: string): void {
     this.carrier()?.postMessage(owner);

@@ -1,4 +1,4 @@
-import { type Client, type ConnectOptions, connect, destroy } from "varve";
+import { type Client, type ConnectOptions, connect, destroy, type WorkerLike } from "varve";
 import {
   cleanup,
   context,
@@ -8,6 +8,7 @@ import {
   rejects,
   suite,
   test,
+  throws,
   wasmOption,
 } from "../harness.js";
 
@@ -16,12 +17,37 @@ function packageWorker(): Worker {
   return new Worker(`${context().root}/dist/client/worker.js`, { type: "module" });
 }
 
+/** The worker as something that nobody can know to be one, so that clients do not share it. */
+function apart(worker: Worker): WorkerLike {
+  return {
+    postMessage: (message, transfer) =>
+      worker.postMessage(message, (transfer ?? []) as Transferable[]),
+    addEventListener: (type, listener) => worker.addEventListener(type, listener),
+    terminate: () => worker.terminate(),
+  };
+}
+
 /** A client of that database, as another tab would have it: with a worker of its own. */
 function tab(name: string, options: ConnectOptions = {}): Client {
-  const client = connect(name, { worker: packageWorker, ...options });
+  const client = connect(name, { worker: () => apart(packageWorker()), ...options });
   cleanup(() => client.close());
   return client;
 }
+
+/** A client as a module of this page has it, and how many workers all of them have had made. */
+function module(name: string, options: ConnectOptions = {}) {
+  const client = connect(name, {
+    worker: () => {
+      made += 1;
+      return packageWorker();
+    },
+    ...options,
+  });
+  cleanup(() => client.close());
+  return client;
+}
+
+let made = 0;
 
 async function fresh(name: string): Promise<string> {
   equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
@@ -78,7 +104,93 @@ suite("a page that connects", () => {
   });
 });
 
+suite("modules of one page that connect to one database", () => {
+  test("share a worker, which ends with the last of them", async () => {
+    const name = await fresh("connect-joined");
+    made = 0;
+    const one = module(name);
+    const two = module(name, { timeout: 5_000 });
+    await one.set("a", "1");
+    equal(await two.getText("a"), "1");
+    deepEqual([one.status.owner, two.status.owner, made], ["here", "here", 1]);
+    const late = one.set("a", "2");
+    await one.close();
+    await late;
+    equal(one.status.state, "closed");
+    await rejects(one.get("a"), { code: "VARVE_DATABASE_CLOSED" });
+    equal(two.status.state, "open");
+    equal(await two.getText("a"), "2");
+    const three = module(name);
+    await two.close();
+    equal(await three.getText("a"), "2");
+    equal(made, 1);
+    await three.close();
+    equal(await module(name).getText("a"), "2");
+    equal(made, 2);
+  });
+
+  test("hear of a new status and of changes each by itself, until they close", async () => {
+    const name = await fresh("connect-joined-watch");
+    const one = module(name);
+    const two = module(name);
+    const states: string[] = [];
+    one.addEventListener("status", () => states.push(`one ${one.status.state}`));
+    two.addEventListener("status", () => states.push(`two ${two.status.state}`));
+    await two.ready;
+    ok(states.includes("one open") && states.includes("two open"));
+    const heard: string[] = [];
+    one.watch({}, (changes) => heard.push(...changes.map(({ key }) => `one ${key}`)));
+    let wake = () => {};
+    two.watch({}, (changes) => {
+      heard.push(...changes.map(({ key }) => `two ${key}`));
+      if (heard.includes("two b")) wake();
+    });
+    await two.set("a", "1");
+    await two.count();
+    await one.close();
+    states.length = 0;
+    const both = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    await two.set("b", "2");
+    await both;
+    ok(!heard.includes("one b"), heard.join(", "));
+    deepEqual(states, []);
+  });
+
+  test("are refused where they want another version, or another kind of worker", async () => {
+    const name = await fresh("connect-joined-options");
+    const one = module(name, { version: 1 });
+    throws(() => connect(name, { worker: packageWorker, version: 2 }), {
+      code: "VARVE_OPTIONS_MISMATCH",
+    });
+    throws(() => connect(name, { version: 1 }), { code: "VARVE_OPTIONS_MISMATCH" });
+    await one.set("a", "1");
+    await one.close();
+    equal(await module(name, { version: 2 }).getText("a"), "1");
+  });
+});
+
 suite("two clients with a worker each", () => {
+  test("are told why, if no worker can be had any more when the owner and their own are gone", async () => {
+    const name = await fresh("connect-lost");
+    const workers: Worker[] = [];
+    const worker = () => {
+      const gone = workers.length === 2;
+      const one = gone ? new Worker("/nothing.js", { type: "module" }) : packageWorker();
+      if (!gone) workers.push(one);
+      return apart(one);
+    };
+    const one = tab(name, { worker });
+    await one.set("a", "1");
+    const two = tab(name, { worker });
+    equal(await two.getText("a"), "1");
+    for (const one of workers) one.terminate();
+    const { message } = (await two.getText("a").catch((error) => error)) as Error;
+    ok(/worker.*failed/.test(message), message);
+    equal(two.status.state, "idle");
+  });
+
   test("share one owner: each reads what the other has written", async () => {
     const name = await fresh("connect-two");
     const one = tab(name);
@@ -157,7 +269,7 @@ suite("two clients with a worker each", () => {
     const one = connect(name, {
       worker: () => {
         worker = packageWorker();
-        return worker;
+        return apart(worker);
       },
     });
     await one.set("stock", new Uint8Array([200]));
