@@ -30,13 +30,12 @@ export function eq<V extends object, K extends Comparable<V>>(
 
 function same(span: Span, value: string | Uint8Array): boolean {
   const { u8, from, length } = span;
+  const isText = typeof value === "string";
   // No text has fewer bytes than letters.
   if (value.length > length) return false;
   for (let i = 0; i < value.length; i++) {
-    const unit = typeof value === "string" ? value.charCodeAt(i) : value[i];
-    if (typeof value === "string" && (unit as number) > 0x7f) {
-      return same(span, encoder.encode(value));
-    }
+    const unit = isText ? value.charCodeAt(i) : (value[i] as number);
+    if (isText && unit > 0x7f) return same(span, encoder.encode(value));
     if (u8[from + i] !== unit) return false;
   }
   return value.length === length;
