@@ -192,6 +192,35 @@ suite("a database from bytes", () => {
     }
   });
 
+  test("takes memory in proportion to them, which does for a turn that looks at everything", async () => {
+    const MIB = 1_048_576;
+    for (const [count, large, most] of [
+      [60, 0, 3 * MIB],
+      [20_000, 0, 12 * MIB],
+      [50, 3_000_000, 18 * MIB],
+    ] as const) {
+      const kept = memory();
+      const db = await opened(kept, {}, "kept");
+      for (let i = 0; i < count; i++) db.set(`key ${i}`, `value ${i}`);
+      if (large > 0) db.set("large", filled(large, 7));
+      const exported = await bytesOf(db.export());
+      await db.close();
+      const { file } = await kept.open("kept");
+      const whole = new Uint8Array(file.getSize());
+      file.read(whole, { at: 0 });
+      file.close();
+      for (const from of [exported, whole]) {
+        const copy = await openedFrom({ from });
+        const { wasmBytes } = copy.stats();
+        // Segments of 1 MiB are larger than what is in them.
+        ok(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
+        const views = [...copy.keys()].map((key) => copy.get(key));
+        for (const view of views) ok(view !== undefined && view.length > 0);
+        equal(copy.stats().wasmBytes, wasmBytes);
+      }
+    }
+  });
+
   test("refuses to be written to, and says so", async () => {
     const db = await openedFrom({ from: await some() });
     for (const write of [
