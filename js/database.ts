@@ -16,6 +16,8 @@ import { type Format, INSPECT } from "./inspect.js";
 import {
   type CompactOptions,
   type Durability,
+  type ExportOptions,
+  type ExportProgress,
   refuseUnknown,
   type VerifyOptions,
 } from "./options.js";
@@ -599,15 +601,26 @@ export class Database {
    * await bucket.put("shop.varve", new Response(db.export()).body);
    * ```
    *
-   * It is a copy as of one moment after this call, made in memory before the first bytes come; nothing
-   * else runs while it is made, about a second for each million records. Versions begin anew in it.
+   * It is a copy as of one moment after this call, made in memory before the first bytes come, a few
+   * milliseconds at a time, while the program goes on reading and writing; in a Durable Object at once. Versions
+   * begin anew in it. Who cancels the stream ends the copying.
    *
    * @throws TypeError when the database was opened with `ordered: false`
-   * @throws (who reads is told) StorageError when the file cannot be read, CorruptionError for damage
+   * @throws (who reads is told) the reason of `signal` when that is aborted, and what `onProgress` throws;
+   * StorageError when the file cannot be read, CorruptionError for damage
    */
-  export(): ReadableStream<Uint8Array<ArrayBuffer>> {
+  export(options: ExportOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
+    refuseUnknown("export()", options, ["onProgress", "signal"]);
     this.session.admitRange("export()");
-    const loaded = import("./export.js").then(({ exported }) => exported(this.source));
+    const cancelled = new AbortController();
+    const { onProgress, signal } = options;
+    const heed = (progress: ExportProgress) => {
+      cancelled.signal.throwIfAborted();
+      onProgress?.(progress);
+    };
+    const loaded = import("./export.js").then(({ exported }) =>
+      exported(this.source, { onProgress: heed, signal }),
+    );
     // Who reads is told, and nobody else.
     loaded.catch(() => {});
     return new ReadableStream({
@@ -616,6 +629,7 @@ export class Database {
         if (chunk === undefined) controller.close();
         else controller.enqueue(chunk);
       },
+      cancel: (reason) => cancelled.abort(reason),
     });
   }
 

@@ -130,6 +130,7 @@ export class Engine extends EngineMemory {
   private wasm: Exports;
   /** The exports themselves, where `wasm` lets somebody hear of calls. */
   private unheard: Exports | undefined;
+  private readonly hearers: Set<(keyspace: number, keyLength: number) => void>;
   private readonly host: Host;
   private death: DatabasePoisonedError | undefined;
   private poison: Error | undefined;
@@ -143,6 +144,7 @@ export class Engine extends EngineMemory {
     this.module = module;
     this.wasm = wasm;
     this.unheard = undefined;
+    this.hearers = new Set();
     this.host = host;
     this.death = undefined;
     this.poison = undefined;
@@ -396,17 +398,27 @@ export class Engine extends EngineMemory {
 
   /**
    * Hears which keys are about to be written: the keyspace, and the length of the key in the scratch area.
-   * Not each is written then, and some are taken back. Who hears nothing pays nothing for it.
+   * Not each is written then, and some are taken back. Gives a function that ends it. Who hears nothing
+   * pays nothing for it.
    */
-  hearKeys(heard: ((keyspace: number, keyLength: number) => void) | undefined): void {
+  hearKeys(heard: (keyspace: number, keyLength: number) => void): () => void {
+    this.hearers.add(heard);
+    this.hear();
+    return () => {
+      if (this.hearers.delete(heard)) this.hear();
+    };
+  }
+
+  private hear(): void {
     const wasm = this.unheard ?? this.wasm;
     // Nothing is there any more after `discard`.
     if (this.death !== undefined || wasm === undefined) return;
     this.unheard = wasm;
+    const { hearers } = this;
     const before =
       <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
       (keyspace: number, keyLength: number, ...more: A): R => {
-        heard?.(keyspace, keyLength);
+        for (const heard of hearers) heard(keyspace, keyLength);
         return call(keyspace, keyLength, ...more);
       };
     const { set_begin, remove, update_begin } = wasm;
@@ -415,7 +427,7 @@ export class Engine extends EngineMemory {
       remove: before(remove),
       update_begin: before(update_begin),
     };
-    this.wasm = heard === undefined ? wasm : { ...wasm, ...hearing };
+    this.wasm = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
   }
 
   /** Whether the key was there. */

@@ -1,22 +1,29 @@
 /**
  * `db.export()`: what lives in a database, as the bytes of a file that never held anything else. A
  * chunk of its own, loaded when it is asked for.
+ *
+ * The copy is made a few milliseconds at a time, and is as of the moment in which it began: a key that is
+ * about to be written for the first time since is copied before, and passed over when its turn comes.
  */
 
 import { OWN } from "./collection/catalogue.js";
-import { livingOf } from "./collection/living.js";
+import { type Living, livingOf } from "./collection/living.js";
 import { Engine } from "./engine.js";
+import type { ExportOptions } from "./options.js";
 import type { Session } from "./session.js";
 import type { StorageFile } from "./storage/contract.js";
-import { memory } from "./storage/memory.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Chunks that are given out have so many bytes. */
+/** The copy lies in pieces of so many bytes, which are given out one by one. */
 const CHUNK = 262_144;
 
-/** So many records are looked at in one call. */
-const PAGE = 1_024;
+/** So many records are looked at in one call, unless they come to so many bytes. */
+const PAGE = 256;
+const PAGE_BYTES = 1_048_576;
+
+/** Other tasks run after so long. */
+const SLICE_MS = 4;
 
 /** After so many bytes of the copy its memory is used again. */
 const STEP = 1_048_576;
@@ -40,105 +47,260 @@ const OVERHEAD = 512;
 /**
  * Copies everything as of one moment, and gives the copy in chunks, with `undefined` at its end.
  *
- * @throws what reading the database throws
+ * @throws what reading the database throws, the reason of `signal`, and what `onProgress` throws
  */
-export async function exported(source: () => Session): Promise<() => Bytes | undefined> {
-  const { name } = source();
-  for (;;) {
-    const { engine } = source();
-    const { changes } = engine;
-    const segmentLog2 = segmentFor(engine);
-    const storage = memory();
-    const { file } = await storage.open(name);
+export async function exported(
+  source: () => Session,
+  options: ExportOptions,
+): Promise<() => Bytes | undefined> {
+  const session = source();
+  session.admitOutside("export()");
+  if (session.engine.pending() !== 0) session.commit();
+  const moment = new Moment(source, options);
+  try {
+    const segmentLog2 = await segmentFor(moment);
+    const file = new Pieces();
+    const { name, engine } = session;
     const copy = await Engine.open(name, engine.module, file, { ...SETTINGS, segmentLog2 });
     try {
-      const session = source();
-      session.admitOutside("export()");
-      // What was written meanwhile may be larger.
-      if (engine.changes !== changes && segmentFor(engine) > segmentLog2) continue;
-      // The moment: until it is over nothing else runs.
-      if (engine.pending() !== 0) session.commit();
-      copyAll(engine, copy);
+      moment.copyTo(copy);
+      await moment.each((key, value, keyspace) => moment.put(key, value(), keyspace));
+      moment.complete();
     } finally {
+      moment.end();
       copy.discard();
-      file.close();
     }
-    const { file: whole } = await storage.open(name);
-    return chunksOf(whole);
+    return () => file.take();
+  } finally {
+    moment.end();
   }
 }
 
-/** Goes over all records of a keyspace. Key and value are good until the next one. */
-function each(
-  engine: Engine,
-  keyspace: number,
-  visit: (key: Bytes, at: number, length: number) => void,
-): void {
-  let lower: Bytes | undefined;
-  for (;;) {
-    const range = { lower, upper: undefined, ...OPEN };
-    const page = engine.scan(range, PAGE, true, keyspace);
-    const { bytes, numbers, count } = page;
-    for (let i = 0; i < count; i++) {
-      lower = bytes.subarray(numbers[i], numbers[i + 1]);
-      const at = engine.findOnPage(page, i, keyspace);
-      visit(lower, at, engine.foundLength());
-    }
-    if (count === 0) return;
-    lower = lower?.slice();
+type Visit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) => void;
+
+/** A database as it was when this was made, though it goes on. */
+class Moment {
+  readonly living: Living;
+  readonly liveBytes: number;
+  private readonly source: () => Session;
+  private readonly engine: Engine;
+  private readonly options: ExportOptions;
+  private readonly unhear: () => void;
+  private readonly keyspaces: ReadonlySet<number>;
+  /** Keys that were written since, before they were visited: what they had is copied, if they were there. */
+  private readonly written: Set<string>;
+  /** What they had, until there is a copy to put it into. */
+  private readonly kept: [key: Bytes, value: Bytes, keyspace: number][];
+  private copy: Engine | undefined;
+  /** Why what a key had could not be kept. Whoever writes it is not to suffer from that. */
+  private failure: { reason: unknown } | undefined;
+  private bytes: number;
+  private since: number;
+  private until: number;
+
+  constructor(source: () => Session, options: ExportOptions) {
+    const { engine } = source();
+    this.source = source;
+    this.engine = engine;
+    this.options = options;
+    this.living = livingOf(engine);
+    this.liveBytes = engine.stats().liveBytes;
+    this.keyspaces = new Set(this.living.keyspaces);
+    this.written = new Set();
+    this.kept = [];
+    this.copy = undefined;
+    this.failure = undefined;
+    this.bytes = 0;
+    this.since = 0;
+    this.until = Date.now() + SLICE_MS;
+    this.unhear = engine.hearKeys((keyspace, length) => this.keep(keyspace, length));
   }
+
+  end(): void {
+    this.unhear();
+  }
+
+  /** Records of the moment that were kept apart, or are where they were. */
+  async each(visit: Visit): Promise<void> {
+    for (const keyspace of this.living.keyspaces) {
+      let lower: Bytes | undefined;
+      do {
+        lower = this.page(lower, keyspace, visit);
+        if (Date.now() >= this.until) await this.rest();
+      } while (lower !== undefined);
+    }
+    for (const [key, value, keyspace] of this.kept) {
+      visit(key, () => value, keyspace, value.length);
+    }
+  }
+
+  /** Visits some records behind a key. Gives the last one's, or `undefined` at the end. */
+  private page(lower: Bytes | undefined, keyspace: number, visit: Visit): Bytes | undefined {
+    const { engine, written } = this;
+    const page = engine.scan({ lower, upper: undefined, ...OPEN }, PAGE, true, keyspace);
+    const { bytes, numbers, count } = page;
+    let key: Bytes | undefined;
+    for (let i = 0, sum = 0; i < count && sum < PAGE_BYTES; i++) {
+      key = bytes.subarray(numbers[i], numbers[i + 1]);
+      if (written.size !== 0 && written.has(nameOf(keyspace, key))) continue;
+      const at = engine.findOnPage(page, i, keyspace);
+      const length = engine.foundLength();
+      visit(key, () => engine.view(at, length), keyspace, length);
+      sum += key.length + length;
+    }
+    return key?.slice();
+  }
+
+  /** This key is about to be written. */
+  private keep(keyspace: number, keyLength: number): void {
+    if (!this.keyspaces.has(keyspace) || this.failure !== undefined) return;
+    const { engine, copy, written } = this;
+    try {
+      const key = engine.encoded(keyLength);
+      const name = nameOf(keyspace, key);
+      // What is in the copy was visited.
+      if (written.has(name) || copy?.has(key, keyspace) === true) return;
+      const at = engine.find(keyLength, keyspace);
+      if (at !== 0) {
+        const value = engine.view(at, engine.foundLength());
+        if (copy === undefined) this.kept.push([key, value.slice(), keyspace]);
+        else this.put(key, value, keyspace);
+      }
+      written.add(name);
+    } catch (reason) {
+      this.failure = { reason };
+    }
+  }
+
+  /** From here on what is kept goes into the copy. */
+  copyTo(copy: Engine): void {
+    this.copy = copy;
+    for (const [key, value] of this.living.descriptors) copy.set(key, value, OWN);
+    for (const [key, value, keyspace] of this.kept.splice(0)) this.put(key, value, keyspace);
+  }
+
+  put(key: Bytes, value: Bytes, keyspace: number): void {
+    const copy = this.copy as Engine;
+    copy.set(key, value, keyspace);
+    const size = key.length + value.length;
+    this.bytes += size;
+    this.since += size;
+    if (this.since < STEP) return;
+    this.since = 0;
+    copy.commit();
+    copy.endTurn(false);
+  }
+
+  complete(): void {
+    const copy = this.copy as Engine;
+    if (this.failure !== undefined) throw this.failure.reason;
+    // What was flushed is not read again by who opens it: there is a checkpoint.
+    copy.flush();
+    copy.close();
+    this.tell(this.liveBytes);
+  }
+
+  /** Lets other tasks run. Where there are no timers nobody else waits for this thread. */
+  private async rest(): Promise<void> {
+    const { settings } = this.source();
+    if (this.failure !== undefined) throw this.failure.reason;
+    if (settings.timers) this.engine.endTurn(settings.strictViews);
+    this.tell(Math.min(this.bytes, this.liveBytes));
+    if (!settings.timers) return;
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    this.options.signal?.throwIfAborted();
+    this.source().admitOutside("export()");
+    this.until = Date.now() + SLICE_MS;
+  }
+
+  private tell(bytes: number): void {
+    const { onProgress, signal } = this.options;
+    signal?.throwIfAborted();
+    onProgress?.({ bytes, total: this.liveBytes });
+    signal?.throwIfAborted();
+  }
+}
+
+function nameOf(keyspace: number, key: Bytes): string {
+  let name = `${keyspace}:`;
+  for (const byte of key) name += String.fromCharCode(byte);
+  return name;
 }
 
 /** The smallest segments that are few, and hold every record whose value is not apart in any case. */
-function segmentFor(engine: Engine): number {
-  if (engine.stats().liveBytes > SEGMENTS << LARGEST) return LARGEST;
+async function segmentFor(moment: Moment): Promise<number> {
+  if (moment.liveBytes > SEGMENTS << LARGEST) return LARGEST;
   let [bytes, largest, longest] = [0, 0, 0];
-  const { keyspaces, descriptors } = livingOf(engine);
   const add = (key: number, value: number) => {
     const size = key + OVERHEAD + (value > APART ? 0 : value);
     bytes += size - OVERHEAD;
     longest = Math.max(longest, size);
     if (value <= APART) largest = Math.max(largest, value);
   };
-  for (const [key, value] of descriptors) add(key.length, value.length);
-  for (const keyspace of keyspaces) {
-    each(engine, keyspace, (key, _, length) => add(key.length, length));
-  }
+  for (const [key, value] of moment.living.descriptors) add(key.length, value.length);
+  await moment.each((key, _value, _keyspace, length) => add(key.length, length));
   const least = Math.max(bytes / SEGMENTS, longest, 4 * largest);
   return Math.min(LARGEST, Math.max(SMALLEST, Math.ceil(Math.log2(least))));
 }
 
-function copyAll(engine: Engine, copy: Engine): void {
-  const { keyspaces, descriptors } = livingOf(engine);
-  let since = 0;
-  const step = (size: number) => {
-    since += size;
-    if (since < STEP) return;
-    since = 0;
-    copy.commit();
-    copy.endTurn(false);
-  };
-  for (const [key, value] of descriptors) copy.set(key, value, OWN);
-  for (const keyspace of keyspaces) {
-    each(engine, keyspace, (key, at, length) => {
-      copy.set(key, engine.view(at, length), keyspace);
-      step(key.length + length);
-    });
-  }
-  // What was flushed is not read again by who opens it: there is a checkpoint.
-  copy.flush();
-  copy.close();
-}
+/** A file in memory that never has to be moved as it grows, and goes as it is given out. */
+class Pieces implements StorageFile {
+  private size = 0;
+  private taken = 0;
+  private readonly pieces: (Bytes | undefined)[] = [];
 
-/** A file's bytes in pieces, without the blank rest of its last segment. */
-function chunksOf(file: StorageFile): () => Bytes | undefined {
-  const size = file.getSize();
-  let at = 0;
-  return () => {
-    if (at >= size) return undefined;
-    const chunk = new Uint8Array(Math.min(CHUNK, size - at));
-    file.read(chunk, { at });
-    at += chunk.length;
-    return chunk;
-  };
+  read(buffer: Uint8Array, { at }: { at: number }): number {
+    const count = Math.max(0, Math.min(buffer.length, this.size - at));
+    this.over(at, count, (piece, from) => buffer.set(piece, from));
+    return count;
+  }
+
+  write(buffer: Uint8Array, { at }: { at: number }): number {
+    this.size = Math.max(this.size, at + buffer.length);
+    this.over(at, buffer.length, (piece, from) => {
+      piece.set(buffer.subarray(from, from + piece.length));
+    });
+    return buffer.length;
+  }
+
+  truncate(size: number): void {
+    this.over(size, this.size - size, (piece) => piece.fill(0));
+    this.size = size;
+  }
+
+  getSize(): number {
+    return this.size;
+  }
+
+  flush(): void {}
+  close(): void {}
+
+  /** The next piece, which is the reader's. */
+  take(): Bytes | undefined {
+    const number = this.taken;
+    const left = this.size - number * CHUNK;
+    if (left <= 0) return undefined;
+    const piece = this.piece(number).subarray(0, left);
+    this.pieces[number] = undefined;
+    this.taken += 1;
+    return piece;
+  }
+
+  private over(at: number, length: number, use: (part: Bytes, from: number) => void): void {
+    for (let done = 0; done < length; ) {
+      const start = (at + done) % CHUNK;
+      const part = this.piece(Math.floor((at + done) / CHUNK)).subarray(
+        start,
+        start + length - done,
+      );
+      use(part, done);
+      done += part.length;
+    }
+  }
+
+  private piece(number: number): Bytes {
+    const piece = this.pieces[number] ?? new Uint8Array(CHUNK);
+    this.pieces[number] = piece;
+    return piece;
+  }
 }

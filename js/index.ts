@@ -77,6 +77,8 @@ export type {
   CompactOptions,
   CompactProgress,
   Durability,
+  ExportOptions,
+  ExportProgress,
   OpenOptions,
   OpenProgress,
   VerifyOptions,
@@ -95,6 +97,7 @@ export type {
   UpdateOptions,
 } from "./session.js";
 export type {
+  FileBeside,
   OpenedStorage,
   OpenMode,
   Persistence,

@@ -160,6 +160,22 @@ export interface VerifyProgress {
   readonly total: number;
 }
 
+/** The options of `export`. */
+export interface ExportOptions {
+  /** Hears now and then how far the copy has come. What it throws ends the export. */
+  onProgress?: ((progress: ExportProgress) => void) | undefined;
+  /** Ends the export when it is aborted. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How far the copy of an export has come. */
+export interface ExportProgress {
+  /** Bytes of keys and values that were copied. */
+  readonly bytes: number;
+  /** Bytes of the records that are current, which is a little more than all keys and values; at the end as many as `bytes`. */
+  readonly total: number;
+}
+
 /** What two opens of one database have to agree in. */
 export interface Settings {
   durability: Durability;

@@ -55,6 +55,7 @@ export class Watches {
   private count: number;
   private isDue: boolean;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private unhear: (() => void) | undefined;
 
   constructor(owner: string, db: Database, collections: ServedCollections) {
     this.owner = owner;
@@ -66,6 +67,7 @@ export class Watches {
     this.count = 0;
     this.isDue = false;
     this.timer = undefined;
+    this.unhear = undefined;
   }
 
   /** Begins a watch, and tells all that is there; or renews it, if its client has missed nothing. */
@@ -82,7 +84,7 @@ export class Watches {
     const one = { watch, reach, respond, until, keyspace: reach.keyspace(), known, number: 0 };
     this.tell(one, this.lookAt(one), true);
     this.all.set(name, one);
-    this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
+    this.unhear ??= this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
   }
 
   /** What its client is told when it cannot be begun. */
@@ -99,7 +101,8 @@ export class Watches {
   stop(): void {
     clearTimeout(this.timer);
     this.all.clear();
-    this.engine.hearKeys(undefined);
+    this.unhear?.();
+    this.unhear = undefined;
   }
 
   // ---------------------------------------------------------------- what is written
