@@ -655,15 +655,15 @@ fn find_values(
     count: usize,
 ) {
     let values = numbers.len() / 12 + 1;
-    let mut hashes = [0; TOGETHER];
+    let (mut hashes, mut firsts) = ([0; TOGETHER], [0; TOGETHER]);
     for from in (0..count).step_by(TOGETHER) {
         let together = from..count.min(from + TOGETHER);
         for (hash, i) in hashes.iter_mut().zip(together.clone()) {
             *hash = store.hash(keyspace, key_on(numbers, keys, i));
         }
-        store.foresee(&hashes);
-        for (&hash, i) in hashes.iter().zip(together) {
-            let value = store.at_hand(hash, keyspace, key_on(numbers, keys, i));
+        store.foresee(&hashes[..together.len()], &mut firsts);
+        for ((&hash, &first), i) in hashes.iter().zip(&firsts).zip(together) {
+            let value = store.at_hand(hash, first, keyspace, key_on(numbers, keys, i));
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             put(numbers, values + 2 * i, address);
             put(numbers, values + 2 * i + 1, length);

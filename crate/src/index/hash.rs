@@ -144,13 +144,6 @@ impl HashIndex {
         Probe { hash, at: (hash >> self.shift) as usize }
     }
 
-    /// The position in the slot that is a hash's home, for whatever hash: 0 when there is none.
-    #[inline]
-    #[must_use]
-    pub fn first(&self, hash: u32) -> Position {
-        position_of(self.slots[(hash >> self.shift) as usize & (self.slots.len() - 1)])
-    }
-
     /// The next position under the probe's hash. The table must not have changed since.
     #[inline]
     pub fn next(&self, probe: &mut Probe) -> Option<Position> {

@@ -161,25 +161,39 @@ impl<F: File> Store<F> {
     }
 
     /// Keys with these hashes are to be looked for now. First all of their entries in the index, then all of
-    /// their records are on their way to the processor together, where one after the other it waits for each.
+    /// their records are on their way to the processor together, where one after the other it waits for
+    /// each. Gives for each the position of the first record with its hash, or 0, for
+    /// [`at_hand`](Store::at_hand).
     #[inline]
-    pub fn foresee(&self, hashes: &[u32]) {
+    pub fn foresee(&self, hashes: &[u32], positions: &mut [u32]) {
         self.index.warm(hashes);
-        let places = hashes.iter().filter_map(|&hash| self.log.place_of(self.index.first(hash)));
-        std::hint::black_box(places.fold(0, |all, place| all ^ self.log.warm(place)));
+        let mut all = 0;
+        for (position, &hash) in positions.iter_mut().zip(hashes) {
+            *position = self.index.find(hash, |_| true).unwrap_or(0);
+            all ^= self.log.place_of(*position).map_or(0, |place| self.log.warm(place));
+        }
+        std::hint::black_box(all);
     }
 
-    /// The value of a key that was [foreseen](Store::foresee), if it is in memory, in its record.
-    /// Until all views have died it stays where it is.
+    /// The value of a key that was [foreseen](Store::foresee) at `first`, if it is in memory, in its
+    /// record. Until all views have died it stays where it is.
     #[inline]
-    pub fn at_hand(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Option<*const [u8]> {
-        let mut probe = self.index.probe(hash);
-        while let Some(position) = self.index.next(&mut probe) {
+    pub fn at_hand(
+        &mut self,
+        hash: u32,
+        first: Position,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Option<*const [u8]> {
+        let (mut position, mut probe) = (first, self.index.probe(hash));
+        while position != 0 {
             let record = self.log.at_hand(position)?;
             if same_bytes(record.key, key) && record.header.space() == keyspace {
                 return (record.header.kind != KIND_EXTENT)
                     .then_some(std::ptr::from_ref(record.value));
             }
+            // Another key has the same hash: one by one, from the first.
+            position = self.index.next(&mut probe)?;
         }
         None
     }
