@@ -1,11 +1,12 @@
-import { closeSync, openSync, readdirSync, readFileSync, readSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { file } from "varve";
+import { file, open as openVarve } from "varve";
 import { openLevel } from "../sizes/node/level.js";
 import { openLmdb } from "../sizes/node/lmdb.js";
 import type { OpenStore } from "../sizes/store.js";
 import { type Around, runStep, type Step } from "./steps.js";
+import { keep, whatATailAdds } from "./tail.js";
 import { watchedVarve } from "./varve.js";
 
 /** What a process is told: one step of one store's life. */
@@ -18,7 +19,6 @@ export interface Request {
   step: Step;
 }
 
-const MIB = 1_048_576;
 const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, folder, store, memory } = request;
 
@@ -33,16 +33,6 @@ function room(path: string): number {
   }, 0);
 }
 
-function rawRead(path: string, bytes: number): number {
-  const block = new Uint8Array(MIB);
-  const fd = openSync(path, "r");
-  const start = performance.now();
-  for (let at = 0; at < bytes; at += MIB) readSync(fd, block, 0, Math.min(MIB, bytes - at), at);
-  const ms = performance.now() - start;
-  closeSync(fd);
-  return ms;
-}
-
 /** Bytes that this process has handed to the system in calls of write. */
 function writtenByCalls(): number | undefined {
   try {
@@ -52,13 +42,39 @@ function writtenByCalls(): number | undefined {
   }
 }
 
-function surroundings(): Pick<Around, "open" | "written" | "rawRead"> {
+/**
+ * Opens a file that is not to change, and tells how long it took up to the first get. With little memory:
+ * what the openings before have left is collected while much is reserved.
+ */
+async function timedOpen(name: string, key: string): Promise<number> {
+  const start = performance.now();
+  const db = await openVarve(name, { storage: file(folder), memory: 4_194_304, readOnly: true });
+  db.get(key);
+  const ms = performance.now() - start;
+  await db.close();
+  return ms;
+}
+
+function surroundings(): Pick<Around, "open" | "written" | "tails"> {
   if (store === "varve") {
     const { open, counts } = watchedVarve(file(folder), request);
+    const path = (name: string) => join(folder, `${name}.varve`);
     return {
       open,
       written: () => counts.written,
-      rawRead: async (name, bytes) => rawRead(join(folder, `${name}.varve`), bytes),
+      tails: {
+        keep: (from, to) => keep(path(from), path(to)),
+        added: ({ closed, crashed, bytes, key }, rounds) =>
+          whatATailAdds(
+            {
+              closed: path(closed),
+              crashed: path(crashed),
+              bytes,
+              timedOpen: (at) => timedOpen(basename(at, ".varve"), key),
+            },
+            rounds,
+          ),
+      },
     };
   }
   const rivals = { lmdb: openLmdb, level: openLevel } satisfies Record<

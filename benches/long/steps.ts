@@ -6,8 +6,9 @@
 import { newDigest } from "../sizes/digest.js";
 import type { Store } from "../sizes/store.js";
 import { Chooser, KEY_BYTES, keysOf, VALUE_BYTES, Values } from "../sizes/workload.js";
+import type { Added } from "./tail.js";
 
-export type StepName = "load" | "reopen" | "tail" | "crashed" | "overwrite";
+export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "overwrite";
 
 export interface Step {
   step: StepName;
@@ -15,6 +16,8 @@ export interface Step {
   size: number;
   /** Openings that are timed, or writes of the step. */
   count: number;
+  /** Writes of the tail that openings are about. */
+  tail?: number;
   seed: number;
 }
 
@@ -26,6 +29,16 @@ export interface Watched extends Store {
   slices?(): readonly number[];
 }
 
+export interface Tails {
+  /** Copies a store's file to the medium. */
+  keep(from: string, to: string): void;
+  /** Opens two stores in turn up to the first get of a key: see `whatATailAdds`. */
+  added(
+    pair: { closed: string; crashed: string; bytes: number; key: string },
+    rounds: number,
+  ): Promise<Added>;
+}
+
 export interface Around {
   open(name: string): Promise<Watched>;
   turn(): Promise<void>;
@@ -34,8 +47,8 @@ export interface Around {
   room(name: string): Promise<number>;
   /** Bytes handed to the system so far, where that can be told. */
   written(): number | undefined;
-  /** Milliseconds that reading so many bytes of its file takes, in pieces of 1 MiB. */
-  rawRead?(name: string, bytes: number): Promise<number>;
+  /** Where it can be told what a tail adds to an opening. */
+  tails?: Tails;
 }
 
 /** Samples by what they are of, in ms or bytes, and the contents' checksum. */
@@ -49,6 +62,8 @@ export interface StepResult {
 /** Writes that are handed on together. */
 const GROUP = 1_000;
 const NAME = "long";
+/** What it was before its last crash, and after it. */
+const [CLOSED, CRASHED] = ["closed", "crashed"];
 /** Bytes of a record that holds one of these keys and values, with its header. */
 const RECORD = 40 + KEY_BYTES + 8 * Math.ceil(VALUE_BYTES / 8);
 
@@ -66,6 +81,8 @@ export async function runStep(step: Step, around: Around): Promise<StepResult> {
       return tail(step, around);
     case "crashed":
       return crashed(step, around);
+    case "added":
+      return added(step, around);
     case "overwrite":
       return overwrite(step, around);
   }
@@ -110,11 +127,13 @@ async function load({ size, seed }: Step, around: Around): Promise<StepResult> {
   return { name, settings, samples: {} };
 }
 
+/** A key that is there. */
+const [KEY] = keysOf(new Uint32Array([2])) as [string];
+
 async function timedOpen(around: Around): Promise<{ store: Watched; ms: number }> {
-  const [key] = keysOf(new Uint32Array([2])) as [string];
   const start = performance.now();
   const store = await around.open(NAME);
-  await store.gets([key]);
+  await store.gets([KEY]);
   return { store, ms: performance.now() - start };
 }
 
@@ -135,24 +154,27 @@ async function reopen({ count }: Step, around: Around): Promise<StepResult> {
 
 /** Overwrites keys at random and ends with the store open: whoever runs this kills it then. */
 async function tail({ size, count, seed }: Step, around: Around): Promise<StepResult> {
+  around.tails?.keep(NAME, CLOSED);
   const store = await around.open(NAME);
   const { name, settings } = store;
   await write(store, around, new Chooser(size, seed).existing("random", count), seed);
   return { name, settings, samples: {} };
 }
 
-async function crashed({ size, count }: Step, around: Around): Promise<StepResult> {
+async function crashed({ size }: Step, around: Around): Promise<StepResult> {
+  around.tails?.keep(NAME, CRASHED);
   const { store, ms } = await timedOpen(around);
   const { name, settings } = store;
   const digest = await digestOf(store, size);
   await store.close();
-  const raw = await around.rawRead?.(NAME, count * RECORD);
-  return {
-    name,
-    settings,
-    digest,
-    samples: { crashed: [ms], raw: raw === undefined ? [] : [raw] },
-  };
+  return { name, settings, digest, samples: { crashed: [ms] } };
+}
+
+/** Opens what the last two steps kept, so many times each. */
+async function added({ count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
+  const pair = { closed: CLOSED, crashed: CRASHED, bytes: tail * RECORD, key: KEY };
+  const samples = await tails?.added(pair, count);
+  return { name: "", settings: "", samples: { ...samples } };
 }
 
 async function overwrite({ size, count, seed }: Step, around: Around): Promise<StepResult> {

@@ -169,7 +169,10 @@ async function acquire(path: string, guarded: string, depth: number): Promise<st
         since = Date.now();
       }
       const life = judge(node, holder, first, seen, since);
-      if (life === "dead") await breakLock(path, guarded, seen, depth);
+      if (life === "dead") {
+        await breakLock(path, guarded, seen, depth);
+        if (look(node, path) === undefined) continue;
+      }
       if (life === "alive") throw busy(path, guarded, holder, depth);
     }
     if (Date.now() - start > PATIENCE_MS) throw busy(path, guarded, holder, depth);

@@ -221,6 +221,24 @@ impl HashIndex {
         self.slots[i] = pack(hash, to);
     }
 
+    /// Moves a record if it is in the table.
+    #[inline]
+    pub fn move_if_there(&mut self, hash: u32, from: Position, to: Position) -> bool {
+        let mask = self.slots.len() - 1;
+        let wanted = pack(hash, from);
+        let mut i = (hash >> self.shift) as usize & mask;
+        loop {
+            match &mut self.slots[i] {
+                slot if *slot == wanted => {
+                    *slot = pack(hash, to);
+                    return true;
+                }
+                0 => return false,
+                _ => i = (i + 1) & mask,
+            }
+        }
+    }
+
     /// Takes out a record that is in the table.
     pub fn remove(&mut self, hash: u32, position: Position) {
         let mask = self.slots.len() - 1;

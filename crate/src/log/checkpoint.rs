@@ -408,6 +408,11 @@ impl Log {
         self.discard(writing.first);
     }
 
+    /// Bytes of frames since a checkpoint was begun.
+    pub(crate) fn tail_behind(&self, writing: &Writing) -> u64 {
+        self.bytes_since(&writing.head)
+    }
+
     /// Bytes of the log behind the place that a checkpoint names.
     fn bytes_since(&self, head: &CheckpointHead) -> u64 {
         let later = self.slots.iter().filter(|s| s.used == Use::Log && s.written);

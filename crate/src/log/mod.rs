@@ -364,6 +364,11 @@ impl Log {
         RecordRef { header, key, value }
     }
 
+    /// The bytes of a segment that is loaded.
+    pub(crate) fn segment_bytes(&self, slot: u32) -> &[u8] {
+        self.pool.bytes(self.slots[slot as usize].buffer)
+    }
+
     /// Header of the record at `position`; see [`record_at`](Log::record_at).
     #[must_use]
     pub fn header_at(&self, position: Position) -> &RecordHeader {

@@ -169,14 +169,14 @@ impl<F: File> Store<F> {
             self.rollback_last();
         }
         self.abort();
-        self.flush()?;
+        self.commit()?;
         // What a crash left is put in order by the next close, even if nothing else was written.
         let untouched = self.recovery.clean && !self.log.has_written();
         if self.poisoned || self.read_only || untouched {
-            return Ok(());
+            return self.flush();
         }
+        // A checkpoint is flushed together with the log before it; there may be none.
         self.checkpoint_at_close()?;
-        // One that found no room may have left frames behind.
         self.flush()?;
         self.log.close(&mut self.file, self.next_version)
     }

@@ -6,7 +6,7 @@ use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::payload::ExtentRef;
-use crate::format::record::{KIND_DELETE, KIND_EXTENT, KIND_SET};
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
@@ -200,8 +200,7 @@ impl<F: File> Store<F> {
                 self.index.warm(&hashes);
                 for &hash in &hashes {
                     let position = self.log.geometry().position(frame.slot, offset);
-                    offset += self.log.header_at(position).size();
-                    self.replay_record(position, hash)?;
+                    offset += self.replay_record(position, hash)?;
                 }
             }
         }
@@ -209,29 +208,44 @@ impl<F: File> Store<F> {
     }
 
     /// Hashes the keys of the next records of a segment that is at hand.
-    fn hash_records(&self, slot: u32, mut room: Range<usize>, hashes: &mut Vec<u32>) {
+    fn hash_records(&self, slot: u32, room: Range<usize>, hashes: &mut Vec<u32>) {
+        let mut rest = &self.log.segment_bytes(slot)[room];
         hashes.clear();
-        while room.start < room.end && hashes.len() < AT_ONCE {
-            let record = self.log.record_at(self.log.geometry().position(slot, room.start));
-            hashes.push(self.hash(record.header.space(), record.key));
-            room.start += record.header.size();
+        while let Some((header, key, _)) = record::parts(rest)
+            && hashes.len() < AT_ONCE
+        {
+            hashes.push(self.hash(header.space(), key));
+            rest = &rest[header.size()..];
         }
     }
 
-    /// Takes a record into the index. Its segment is at hand, and is so afterwards.
-    fn replay_record(&mut self, position: Position, hash: u32) -> Result<(), Error> {
+    /// Takes a record into the index, and answers its size. Its segment is at hand, and is so afterwards.
+    fn replay_record(&mut self, position: Position, hash: u32) -> Result<usize, Error> {
         let record = self.log.record_at(position);
         let header = *record.header;
+        let size = header.size();
         if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
-            return Ok(());
+            return Ok(size);
         }
-        let extent = record.extent().map(|extent| ExtentName::from(&extent));
         self.next_version = self.next_version.max(header.version.saturating_add(1));
         // The index goes through the states that it had when this was written, so a record that is
         // where the writer found its predecessor is that one, and need not be read.
-        let is_known = header.previous != 0 && self.index.holds(hash, header.previous);
+        let previous = header.previous;
+        if header.kind == KIND_SET
+            && previous != 0
+            && self.index.move_if_there(hash, previous, position)
+        {
+            self.log.died(previous, header.replaced_size());
+            self.log.drop_name(previous);
+            self.log.born(position, size as u32);
+            self.last = Some(position);
+            return Ok(size);
+        }
+        let record = self.log.record_at(position);
+        let extent = record.extent().map(|extent| ExtentName::from(&extent));
+        let is_known = previous != 0 && self.index.holds(hash, previous);
         let old = match is_known {
-            true => Some((header.previous, header.replaced_size())),
+            true => Some((previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
                 let mut found = self.find_shared(hash, header.space(), &key);
@@ -244,12 +258,11 @@ impl<F: File> Store<F> {
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
                     // One that was moved keeps its version and may come after a newer one.
-                    Some((_, old)) if old.version > header.version => return Ok(()),
+                    Some((_, old)) if old.version > header.version => return Ok(size),
                     found => found.map(|(at, old)| (at.position, old.size() as u32)),
                 }
             }
         };
-        let size = header.size() as u32;
         if let Some((old, size)) = old {
             self.log.died(old, size);
             // A record that was moved names the same extent.
@@ -261,14 +274,14 @@ impl<F: File> Store<F> {
         }
         let new = (header.kind != KIND_DELETE).then_some(position);
         match new {
-            Some(_) => self.log.born(position, size),
-            None => self.log.buried(position, size, header.oldest),
+            Some(_) => self.log.born(position, size as u32),
+            None => self.log.buried(position, size as u32, header.oldest),
         }
         if let Some(extent) = extent {
             self.log.name_extent(position, extent);
         }
         self.move_in_index(hash, old.map(|(position, _)| position), new, position);
-        Ok(())
+        Ok(size)
     }
 
     /// Verifies the extents that live records of the replayed part name. Answers the position of a

@@ -311,11 +311,19 @@ impl<F: File> Store<F> {
 
     #[inline(never)]
     fn last_checkpoint(&mut self) -> Result<(), WriteError> {
+        // As many bytes of index as of log would not open faster.
+        let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+        let limit = segment.max(2 * self.index.len() as u64);
         let mut job = std::mem::take(&mut self.job);
+        if let Job::Checkpointing(begun) = &job
+            && self.log.tail_behind(&begun.writing) > limit
+        {
+            // Much came since it began: one of now costs little more, and nothing at the next opening.
+            self.log.drop_checkpoint(&begun.writing);
+            job = Job::Nothing;
+        }
         if !matches!(job, Job::Checkpointing(_)) {
-            // As many bytes of index as of log would not open faster.
-            let limit = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
-            if self.log.tail_bytes() <= limit.max(2 * self.index.len() as u64) {
+            if self.log.tail_bytes() <= limit {
                 return Ok(());
             }
             while !self.log.is_tidy() {

@@ -56,3 +56,33 @@ fn a_close_takes_a_checkpoint_also_behind_a_crash() {
         assert!(session < 8 || found.checkpoint, "session {session} found no checkpoint");
     }
 }
+
+#[test]
+fn a_close_amid_a_checkpoint_leaves_no_tail_of_what_came_since_it_began() {
+    let options = Options { segment_log2: SEGMENT.trailing_zeros() as u8, ..Options::default() };
+    for turns in [1, 8, 20, 40] {
+        let mut store = Store::open(MemoryFile::default(), options).expect("it opens");
+        let mut key = 0_u64;
+        let mut write = |store: &mut Store<MemoryFile>, keys: u64| {
+            for _ in 0..keys {
+                store.set(0, &key.to_be_bytes(), &[1; 16]).expect("there is room");
+                key += 1;
+            }
+            store.commit().expect("it commits");
+        };
+        // Enough for a checkpoint of several slices, between which as much is written.
+        while !store.wants_tending() {
+            write(&mut store, 50_000);
+        }
+        for _ in 0..turns {
+            write(&mut store, 2_000);
+            store.tend(false).expect("it tends");
+        }
+        let limit = 2 * store.stats().count as usize;
+        let file = store.close().map_err(|(_, error)| error).expect("it closes");
+        let found = *Store::open(file, options).expect("it opens").recovery();
+        assert!(found.clean && found.checkpoint, "{turns} turns");
+        let tail = found.replayed_frames as usize * SEGMENT;
+        assert!(tail <= limit + 2 * SEGMENT, "{} frames, {turns} turns", found.replayed_frames);
+    }
+}
