@@ -1,9 +1,12 @@
 // Tabs take things from one stock while the tab that owns the database is closed, reloaded, killed and
 // frozen; then everything is counted: nothing may be lost, and nothing taken twice.
 //   npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
-// The seed decides what happens to whom; when it happens is chance.
+// The seed decides what happens to whom; when it happens is chance. What came of it goes to
+// benches/results/tabs.json.
 
-import { rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
@@ -55,14 +58,41 @@ entry(async () => {
   } = values;
   say(`  seed ${seed}`);
   const sum = { passed: 0, failed: 0 };
+  const runs = [];
   for (const place of places) {
-    const total = await torture(place, { tabs, rounds, each, seed });
-    sum.passed += total.passed;
-    sum.failed += total.failed;
+    const { passed, failed, ...told } = await torture(place, { tabs, rounds, each, seed });
+    sum.passed += passed;
+    sum.failed += failed;
+    runs.push({ place, ...told });
   }
+  keep({ seed, tabs, rounds, each, runs });
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, 0 skipped\n`);
   if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
 });
+
+/** Beside what else is measured. */
+function keep(told) {
+  const results = join(root, "benches/results");
+  mkdirSync(results, { recursive: true });
+  const machine = {
+    cpu: cpus()[0]?.model ?? "unknown",
+    cores: cpus().length,
+    load: loadavg()[0],
+    platform: `${process.platform} ${process.arch}`,
+    node: process.version,
+  };
+  const record = { date: new Date().toISOString(), commit: commit(), machine, ...told };
+  writeFileSync(join(results, "tabs.json"), `${JSON.stringify(record, null, 1)}\n`);
+}
+
+function commit() {
+  const options = { cwd: root, encoding: "utf8" };
+  try {
+    return execFileSync("git", ["rev-parse", "--short", "HEAD"], options).trim();
+  } catch {
+    return "unknown";
+  }
+}
 
 async function torture(place, { tabs, rounds, each, seed }) {
   const out = `.build/tests/tabs-${place}-${process.pid}`;
@@ -73,12 +103,12 @@ async function torture(place, { tabs, rounds, each, seed }) {
       const browser = await launch(place, profile);
       try {
         const crowd = new Crowd(place, browser, server.url, generator(seed));
-        await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
-        return { passed: rounds, failed: 0 };
+        const told = await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
+        return { passed: rounds, failed: 0, version: await browser.version(), ...told };
       } catch (error) {
         say(`FAILED ${place}: ${error.stack ?? error}`);
         say(`  again: npm run torture:tabs -- --in ${place} --tabs ${tabs} --seed ${seed}`);
-        return { passed: 0, failed: 1 };
+        return { passed: 0, failed: 1, failure: String(error) };
       } finally {
         await browser.close();
       }
@@ -122,7 +152,7 @@ class Crowd {
       while (this.#tabs.length < tabs) await this.#begin();
     }
     while ((await this.#asked()) < tabs * each) await pause(PEACE_MS);
-    await this.#count(start);
+    return this.#count(start);
   }
 
   /** How many were asked for, by all that there are and were. */
@@ -136,9 +166,9 @@ class Crowd {
   #summary() {
     const mishaps = MISHAPS[this.#place].map((mishap) => {
       const count = this.#history.filter((one) => one.startsWith(`${mishap} tab`)).length;
-      return `${mishap} ${count}`;
+      return [mishap, count];
     });
-    return mishaps.join(", ");
+    return Object.fromEntries(mishaps);
   }
 
   /** How all of them stand, beside what went wrong. */
@@ -295,10 +325,30 @@ class Crowd {
     const refused = ended.reduce((sum, account) => sum + account.refused, 0);
     const slowest = Math.max(...ended.map(({ slowestMs }) => slowestMs));
     const all = [...taken.values()].reduce((a, b) => a + b, 0);
+    const forms = {};
+    for (const [key, count] of taken) {
+      const form = key.slice(key.indexOf("/") + 1);
+      forms[form] = (forms[form] ?? 0) + count;
+    }
+    const mishaps = this.#summary();
+    const seconds = Math.round((Date.now() - start) / 1_000);
+    const happened = Object.entries(mishaps).map((one) => one.join(" "));
     say(
-      `  ${this.#place}: ${ended.length} tabs, ${this.#summary()}; ${all} taken, each once, ${refused} given up after conflicts; the slowest call ` +
-        `${slowest} ms, the longest until answered again ${this.#longestGap} ms (${((Date.now() - start) / 1_000).toFixed(0)} s)`,
+      `  ${this.#place}: ${ended.length} tabs, ${happened.join(", ")}; ${all} taken, each once, ${refused} given up after conflicts; the slowest call ` +
+        `${slowest} ms, the longest until answered again ${this.#longestGap} ms (${seconds} s)`,
     );
+    const lived = ended.length + this.#gone.length;
+    const longestGapMs = this.#longestGap;
+    return {
+      lived,
+      mishaps,
+      taken: all,
+      forms,
+      refused,
+      slowestMs: slowest,
+      longestGapMs,
+      seconds,
+    };
   }
 }
 
