@@ -117,7 +117,11 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
     if (this.assign === undefined) {
-      inside(this.name, () => this.put({ m: memory }, at, value));
+      try {
+        this.put({ m: memory }, at, value);
+      } catch (error) {
+        throw within(error, this.name);
+      }
       return;
     }
     const { staged } = this;
@@ -130,7 +134,11 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
   }
 
   private draft(value: unknown): Draft {
-    return inside(this.name, () => drafted(this, value));
+    try {
+      return drafted(this, value);
+    } catch (error) {
+      throw within(error, this.name);
+    }
   }
 
   view(memory: Memory, at: number, length: number): Viewed;
