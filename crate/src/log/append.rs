@@ -8,7 +8,6 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
 use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
-use crate::format::superblock::FLAG_CLEAN;
 
 use super::group::{Cursor, FrameSpan};
 use super::reserve::Need;
@@ -67,8 +66,9 @@ impl Log {
     fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
         if !self.marked_open {
             // Whoever died before may have taken back what he wrote, without a flush: power loss could
-            // bring it back among what is written now.
-            if self.superblock.flags & FLAG_CLEAN == 0 {
+            // bring it back among what is written now. Or the superblock that he wrote last is not
+            // flushed. Creation flushes both.
+            if self.superblock.generation > 2 {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
             }
             self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;

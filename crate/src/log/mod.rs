@@ -264,6 +264,8 @@ pub struct Log {
     superblock: Superblock,
     /// Whether this session has put a superblock without the clean mark before its appends.
     marked_open: bool,
+    /// Whether a superblock was written that is not flushed.
+    superblock_unflushed: bool,
     dropped_tail: DroppedTail,
     slots: Vec<Slot>,
     cursor: Cursor,
@@ -407,13 +409,19 @@ impl Log {
         self.slots[self.geometry.locate(position).0 as usize].sequence
     }
 
-    /// Writes the next superblock; `clean` marks the end of the log as the end of the file's use.
+    /// Writes the next superblock; `clean` marks the end of the log as the end of the file's use. The
+    /// one before it is flushed first: power loss may make anything of what is being written, and of the
+    /// two slots one has to be whole.
     fn write_superblock(
         &mut self,
         file: &mut impl File,
         clean: Option<(u32, u64)>,
         next_version: u64,
     ) -> Result<(), Error> {
+        if self.superblock_unflushed {
+            file.flush()?;
+        }
+        self.superblock_unflushed = true;
         let mut sb = self.superblock;
         sb.generation += 1;
         sb.flags = if clean.is_some() { FLAG_CLEAN } else { 0 };
@@ -433,6 +441,7 @@ impl Log {
     /// Flushes what was written; everything committed so far is then durable.
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
         file.flush()?;
+        self.superblock_unflushed = false;
         self.flushed_frames = self.next_frame;
         self.sure_frames = self.witnessed_frames;
         self.discard_dead_extents();

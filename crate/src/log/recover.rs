@@ -194,6 +194,7 @@ impl Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
             marked_open: false,
+            superblock_unflushed: false,
             dropped_tail: DroppedTail::Gone,
             slots: Vec::new(),
             cursor: Cursor::default(),

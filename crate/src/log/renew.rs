@@ -57,7 +57,7 @@ impl Log {
     pub(crate) fn succeed(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
         for _ in 0..2 {
             self.write_superblock(file, None, next_version)?;
-            file.flush()?;
+            self.flush(file)?;
         }
         for index in 0..self.slots.len() {
             if self.slots[index].used == Use::Foreign {

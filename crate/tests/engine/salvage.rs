@@ -419,6 +419,7 @@ fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
             let limits = Limits {
                 exhaustive: 64,
                 drawn: 8,
+                garbled: 1,
                 patterns: 8,
                 flushes_lie_from: usize::MAX,
                 tear_step: 512,

@@ -46,8 +46,14 @@ pub fn kind_of(seed: u64) -> Kind {
     Kind { torn: seed < TORN, bulk, house: seed >= HOUSE, full: seed >= FULL }
 }
 
-pub const LIMITS: Limits =
-    Limits { exhaustive: 300, drawn: 40, patterns: 16, flushes_lie_from: usize::MAX, tear_step: 1 };
+pub const LIMITS: Limits = Limits {
+    exhaustive: 300,
+    drawn: 40,
+    garbled: 2,
+    patterns: 16,
+    flushes_lie_from: usize::MAX,
+    tear_step: 1,
+};
 
 #[derive(Default)]
 pub struct Tally {
@@ -194,7 +200,7 @@ fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, t
     }
     let (base, events, start) = session.history();
     let tear_step = usize::from(rng.one_in(6));
-    let limits = Limits { exhaustive: 24, drawn: 4, patterns: 3, tear_step, ..LIMITS };
+    let limits = Limits { exhaustive: 24, drawn: 4, garbled: 1, patterns: 3, tear_step, ..LIMITS };
     walk(&base, start, &events, limits, rng, |crash| {
         add(&tally.nested);
         verify(&session.oracle, options, crash, tally);

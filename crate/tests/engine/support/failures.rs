@@ -167,6 +167,7 @@ fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
     let limits = Limits {
         exhaustive: 64,
         drawn: 8,
+        garbled: 1,
         patterns: 6,
         flushes_lie_from: usize::MAX,
         tear_step: 0,

@@ -9,9 +9,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use varve::format::DATA_START;
+
 use super::fault_file::{Event, write_into};
 use super::oracle::{Bounds, Mark};
-use super::rng::Rng;
+use super::rng::{Rng, bytes_of};
 
 pub const SECTOR: usize = 512;
 
@@ -38,6 +40,8 @@ pub struct Limits {
     pub exhaustive: usize,
     /// Beyond that, this many drawn by the seed, beside the regular patterns.
     pub drawn: usize,
+    /// So many with parts that hold anything.
+    pub garbled: usize,
     /// Regular patterns (all but one sector, only one sector) per event at most.
     pub patterns: usize,
     /// Flushes from this event on do nothing, though they say that they did.
@@ -47,6 +51,13 @@ pub struct Limits {
 }
 
 type Sector = [u8; SECTOR];
+
+/// What became of the part of a write that lies in one sector.
+enum Part {
+    Old,
+    New,
+    Anything,
+}
 
 /// The disk while its history is walked: what is durable and what might be.
 struct Walker {
@@ -134,15 +145,45 @@ impl Walker {
 
     /// The image of any subset of the parts, one per sector, of the pending writes.
     fn mix(&self, rng: &mut Rng) -> Vec<u8> {
-        let mut image = self.durable.clone();
         let lost = rng.within(1..8);
+        self.compose_parts(rng, |rng, _| match rng.below(8) < lost {
+            true => Part::Old,
+            false => Part::New,
+        })
+    }
+
+    /// The image in which some of the parts are neither old nor new: few or many of them, or all that
+    /// were meant for superblocks.
+    fn garble(&self, rng: &mut Rng) -> Vec<u8> {
+        let [garbled, lost] = [rng.within(1..9), rng.below(4)];
+        let only_start = rng.one_in(3);
+        self.compose_parts(rng, |rng, at| match rng.below(8) {
+            _ if only_start && at < DATA_START as usize => Part::Anything,
+            _ if only_start => Part::New,
+            n if n < garbled => Part::Anything,
+            n if n < garbled + lost => Part::Old,
+            _ => Part::New,
+        })
+    }
+
+    /// The image in which each part of a pending write within one sector became what is answered.
+    fn compose_parts(
+        &self,
+        rng: &mut Rng,
+        mut becomes: impl FnMut(&mut Rng, usize) -> Part,
+    ) -> Vec<u8> {
+        let mut image = self.durable.clone();
         for (at, bytes) in &self.pending {
             let mut from = 0;
             while from < bytes.len() {
                 let at = *at as usize + from;
                 let to = bytes.len().min(from + SECTOR - at % SECTOR);
-                if rng.below(8) >= lost {
-                    write_into(&mut image, &bytes[from..to], at as u64);
+                match becomes(rng, at) {
+                    Part::Old => {}
+                    Part::New => write_into(&mut image, &bytes[from..to], at as u64),
+                    Part::Anything => {
+                        write_into(&mut image, &bytes_of(rng.next(), to - from), at as u64);
+                    }
                 }
                 from = to;
             }
@@ -311,6 +352,12 @@ fn scatter(
     }
     for _ in 0..mixes {
         show(&walker.mix(rng));
+    }
+    // Before a segment is there nothing was promised.
+    if walker.durable.len() > DATA_START as usize {
+        for _ in 0..limits.garbled {
+            show(&walker.garble(rng));
+        }
     }
 }
 
