@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::file::{File, read_full};
-use crate::format::DATA_START;
 use crate::format::segment::{self, SegmentHeader};
+use crate::format::{DATA_START, MAX_VALUE};
 use crate::memory::{AlignedBytes, used};
 use crate::sort;
 
@@ -78,13 +78,20 @@ impl Log {
         Ok(other == bytes || is_gone && tells && header.span == 1)
     }
 
-    /// Enters a header's slots, unless a newer header has one of them.
+    /// Enters a header's slots, unless a newer header has one of them. Of a file of `count` slots the last
+    /// thing may be longer than what power loss left of the file: what is missing is not given to others.
     fn occupy(&mut self, header: &SegmentHeader, count: u32) {
-        let end = header.slot.saturating_add(header.span.max(1)).min(count);
+        let most = count.saturating_add(self.geometry.extent_span(MAX_VALUE));
+        let most = most.min(self.geometry.max_slots());
+        let end = header.slot.saturating_add(header.span.max(1)).min(most);
         let range = header.slot as usize..end as usize;
         self.next_sequence = self.next_sequence.max(header.sequence.saturating_add(1));
-        if self.slots[range.clone()].iter().any(|slot| slot.used != Use::Unknown) {
+        if self.slots[range.start..].iter().take(range.len()).any(|slot| slot.used != Use::Unknown)
+        {
             return;
+        }
+        if range.end > self.slots.len() {
+            self.slots.resize_with(range.end, || Slot::new(Use::Unknown));
         }
         let used = match header.kind {
             segment::KIND_LOG => Use::Log,

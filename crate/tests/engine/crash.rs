@@ -168,3 +168,33 @@ fn a_commit_that_was_cut_off_is_never_completed_by_a_later_one() {
     });
     println!("{states} crash states behind a commit that was cut off");
 }
+
+#[test]
+fn the_slots_of_a_large_value_are_its_own_also_where_the_file_has_lost_its_end() {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let disk = FaultFile::default();
+    let mut store = Store::open(disk.clone(), options).expect("open");
+    store.set(0, b"small", b"value").expect("set");
+    store.flush().expect("flush");
+    // Room for three slots, of which the value takes part of the first.
+    store.begin_set(0, b"large", 9_000).expect("there is room");
+    store.staged_value()[..900].fill(7);
+    store.finish(900).expect("finish");
+    store.commit().expect("commit");
+    let image = disk.image();
+    let large = image.windows(900).position(|bytes| bytes == [7; 900]).expect("it was written");
+    // All of the commit is on the medium, but not how long the file is.
+    let slot = (large - 8192) / 4096 * 4096 + 8192;
+    for end in [slot + 4096, slot + 2 * 4096, slot + 3 * 4096 - 64] {
+        let mut file = FaultFile::new(image[..end].to_vec());
+        for round in 0..3_u8 {
+            let mut store =
+                Store::open(file, options).unwrap_or_else(|e| panic!("cut to {end}: {e}"));
+            assert_eq!(store.get(0, b"large"), Ok(Some(&[7; 900][..])));
+            for key in 0..4 {
+                store.set(0, &[round, key], &bytes_of(key.into(), 1000)).expect("set");
+            }
+            file = store.close().map_err(|(_, e)| e).expect("close");
+        }
+    }
+}
