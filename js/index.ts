@@ -23,6 +23,7 @@ export { type ConnectOptions, connect } from "./client/connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./client/link.js";
 export type { Procedure, Procedures } from "./client/operations.js";
 export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
+export type { ClientProgress } from "./client/progress.js";
 export type { RemoteScan } from "./client/scan.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
 export type { CollectionSpec, CollectionSpecs } from "./client/served.js";

@@ -3,10 +3,11 @@
 import type { Key, Value } from "../bytes.js";
 import type { BatchOperation } from "../database.js";
 import { asyncDispose } from "../dispose.js";
+import type { Verification } from "../engine-reports.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
 import { RemoteCollection } from "./collection.js";
-import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
+import { type CallOptions, type ClientStatus, Handle, type Link, LONGEST_TIMEOUT } from "./link.js";
 import {
   attempt,
   byName,
@@ -277,6 +278,28 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   /** Counts and sizes. */
   stats(options?: CallOptions): Promise<DatabaseStats> {
     return this.ask("stats", [], options);
+  }
+
+  /**
+   * Gives back all room in the file that nothing current needs, while the owner goes on with all else.
+   * `signal` ends it, and what was done until then stays done; `status.progress` tells how far it is. The next
+   * owner begins it anew. It has an hour, if `timeout` says nothing else.
+   */
+  compact(options?: CallOptions): Promise<void> {
+    return this.ask("compact", [], { timeout: LONGEST_TIMEOUT, ...options });
+  }
+
+  /** Verifies all of the file that the database relies on; for the rest as `compact`. */
+  verify(options?: CallOptions): Promise<Verification> {
+    return this.ask("verify", [], { timeout: LONGEST_TIMEOUT, ...options });
+  }
+
+  /**
+   * All that lives in the database, as of one moment, as a file of its own, which `open` takes as `from`; for
+   * the rest as `compact`.
+   */
+  export(options?: CallOptions): Promise<Blob> {
+    return this.ask("export", [], { timeout: LONGEST_TIMEOUT, ...options });
   }
 
   /**

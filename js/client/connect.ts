@@ -2,7 +2,7 @@
 
 import { badCall, OptionsMismatchError } from "../errors.js";
 import { Client, type ClientOf } from "./client.js";
-import { Link, links, type WorkerLike } from "./link.js";
+import { Link, LONGEST_TIMEOUT, links, type WorkerLike } from "./link.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All may be left out. */
@@ -29,9 +29,6 @@ export interface ConnectOptions {
 }
 
 const KNOWN = ["worker", "timeout", "version"];
-
-/** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
-const LONGEST_TIMEOUT = 3_600_000;
 
 /**
  * Connects a page, or a worker, to a database that a worker has open: one for all tabs, which is

@@ -3,6 +3,7 @@
  * realm's page and in others, and hands over when it is told to.
  */
 
+import type { MigrateProgress } from "../collection/migrate.js";
 import type { Database } from "../database.js";
 import { open } from "../open.js";
 import type { OpenProgress } from "../options.js";
@@ -14,14 +15,17 @@ import { type Build, buildOf, schemasDiffer, versionChanged } from "./builds.js"
 import { channelName, type FromHost, type ToHost } from "./local.js";
 import {
   type Answer,
+  type Ask,
   standingOf,
   type ToClient,
   type ToOwner,
   type WireError,
 } from "./messages.js";
 import { type Hosting, Owned, type Respond } from "./owned.js";
+import type { ClientProgress } from "./progress.js";
 import { Reader } from "./reader.js";
 import { toWire } from "./wire-errors.js";
+import { isWork } from "./work.js";
 
 /** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
@@ -51,6 +55,8 @@ export class Host {
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
   private toldProgress: number;
+  /** What it was at when it told that last. */
+  private doing: ClientProgress["doing"] | undefined;
   private readonly version: number;
   private readonly build: Build;
   /** Other builds that were heard of, by their names. */
@@ -193,7 +199,7 @@ export class Host {
     this.tell({ type: "state", state: "opening" });
     const db = await this.open(turn);
     if (turn.over.aborted) return db.close();
-    const owned = new Owned(this.id, db, this.hosting);
+    const owned = new Owned(this.id, db, this.hosting, (progress) => this.progress(progress));
     if (!(await this.admit(owned, turn))) return;
     this.owned = owned;
     try {
@@ -211,7 +217,11 @@ export class Host {
     try {
       const { version } = owned;
       if (version > this.version) this.stepAside(buildOf(version, {}).build);
-      else await owned.upgrade(this.version);
+      else {
+        const onProgress = (progress: MigrateProgress) =>
+          this.progress({ doing: "migrating", ...progress });
+        await owned.upgrade(this.version, { onProgress, signal: turn.over });
+      }
       if (!turn.over.aborted) return true;
     } catch (error) {
       await owned.close().catch(() => {});
@@ -240,13 +250,19 @@ export class Host {
     }
   }
 
-  /** Tells the page, though not of every step. */
-  private progress(progress: OpenProgress): void {
-    if (progress.doing !== "opening") return;
+  /** Tells all pages of what takes long, and that it is over, though not of every step. */
+  private progress(progress: ClientProgress | undefined): void {
     const now = Date.now();
-    if (now < this.toldProgress + PROGRESS_MS) return;
+    if (progress?.doing === this.doing && now < this.toldProgress + PROGRESS_MS) return;
     this.toldProgress = now;
-    this.tell({ type: "state", state: "opening", progress });
+    this.doing = progress?.doing;
+    if (this.owned === undefined) {
+      if (progress !== undefined) this.tell({ type: "state", state: "opening", progress });
+      return;
+    }
+    this.post({ type: "progress", owner: this.id, progress });
+    // Sorting is done within a call. When anything else runs in this realm, it is over.
+    if (progress?.doing === "sorting") setTimeout(() => this.progress(undefined));
   }
 
   // ---------------------------------------------------------------- other builds
@@ -369,10 +385,15 @@ export class Host {
     if (message.type === "who") respond({ type: "here", owner, client, round: message.round });
     if (message.type === "watch") owned.watch(message, respond);
     if (message.type === "unwatch") owned.watches.remove(message);
+    if (message.type === "stop") owned.work.stop(client, message.id);
     if (message.type !== "ask") return;
     const refusal = this.refusalFor(message.build);
     if (refusal === false) {
       this.stepAside(message.build);
+      return;
+    }
+    if (refusal === undefined && message.requests.some(isWork)) {
+      this.work(owned, message, respond);
       return;
     }
     owned.handle(message, refusal, ({ answers, again, failure }) => {
@@ -380,6 +401,18 @@ export class Host {
       if (again) respond({ type: "again", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
+  }
+
+  /** Does the rest of a message first, for it may be what is to be exported. */
+  private work(owned: Owned, ask: Ask, respond: Respond): void {
+    const owner = this.id;
+    const rest = ask.requests.filter((request) => !isWork(request));
+    if (rest.length > 0) this.answer({ ...ask, requests: rest }, respond);
+    for (const request of ask.requests.filter(isWork)) {
+      owned.work.do(ask.client, request, (outcome) =>
+        respond({ type: "told", owner, answers: [{ id: request.id, outcome }] }),
+      );
+    }
   }
 
   /** What is open here refuses to go on. Whoever opens the file anew finds it intact. */

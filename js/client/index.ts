@@ -44,6 +44,7 @@ export type {
 export { type ConnectOptions, connect } from "./connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
 export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
+export type { ClientProgress } from "./progress.js";
 export type { RemoteScan } from "./scan.js";
 export type { Calls, Collections, Copied, Remote, Remoted, ServedTypes, TxOf } from "./types.js";
 export type { KeyChange, Watching, WatchOptions } from "./watch.js";

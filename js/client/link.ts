@@ -1,10 +1,10 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
-import type { OpenProgress } from "../options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
 import { followPage, hesitate } from "./page.js";
+import type { ClientProgress } from "./progress.js";
 import { type Ending, Sender } from "./sender.js";
 import { type Adder, type Heard, type Over, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
@@ -45,8 +45,11 @@ export interface ClientStatus {
   readonly owner: "here" | "elsewhere" | undefined;
   /** Why it waits, in a sentence. */
   readonly reason: string | undefined;
-  /** While this client's worker opens a file that takes some time: how far it has come. */
-  readonly progress?: OpenProgress;
+  /**
+   * While the worker that has the database is at something that takes some time, in whatever tab: how far
+   * it has come. Of opening and migrating only the clients of that tab hear.
+   */
+  readonly progress?: ClientProgress;
 }
 
 /** A request's own options. */
@@ -116,6 +119,9 @@ export class Handle implements Caller {
     return this.closing;
   }
 }
+
+/** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
+export const LONGEST_TIMEOUT = 3_600_000;
 
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
@@ -215,6 +221,8 @@ export class Link {
       const abort = () => {
         of.waiting -= 1;
         this.sender.giveUp(id);
+        const { owner } = this.sender;
+        if (owner !== undefined) this.post(owner, { type: "stop", client: this.id, id });
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", abort, { once: true });
@@ -342,11 +350,16 @@ export class Link {
       this.watches.hear(message);
       return;
     }
+    const { state, reason, progress } = this.status;
+    if (message.type === "progress") {
+      this.show(state, reason, message.progress);
+      return;
+    }
     const before = this.sender.owner;
     this.sender.hear(message, Date.now());
     if (message.type === "here" && message.owner !== before) this.watches.renew();
     if (message.type === "here" || this.sender.owner === message.owner) {
-      this.show("open");
+      this.show("open", undefined, message.type === "here" ? undefined : progress);
       this.isReady();
     } else if (message.type === "gone" && this.sender.owner === undefined) {
       if (this.status.state === "open") this.show("waiting", "The owner has handed over.");
@@ -488,14 +501,14 @@ export class Link {
     if (links.get(this.name) === this) links.delete(this.name);
   }
 
-  private show(state: ClientStatus["state"], reason?: string, progress?: OpenProgress): void {
+  private show(state: ClientStatus["state"], reason?: string, progress?: ClientProgress): void {
     // That is its last word.
     if (this.status.state === "outdated") return;
     const { owner: known } = this.sender;
     const owner = known === undefined ? undefined : known === this.local ? "here" : "elsewhere";
     const { status } = this;
     const isSame = status.state === state && status.owner === owner && status.reason === reason;
-    if (isSame && progress === undefined) return;
+    if (isSame && status.progress === progress) return;
     this.status = { state, owner, reason, ...(progress && { progress }) };
     for (const { tell } of this.handles) tell("status");
   }

@@ -1,7 +1,7 @@
 /** What a page and the worker that it started say to each other, beside the protocol. */
 
-import type { OpenProgress } from "../options.js";
 import type { ToClient, ToOwner, WireError } from "./messages.js";
+import type { ClientProgress } from "./progress.js";
 
 /** The page has a client for this database: the worker is to stand for its ownership. */
 export interface Hello {
@@ -42,8 +42,8 @@ export interface State {
   readonly type: "state";
   /** `"waiting"` for the present owner, `"busy"`: for a file that nobody was to have any more. */
   readonly state: "waiting" | "opening" | "busy";
-  /** How far opening has come. */
-  readonly progress?: OpenProgress;
+  /** How far opening has come, or bringing to another version what is there. */
+  readonly progress?: ClientProgress;
 }
 
 /** The worker could not become owner, and stands for it no more. */

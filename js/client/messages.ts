@@ -3,6 +3,8 @@
  * is the worker that has the file. Everything here can be cloned from one realm to another.
  */
 
+import type { ClientProgress } from "./progress.js";
+
 /** The version of this protocol. */
 export const PROTOCOL = 1;
 
@@ -112,8 +114,15 @@ export interface Unwatch {
   readonly id: number;
 }
 
+/** A request is not wanted any more. What takes long ends; all else is as it was. */
+export interface Stop {
+  readonly type: "stop";
+  readonly client: number;
+  readonly id: number;
+}
+
 /** What clients send to owners. */
-export type ToOwner = Ask | Who | Watch | Unwatch;
+export type ToOwner = Ask | Who | Watch | Unwatch | Stop;
 
 /** The owner of the file speaks: when it has become that, and when it is asked for. */
 export interface Here {
@@ -161,8 +170,15 @@ export interface Seen {
   readonly error?: WireError;
 }
 
+/** What the owner is at that takes long; nothing when it is done. */
+export interface Progress {
+  readonly type: "progress";
+  readonly owner: string;
+  readonly progress: ClientProgress | undefined;
+}
+
 /** What owners send to clients. */
-export type ToClient = Here | Gone | Told | Again | Seen;
+export type ToClient = Here | Gone | Told | Again | Seen | Progress;
 
 /** The same text for the same key, whichever object it is. */
 export function keyName(key: unknown): string {

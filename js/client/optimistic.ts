@@ -248,7 +248,8 @@ export function withNames<T extends object>(
   const known = new Map<string, object>();
   const behind = new Proxy(Object.create(type.prototype) as object, {
     get(target, name, receiver) {
-      if (typeof name !== "string" || name === "then" || name in target) {
+      // Deno asks whatever events are dispatched at whether it is a node of a document.
+      if (typeof name !== "string" || /^(then|nodeType)$/.test(name) || name in target) {
         return Reflect.get(target, name, receiver);
       }
       let made = known.get(name);

@@ -1,13 +1,16 @@
 /** An open database and the owner's half of the protocol over it. */
 
+import type { MigrateProgress } from "../collection/migrate.js";
 import type { Database } from "../database.js";
 import type { OpenOptions } from "../options.js";
 import { DatabaseJournal, storedVersion, storeVersion } from "./journal.js";
 import { Ledger, type Reply } from "./ledger.js";
 import type { Ask, ToClient, Watch, WireError } from "./messages.js";
 import type { Procedures } from "./operations.js";
+import type { ClientProgress } from "./progress.js";
 import { type CollectionSpecs, ServedCollections } from "./served.js";
 import { Watches } from "./watches.js";
+import { Work } from "./work.js";
 
 /** Between two looks for clients that can ask for nothing any more. */
 const SWEEP_MS = 60_000;
@@ -18,8 +21,14 @@ const FIRST_SWEEP_MS = 5_000;
 /** Whom an owner answers, and how. */
 export type Respond = (message: ToClient) => void;
 
+/** What `db.migrate` takes: how far it is reaches the page, and it ends when the worker lets go. */
+export interface Migrating {
+  readonly onProgress: (progress: MigrateProgress) => void;
+  readonly signal: AbortSignal;
+}
+
 /** Brings what an earlier version of the application has stored to what this one wants. */
-export type Migrate = (db: Database, from: number) => unknown;
+export type Migrate = (db: Database, from: number, migrating: Migrating) => unknown;
 
 /** What a host opens and what it does there. */
 export interface Hosting {
@@ -39,14 +48,21 @@ export class Owned {
   private readonly hosting: Hosting;
   private readonly ledger: Ledger;
   readonly watches: Watches;
+  readonly work: Work;
   private swept: number;
 
-  constructor(id: string, db: Database, hosting: Hosting) {
+  constructor(
+    id: string,
+    db: Database,
+    hosting: Hosting,
+    hear: (progress: ClientProgress | undefined) => void,
+  ) {
     const { procedures, collections: specs } = hosting;
     this.db = db;
     this.hosting = hosting;
     const collections = new ServedCollections(db, specs);
     this.watches = new Watches(id, db, collections);
+    this.work = new Work(db, hear);
     this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
     this.swept = Date.now() + FIRST_SWEEP_MS - SWEEP_MS;
   }
@@ -57,11 +73,11 @@ export class Owned {
   }
 
   /** From now on it belongs to this version: earlier ones do not open it any more. */
-  async upgrade(version: number): Promise<void> {
+  async upgrade(version: number, migrating: Migrating): Promise<void> {
     const { migrate, options } = this.hosting;
     const from = this.version;
     if (version <= from || options.readOnly === true) return;
-    await migrate?.(this.db, from);
+    await migrate?.(this.db, from, migrating);
     storeVersion(this.db, version);
   }
 
@@ -107,6 +123,7 @@ export class Owned {
 
   async close(): Promise<void> {
     this.watches.stop();
+    this.work.close();
     await this.db.close();
   }
 }

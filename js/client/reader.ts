@@ -15,6 +15,7 @@ import type { Hosting, Respond } from "./owned.js";
 import { ServedCollections } from "./served.js";
 import { Watches } from "./watches.js";
 import { toWire } from "./wire-errors.js";
+import { isWork } from "./work.js";
 
 /** Who wants to write waits so long for an owner: between two there is none for a moment. */
 const HAND_OVER_MS = 300;
@@ -110,6 +111,7 @@ export class Reader {
       respond({ type: "here", owner, client, round: message.round });
       return;
     }
+    if (message.type === "stop") return;
     if (message.type === "unwatch") {
       this.snapshot?.watches.remove(message);
       return;
@@ -228,7 +230,7 @@ class SnapshotJournal extends DatabaseJournal {
   }
 
   override perform(request: Request): unknown {
-    if (request.write === 0) return super.perform(request);
+    if (request.write === 0 && !isWork(request)) return super.perform(request);
     throw refused(this.name, request.call, { applied: false });
   }
 

@@ -36,11 +36,12 @@ export interface ServeOptions<
   /**
    * Brings what an earlier version has stored to what this one wants, before any client is answered.
    * `from` is that version. If it throws or rejects, opening fails, and it runs again the next time:
-   * `db.migrate` goes on where it was.
+   * `db.migrate` goes on where it was. What comes third is for `db.migrate`, so that clients hear in
+   * `status.progress` how far it is, and that it ends when the worker has to let go.
    *
    * ```ts
-   * migrate: async (db, from) => {
-   *   if (from < 2) await db.migrate("products", Product, { migrate: (old) => ({ … }) });
+   * migrate: async (db, from, migrating) => {
+   *   if (from < 2) await db.migrate("products", Product, { migrate: (old) => ({ … }), ...migrating });
    * }
    * ```
    */

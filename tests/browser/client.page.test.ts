@@ -216,6 +216,24 @@ suite("two clients with a worker each", () => {
     equal(two.status.owner, "here");
   });
 
+  test("have long work done and told of elsewhere, and by the next owner if one closes meanwhile", async () => {
+    const name = await fresh("connect-work");
+    const one = tab(name);
+    const value = new Uint8Array(100_000);
+    await Promise.all(Array.from({ length: 200 }, (_, i) => one.set(`key ${i}`, value)));
+    const two = tab(name);
+    await two.ready;
+    equal(two.status.owner, "elsewhere");
+    const heard = new Set<string | undefined>();
+    two.addEventListener("status", () => heard.add(two.status.progress?.doing));
+    const { ok: isIntact } = await two.verify();
+    ok(isIntact && heard.has("verifying"));
+    const again = two.verify();
+    await one.close();
+    ok((await again).ok);
+    equal(two.status.owner, "here");
+  });
+
   test("of two versions: the newer one's worker takes over, and the older one is outdated", async () => {
     const name = await fresh("connect-versions");
     const old = tab(name, { version: 1 });

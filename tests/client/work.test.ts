@@ -1,0 +1,213 @@
+import {
+  type Client,
+  type ClientProgress,
+  connect,
+  memory,
+  open,
+  type Served,
+  type ServeOptions,
+  type Storage,
+  serve,
+} from "varve";
+import { json, text, u32 } from "varve/struct";
+import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { shop } from "./support.js";
+
+/** So many values of so many bytes take several slices to go over. */
+const [COUNT, LENGTH] = [3_000, 10_000];
+
+async function fill(client: Client): Promise<void> {
+  const value = new Uint8Array(LENGTH);
+  await Promise.all(Array.from({ length: COUNT }, (_, i) => client.set(`key ${i}`, value)));
+}
+
+/** A client of what is in there, which its own worker opens. */
+function at(storage: Storage, options: ServeOptions = {}): Client {
+  const { port1, port2 } = new MessageChannel();
+  serve("shop", { storage, ...wasmOption(), ...options } as ServeOptions).listen(port1);
+  const client = connect<Served>("shop", { worker: () => port2 }) as Client;
+  cleanup(async () => {
+    await client.close();
+    port1.close();
+  });
+  return client;
+}
+
+/** Every progress that is told, of that kind. */
+function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[] {
+  const heard: ClientProgress[] = [];
+  client.addEventListener("status", () => {
+    const { progress } = client.status;
+    if (progress !== undefined) heard.push(progress);
+  });
+  return heard;
+}
+
+/** Resolves when nothing that takes long goes on. */
+async function rest(client: Client): Promise<void> {
+  while (client.status.progress !== undefined) {
+    await new Promise((resolve) => client.addEventListener("status", resolve, { once: true }));
+  }
+}
+
+suite("long work, asked for by a client", () => {
+  test("compacts, tells how far it is, and is over then", async () => {
+    const client: Client = shop();
+    await fill(client);
+    const { fileBytes } = await client.stats();
+    await client.clear({ gte: "key 1" });
+    const heard = heardBy(client);
+    await client.compact();
+    ok((await client.stats()).fileBytes < fileBytes / 2);
+    ok(heard.length > 0 && heard.every(({ doing }) => doing === "compacting"));
+    await rest(client);
+    deepEqual(client.status, { state: "open", owner: "here", reason: undefined });
+  });
+
+  test("ends with its signal, in the worker too", async () => {
+    const files = { read: 0 };
+    const client = at(counting(memory(), files));
+    await fill(client);
+    await client.flush();
+    files.read = 0;
+    const stop = new AbortController();
+    const heard = heardBy(client);
+    client.addEventListener("status", () => stop.abort(new Error("enough")), { once: true });
+    await rejects(client.verify({ signal: stop.signal }), { message: /enough/ });
+    await rest(client);
+    ok(heard.length > 0 && heard.every(({ doing }) => doing === "verifying"));
+    ok(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
+  });
+
+  test("verifies the file, and gives what it found", async () => {
+    const client: Client = shop();
+    await client.set("a", "1");
+    const { ok: isIntact, problems } = await client.verify();
+    deepEqual([isIntact, problems], [true, []]);
+  });
+
+  test("exports what was asked for before as bytes that can be opened", async () => {
+    const client: Client = shop();
+    await client.ready;
+    const heard = heardBy(client);
+    const late = client.set("a", "1");
+    const blob = await client.export();
+    await late;
+    ok(heard.length > 0 && heard.every(({ doing }) => doing === "exporting"));
+    const copy = await open("copy", {
+      from: await blob.arrayBuffer(),
+      readOnly: true,
+      ...wasmOption(),
+    });
+    equal(copy.getText("a"), "1");
+    await copy.close();
+  });
+
+  test("rejects with what it throws", async () => {
+    const client: Client = shop({ ordered: false });
+    await rejects(client.export(), { name: "TypeError", message: /ordered/ });
+  });
+
+  test("is done once, however often a client repeats it, and answered again", async () => {
+    const { port1, port2 } = new MessageChannel();
+    cleanup(() => {
+      port1.close();
+      port2.close();
+    });
+    const told: { id: number; outcome: unknown }[] = [];
+    let heard = (_: { type: string }) => {};
+    const until = (type: string, act: () => void) =>
+      new Promise<Record<string, unknown>>((resolve) => {
+        heard = (message) => {
+          if (message.type === type) resolve(message as unknown as Record<string, unknown>);
+        };
+        act();
+      });
+    port2.onmessage = ({ data }) => {
+      if (data.type === "told") told.push(...data.answers);
+      heard(data);
+    };
+    serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
+    const hello = () => port2.postMessage({ type: "hello", name: "shop" });
+    const { build } = await until("up", hello);
+    await until("here", hello);
+    const request = {
+      id: 1,
+      write: 0,
+      after: 0,
+      deadline: Date.now() + 60_000,
+      call: "verify",
+      args: [],
+    };
+    const ask = { type: "ask", build, turn: 1, client: 7, acknowledged: 0, requests: [request] };
+    await until("told", () => {
+      port2.postMessage(ask);
+      port2.postMessage(ask);
+    });
+    await until("told", () => port2.postMessage(ask));
+    equal(told.length, 2);
+    deepEqual(told[0], told[1]);
+    const closed = until("released", () => port2.postMessage({ type: "release" }));
+    await closed;
+  });
+});
+
+suite("what takes long in a worker", () => {
+  test("is told while the first range sorts the keys, until it is answered", async () => {
+    const storage = memory();
+    const first = at(storage);
+    await fill(first);
+    await first.close();
+    const client = at(storage, { memory: 8 << 20 });
+    await client.ready;
+    const heard = heardBy(client);
+    equal(await client.count({ gte: "key" }), COUNT);
+    await rest(client);
+    ok(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
+  });
+
+  test("is told while another version's records are migrated", async () => {
+    const storage = memory();
+    const old = at(storage, {
+      version: 1,
+      collections: { notes: { of: text(), key: u32 } },
+    }) as Client & { notes: { set(key: number, value: string): Promise<void> } };
+    await Promise.all(Array.from({ length: 2_000 }, (_, i) => old.notes.set(i, `note ${i}`)));
+    await old.close();
+    const Note = json<{ note: string }>();
+    const client = at(storage, {
+      version: 2,
+      collections: { notes: { of: Note, key: u32 } },
+      migrate: async (db, from, migrating) => {
+        equal(from, 1);
+        const migrate = (note: string) => ({ note });
+        await db.migrate("notes", Note, { key: u32, migrate, ...migrating });
+      },
+    }) as Client & { notes: { get(key: number): Promise<unknown> } };
+    const heard = heardBy(client);
+    deepEqual(await client.notes.get(7), { note: "note 7" });
+    ok(heard.some(({ doing }) => doing === "migrating"));
+    equal(client.status.progress, undefined);
+  });
+});
+
+/** A storage that counts how many bytes are read of its files. */
+function counting(storage: Storage, count: { read: number }): Storage {
+  return {
+    ...storage,
+    identity: (name) => storage.identity(name),
+    open: async (name, options) => {
+      const opened = await storage.open(name, options);
+      const { file } = opened;
+      const read: typeof file.read = (buffer, at) => {
+        count.read += buffer.byteLength;
+        // Longer than a slice, so that there are as many of them as reads.
+        for (const until = Date.now() + 5; Date.now() < until; );
+        return file.read(buffer, at);
+      };
+      const get = (target: typeof file, name: keyof typeof file) =>
+        name === "read" ? read : (target[name] as (() => unknown) | undefined)?.bind(target);
+      return { ...opened, file: new Proxy(file, { get: get as never }) };
+    },
+  };
+}
