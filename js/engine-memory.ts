@@ -57,6 +57,10 @@ export const SHORT_TEXT = 64;
 /** Up to this length a loop over the bytes beats `set`. */
 const SHORT_BYTES = 12;
 
+/** So many keys are looked for in one call: what they need lies before them in the second key area. */
+const MANY = 256;
+const MANY_HEAD = 4 + 12 * MANY;
+
 /** The length of a bound that there is not. */
 const NO_BOUND = 0xffff_ffff;
 
@@ -262,6 +266,57 @@ export class EngineMemory {
     this.forgetKey();
     const { scratch } = this;
     for (let from = start, to = 0; from < end; from++, to++) scratch[to] = bytes[from] as number;
+  }
+
+  /**
+   * Writes keys, from one of them on, one behind the other into the second scratch area, and before them where
+   * each begins and the last one ends. Gives how many. One too long for it stands there as an empty
+   * one, which nothing has.
+   */
+  protected encodeMany(keys: readonly Key[], from: number): number {
+    const { u8, u32, scratchAt } = this;
+    const starts = (scratchAt + MAX_KEY + 1) >>> 2;
+    const first = (starts << 2) + MANY_HEAD;
+    const end = (starts << 2) + MAX_KEY + 1;
+    const most = Math.min(MANY, keys.length - from);
+    let at = first;
+    let count = 0;
+    for (; count < most; count++) {
+      const key = keys[from + count] as Key;
+      u32[starts + count] = at - first;
+      let length = -1;
+      if (typeof key === "string" && key.length <= SHORT_TEXT && at % 4 === 0) {
+        if (at + SHORT_TEXT > end) break;
+        length = this.copyAscii(key, at);
+      }
+      if (length <= 0) {
+        length = this.encodeKey(key);
+        if (at + length > end) {
+          if (count > 0) break;
+          length = 0;
+        }
+        u8.copyWithin(at, scratchAt, scratchAt + length);
+      }
+      at += length;
+    }
+    u32[starts + count] = at - first;
+    return count;
+  }
+
+  /**
+   * Adds views of what was found for so many keys, `undefined` for the others, of which it gives where
+   * they stand.
+   */
+  protected viewsOfMany(count: number, views: (Uint8Array<ArrayBuffer> | undefined)[]): number[] {
+    const { u32 } = this;
+    const values = ((this.scratchAt + MAX_KEY + 1) >>> 2) + MANY + 1;
+    const missing: number[] = [];
+    for (let i = values; i < values + 2 * count; i += 2) {
+      const at = u32[i] as number;
+      if (at === 0) missing.push(views.length);
+      views.push(at === 0 ? undefined : this.view(at, u32[i + 1] as number));
+    }
+    return missing;
   }
 
   /** Writes bounds into the two scratch areas and gives their lengths. */

@@ -42,6 +42,7 @@ interface Exports {
     ...entropy: number[]
   ): number;
   find(keyspace: number, keyLength: number): number;
+  find_many(keyspace: number, count: number): void;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   set_commit(length: number): number;
   set_abort(): void;
@@ -200,6 +201,26 @@ export class Engine extends EngineMemory {
     const at = this.find(this.encodeKey(key), keyspace);
     if (at === 0) return undefined;
     return this.view(at, this.u32[this.lengthAt] as number);
+  }
+
+  /**
+   * Views of the values of several keys. What is in memory is looked for together: the processor fetches
+   * it all at once. Looking for the others may kill the views of these.
+   */
+  getMany(keys: readonly Key[], keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
+    const views: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+    while (views.length < keys.length) {
+      const count = this.encodeMany(keys, views.length);
+      try {
+        this.wasm.find_many(keyspace, count);
+      } catch (trap) {
+        throw this.die(trap);
+      }
+      for (const index of this.viewsOfMany(count, views)) {
+        views[index] = this.get(keys[index] as Key, keyspace);
+      }
+    }
+    return views;
   }
 
   has(key: Key, keyspace = RAW): boolean {

@@ -109,7 +109,10 @@ export class Session extends Groups {
     const wanted = Array.from(keys);
     // Reading a cold record may take memory and kill the views before it: then all are resident.
     for (let attempt = 0; attempt < 2; attempt++) {
-      const views = wanted.map((key) => this.carefulGet(key));
+      const views = this.engine.getMany(wanted);
+      if (this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
+        for (const view of views) if (view !== undefined) this.watched(this.watch, view);
+      }
       const { buffer } = this.engine.u8;
       if (views.every((view) => view === undefined || view.buffer === buffer)) return views;
     }

@@ -637,12 +637,26 @@ extern "C" fn scan(
         }
         answer.length = count as u32;
         if with_values {
-            find_values(store, keyspace, page.split_at_mut(keys_at), count);
+            find_values(store, keyspace, page.split_at_mut(keys_at), count, false);
         }
         Ok(())
     });
     instance.page = page;
     if instance.answer.code == 0 { instance.page.as_ptr() } else { std::ptr::null() }
+}
+
+/// Room for so many keys in the second key area, for [`find_many`].
+const MANY: usize = 256;
+
+/// Looks for the values of up to [`MANY`] keys, which lie in the second key area as [`scan`] gives keys
+/// with values, and writes there what it writes. 0 also stands for a key that is absent.
+#[unsafe(no_mangle)]
+extern "C" fn find_many(keyspace: u32, count: usize) {
+    let Instance { store, scratch, .. } = instance();
+    if let Some(store) = store {
+        let page = scratch.0[KEY_AREA..].split_at_mut(4 + 12 * MANY);
+        find_values(store, keyspace, page, count.min(MANY), true);
+    }
 }
 
 /// Keys whose values are looked for together: the processor waits for all of them at once.
@@ -653,6 +667,7 @@ fn find_values(
     keyspace: u32,
     (numbers, keys): (&mut [u8], &mut [u8]),
     count: usize,
+    counts: bool,
 ) {
     let values = numbers.len() / 12 + 1;
     let (mut hashes, mut firsts) = ([0; TOGETHER], [0; TOGETHER]);
@@ -663,7 +678,7 @@ fn find_values(
         }
         store.foresee(&hashes[..together.len()], &mut firsts);
         for ((&hash, &first), i) in hashes.iter().zip(&firsts).zip(together) {
-            let value = store.at_hand(hash, first, keyspace, key_on(numbers, keys, i));
+            let value = store.at_hand(hash, first, keyspace, key_on(numbers, keys, i), counts);
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             put(numbers, values + 2 * i, address);
             put(numbers, values + 2 * i + 1, length);

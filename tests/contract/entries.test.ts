@@ -12,7 +12,7 @@ import {
   turn,
 } from "../harness.js";
 import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, killViews, opened, ownOrDead, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
@@ -28,6 +28,52 @@ everywhere("several values", ({ storage }) => {
     deepEqual(db.getMany([]), []);
     deepEqual(db.getMany(new Set(["a"])).map(text), ["1"]);
     deepEqual(db.getMany(db.keys()).map(text), ["1", ""]);
+  });
+
+  test("getMany finds keys of every length and kind, in lists of any length", async () => {
+    const db = await opened(storage);
+    const keys: Key[] = [];
+    for (let i = 1; i < 1_000; i++) {
+      const key = i % 7 === 0 ? `clé ${i}` : `key ${"x".repeat(i % 83)}${i}`;
+      keys.push(i % 5 === 0 ? bytes(key) : key);
+    }
+    // One that fills all the room for keys, and some that leave little of it.
+    keys.splice(300, 0, "l".repeat(65_535), "m".repeat(62_000), "n".repeat(2_460), "o", "p");
+    keys.splice(9, 0, new Uint8Array(40_000).fill(1), "é".repeat(20_000), "é".repeat(32_767));
+    for (const [i, key] of keys.entries()) {
+      if (i % 11 !== 0) db.set(key, filled(i % 400 === 1 ? 300_000 : i % 97, i % 251));
+    }
+    db.set("empty", "");
+    for (const count of [1, 255, 256, 257, 512, keys.length]) {
+      const views = db.getMany([...keys.slice(0, count), "empty", keys[1] as Key, "missing"]);
+      equal(views.length, count + 3);
+      deepEqual(
+        views.slice(count).map((view) => view?.length),
+        [0, 300_000, undefined],
+      );
+      for (const [i, view] of views.slice(0, count).entries()) {
+        const length = i % 11 === 0 ? undefined : i % 400 === 1 ? 300_000 : i % 97;
+        equal(view?.length, length, `key ${i} of ${count}`);
+        ok(view === undefined || ownOrDead(view, i % 251), `value ${i} of ${count}`);
+      }
+    }
+  });
+
+  test("getMany sees what its turn has written, and nothing of what was taken back", async () => {
+    const db = await opened(storage);
+    const keys = Array.from({ length: 40 }, (_, i) => `key ${i}`);
+    for (const key of keys) db.set(key, "before");
+    await db.committed;
+    throws(() =>
+      db.transaction(() => {
+        for (const key of keys) db.set(key, "inside");
+        deepEqual(new Set(db.getMany(keys).map(text)), new Set(["inside"]));
+        throw new Error("taken back");
+      }),
+    );
+    deepEqual(new Set(db.getMany(keys).map(text)), new Set(["before"]));
+    for (const key of keys) db.delete(key);
+    deepEqual(new Set(db.getMany(keys)), new Set([undefined]));
   });
 
   test("getMany refuses what is no list of keys, and keys that are none", async () => {

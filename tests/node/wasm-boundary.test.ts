@@ -14,6 +14,7 @@ const EXPORTS = [
   "end_turn",
   "error_report",
   "find",
+  "find_many",
   "flush",
   "open",
   "pending",

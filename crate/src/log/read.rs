@@ -262,13 +262,16 @@ impl Log {
         line(0) ^ line(64) ^ line(128)
     }
 
-    /// The record at `position`, for a view, if its segment is in memory. It does not count as
-    /// looked at.
+    /// The record at `position`, for a view, if its segment is in memory. Whether that counts as
+    /// looked at is the caller's to say.
     #[inline]
-    pub fn at_hand(&mut self, position: Position) -> Option<RecordRef<'_>> {
+    pub fn at_hand(&mut self, position: Position, counts: bool) -> Option<RecordRef<'_>> {
         let place = self.place_of(position)?;
         self.pool.show(place.buffer);
-        Some(self.record_in(place))
+        if counts {
+            self.pool.touch(place.buffer);
+        }
+        self.peek(place)
     }
 
     #[cold]

@@ -176,7 +176,8 @@ impl<F: File> Store<F> {
     }
 
     /// The value of a key that was [foreseen](Store::foresee) at `first`, if it is in memory, in its
-    /// record. Until all views have died it stays where it is.
+    /// record. Until all views have died it stays where it is. It `counts` as looked at if it is not one
+    /// of all.
     #[inline]
     pub fn at_hand(
         &mut self,
@@ -184,10 +185,11 @@ impl<F: File> Store<F> {
         first: Position,
         keyspace: u32,
         key: &[u8],
+        counts: bool,
     ) -> Option<*const [u8]> {
         let (mut position, mut probe) = (first, self.index.probe(hash));
         while position != 0 {
-            let record = self.log.at_hand(position)?;
+            let record = self.log.at_hand(position, counts)?;
             if same_bytes(record.key, key) && record.header.space() == keyspace {
                 return (record.header.kind != KIND_EXTENT)
                     .then_some(std::ptr::from_ref(record.value));

@@ -128,6 +128,32 @@ fn cold_records_of_many_sizes_take_one_read_each() {
 }
 
 #[test]
+fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
+    for counts in [true, false] {
+        let file = FaultFile::default();
+        let mut store = long(&file);
+        // A walk brings its segment.
+        (2000..2100)
+            .for_each(|i| assert!(store.get(0, &key(i)).is_ok_and(|value| value.is_some())));
+        let hot = key(2050);
+        let hash = store.hash(0, &hot);
+        let mut first = [0];
+        store.foresee(&[hash], &mut first);
+        let [first] = first;
+        assert_eq!(store.at_hand(hash, first, 1, &hot, counts), None, "another keyspace");
+        let mut rng = Rng::new(5);
+        let stayed = (0..1000).all(|_| {
+            store.end_turn();
+            let is_there = store.at_hand(hash, first, 0, &hot, counts).is_some();
+            let cold = key(rng.below(1900) as u32);
+            assert!(store.get(0, &cold).is_ok_and(|value| value.is_some()));
+            is_there
+        });
+        assert_eq!(stayed, counts);
+    }
+}
+
+#[test]
 fn damage_under_a_walk_is_told_of_its_record_alone() {
     let file = FaultFile::default();
     let mut store = long(&file);
