@@ -120,6 +120,8 @@ const WORKS = [
   "set existing, random",
   "set existing, zipfian",
   "set existing, each by itself, random",
+  "set existing, all flushed once a second, random",
+  "set existing, each group flushed, random",
   "update, random",
   "set new, sequential",
   "set new, random",

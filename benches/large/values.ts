@@ -5,6 +5,8 @@ const KIB = 1_024;
 const SIZES = [64 * KIB, 4 * KIB * KIB];
 const NAME = "values";
 const RAW = "values.raw";
+/** Bytes that one of the two writes before it is the other's turn. */
+const TURN = KIB * KIB;
 /** All values of the last samples fit in: reads are reads of memory. */
 const MEMORY_SAMPLES = 3;
 
@@ -22,6 +24,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   const count = amounts.valueBytes / size;
   const keysOf = (name: string) =>
     Array.from({ length: count }, (_, i) => `value:${name}:${String(i).padStart(10, "0")}`);
+  const inTurn = Math.max(1, TURN / size);
   const value = new Uint8Array(size);
   const times = {
     set: [] as number[],
@@ -55,16 +58,24 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
         db.commit();
       }
     };
-    const bare = () => {
-      for (let i = 0; i < count; i++) {
+    const bare = (values: number) => {
+      for (let i = 0; i < values; i++) {
         if (raw.write(value, at) !== size) throw new Error("the disk is full");
         at += size;
       }
     };
-    // What was written before is on the medium by then, so that none waits for what the other wrote.
-    const set = await timed(() => ours(keys));
+    // By turns, and each as often the first: what the system writes back meanwhile it does to both. What
+    // was written before is on the medium by then.
+    let [set, write] = [0, 0];
+    for (let from = 0, ourTurn = round % 2 === 0; from < count; from += inTurn) {
+      const names = keys.slice(from, from + inTurn);
+      for (const first of [true, false]) {
+        if (first === ourTurn) set += await timed(() => ours(names));
+        else write += await timed(() => bare(names.length));
+      }
+      ourTurn = !ourTurn;
+    }
     db.flush();
-    const write = await timed(bare);
     raw.flush();
     const look = () => {
       for (const key of keys) check(db.get(key), size, mark);
@@ -132,7 +143,7 @@ export async function largeValues(ground: Ground, amounts: Amounts): Promise<Lar
   return {
     lines,
     notes: [
-      `Large values: ${total} MiB a sample, with memory ${MEMORY_SAMPLES * total} MiB, on new keys, so that both files grow by the same bytes. Both are flushed after each sample, outside of its time. "Over itself" are the same keys in every sample: what was there has to be given back, which costs flushes and erasing in its time, since no turn ends. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
+      `Large values: ${total} MiB a sample, with memory ${MEMORY_SAMPLES * total} MiB, on new keys, so that both files grow by the same bytes, by turns of a MiB or a value. Both are flushed after each sample, outside of its time. "Over itself" are the same keys in every sample: what was there has to be given back, which costs flushes and erasing in its time, since no turn ends. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
     ],
   };
 }

@@ -1,5 +1,5 @@
 import { newDigest } from "./digest.js";
-import type { Store } from "./store.js";
+import type { Flushing, Store } from "./store.js";
 import { Chooser, keysOf, Model, PATTERNS, type Pattern, type Plan, Values } from "./workload.js";
 
 /** One line of the result: one kind of work, in nanoseconds an operation. */
@@ -20,7 +20,7 @@ export interface StoreResult {
 }
 
 export interface Surroundings {
-  open(): Promise<Store>;
+  open(flushing?: Flushing): Promise<Store>;
   /** Lets the runtime do what it does between two events. */
   turn(): Promise<void>;
   /** Collects what the preparation of a sample left, where a program can ask for that. */
@@ -32,11 +32,20 @@ export interface Surroundings {
 /** The only kind of work that is told in milliseconds, and for all the keys. */
 export const REOPEN = "close and reopen";
 
+/** What is done at equal durability, and the words that tell of it. */
+export const FLUSHED = {
+  "each second": "set existing, all flushed once a second",
+  "each group": "set existing, each group flushed",
+} as const;
+
 const SEED = 3;
 /** Keys that are made ready at a time while a store is filled. */
 const LOAD_CHUNK = 100_000;
 /** A sample of fewer new keys than this is made of several. */
 const LEAST_FRESH = 20_000;
+
+/** Groups of a sample in which each is flushed. */
+const FLUSHED_GROUPS = 10;
 
 const utf8 = new TextEncoder();
 
@@ -55,6 +64,16 @@ export async function runStore(plan: Plan, around: Surroundings): Promise<StoreR
   await run.scans("scan after all writes");
   await run.reopen();
   return run.result();
+}
+
+/** Fills a store, and overwrites in it what has to be on the medium as soon as in all others. */
+export async function runFlushed(plan: Plan, around: Surroundings): Promise<StoreResult> {
+  const run = new Run(plan, around, await around.open());
+  await run.load();
+  await run.flushedEachSecond();
+  await run.flushedEachGroup();
+  await run.reopen();
+  return run.flushedResult();
 }
 
 class Run {
@@ -79,6 +98,14 @@ class Run {
     const { name, settings, remarks = [] } = this.store;
     const { measured, digests, memory } = this;
     return { name, settings, remarks, measured, digests, memory };
+  }
+
+  /** The clock says how many writes there were: contents are compared with the model, not among stores. */
+  flushedResult(): StoreResult {
+    const works: readonly string[] = Object.values(FLUSHED);
+    const { name, settings, remarks, measured } = this.result();
+    const own = measured.filter(({ work }) => works.includes(work));
+    return { name, settings, remarks, measured: own, digests: {}, memory: [] };
   }
 
   /** Milliseconds of what `work` does, with what the runtime does at its end. */
@@ -107,8 +134,8 @@ class Run {
     work: string,
     pattern: Measured["pattern"],
     sample: (round: number) => Promise<number>,
+    { warmup, samples }: Pick<Plan, "warmup" | "samples"> = this.plan,
   ): Promise<void> {
-    const { warmup, samples } = this.plan;
     this.around.progress(`${work} ${pattern}`);
     const ns: number[] = [];
     for (let round = 0; round < warmup + samples; round++) {
@@ -222,6 +249,53 @@ class Run {
       model.set(numbers, values);
       return (ms * 1e6) / count;
     });
+  }
+
+  /** A sample is a second of writing and the flush at its end. */
+  async flushedEachSecond(): Promise<void> {
+    await this.openAgain("each second");
+    const { writes } = this.plan;
+    const few = { warmup: 1, samples: 3 };
+    await this.samples(
+      FLUSHED["each second"],
+      "random",
+      async () => {
+        let [ms, count] = [0, 0];
+        for (; ms < 1_000; count += writes) ms += await this.randomly(writes);
+        ms += await this.time(async () => this.store.sync!());
+        return (ms * 1e6) / count;
+      },
+      few,
+    );
+  }
+
+  async flushedEachGroup(): Promise<void> {
+    await this.openAgain("each group");
+    const count = this.plan.group * FLUSHED_GROUPS;
+    await this.samples(FLUSHED["each group"], "random", async () => {
+      return ((await this.randomly(count, () => this.store.sync!())) * 1e6) / count;
+    });
+  }
+
+  private async openAgain(flushing: Flushing): Promise<void> {
+    await this.store.close();
+    this.store = await this.around.open(flushing);
+  }
+
+  /** Overwrites random keys; gives the milliseconds that it took. */
+  private async randomly(count: number, afterGroup?: () => void | Promise<void>): Promise<number> {
+    const { store, values, model } = this;
+    const numbers = this.chooser.existing("random", count);
+    const keys = this.keys(numbers);
+    values.renew();
+    const ms = await this.time(() =>
+      this.grouped(count, this.plan.group, async (from, to) => {
+        await store.sets(keys, values.all, from, to);
+        await afterGroup?.();
+      }),
+    );
+    model.set(numbers, values);
+    return ms;
   }
 
   async updates(): Promise<void> {

@@ -1,6 +1,6 @@
 import { summarize } from "../../demo/statistics.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
-import { REOPEN, type StoreResult } from "./run.js";
+import { FLUSHED, REOPEN, type StoreResult } from "./run.js";
 import type { Plan } from "./workload.js";
 
 /** A store at a size, and how it went. */
@@ -14,6 +14,10 @@ export interface Contender {
 
 const VARVE = "varve";
 const WRITTEN = "survives the process, not a power loss";
+const DURABILITY: Readonly<Record<string, string>> = {
+  [FLUSHED["each second"]]: "survives a power loss but for the last second",
+  [FLUSHED["each group"]]: "survives a power loss",
+};
 /** A size at which everything lies in the processor's caches, and one at which nothing does. */
 const HOT = 1_000;
 const LARGE = 1_000_000;
@@ -65,7 +69,11 @@ function rowsOf(contenders: readonly Contender[], find: Find): Row[] {
     for (const id of new Set(contenders.map((one) => one.id))) {
       const samples = find(id, size, work, pattern);
       const name = contenders.find((one) => one.id === id && one.result)?.result?.name ?? id;
-      const reads = /^(get|scan)/.test(work) ? "reads" : id === "map" ? "none: memory" : WRITTEN;
+      const reads = /^(get|scan)/.test(work)
+        ? "reads"
+        : id === "map"
+          ? "none: memory"
+          : (DURABILITY[work] ?? WRITTEN);
       // Nothing is compiled yet when so few keys are loaded.
       if (samples === undefined || (work === "load" && size <= HOT)) continue;
       rows.push({ group, ...row(title, name, reads, work === REOPEN ? "ms" : "ns", samples) });
@@ -104,6 +112,9 @@ function targets(find: Find, sizes: readonly number[]): Goal[] {
   }
   for (const size of sizes) against("lmdb", "get", size, 3);
   for (const size of sizes) against("lmdb", "set existing", size, 5);
+  for (const work of Object.values(FLUSHED)) {
+    for (const size of sizes) against("lmdb", work, size, 5);
+  }
   return goals;
 }
 
@@ -147,6 +158,11 @@ export function sizesSection(title: string, contenders: readonly Contender[]): S
     notes: [
       `Keys are strings of 16 characters, values 100 bytes. Above a thousand keys the strings of a sample are made anew for it, in the order of their use and outside of its time, so that none waits for where a key lies; in Node what the preparation left is collected before the time begins. A sample is ${[...new Set(contenders.filter(({ id }) => id === VARVE).map((one) => one.plan.ops.toLocaleString("en")))].join(" or ")} operations (reads and writes of those that take longer: ${[...fewer].map(([name, ops]) => `${name} ${ops}`).join(", ") || "none"}); writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one. Beside each median: by how much of it the middle half of the samples goes up or down.`,
       ...new Set(settings),
+      ...(contenders.some(({ result }) => result?.measured.some(({ work }) => work in DURABILITY))
+        ? [
+            "At equal durability, by stores of their own that are filled as the others are: once a second, a sample is a second of writing in groups and then a flush, which counts, so that a power loss costs each store at most what its last second wrote; each group flushed, no group is acknowledged before it is on the medium. What is asked of set at equal durability is judged there; in all other rows no store but varve flushes.",
+          ]
+        : []),
       `Every store was compared with a plain model by a checksum of all pairs in order, after each kind of writing and after closing and opening${contenders.some((one) => !one.plan.compareOften) ? " (at the largest size after loading and at the end)" : ""}; every get and scan had to see what the model has. Equal work ended in equal contents ${compared.toLocaleString("en")} times.`,
       ...memoryOf(contenders),
       ...failures,

@@ -30,6 +30,8 @@ export interface Store {
     visit: (key: Uint8Array, value: Uint8Array) => void,
     possible: Iterable<string>,
   ): void | Promise<void>;
+  /** All that was handed on is on the medium when it has returned or resolved. */
+  sync?(): void | Promise<void>;
   /** Milliseconds since this was asked last, for a store that has to be timed from inside. */
   readonly elapsed?: () => number;
   /** What it holds in memory, in bytes, by name. */
@@ -40,7 +42,14 @@ export interface Store {
 /** Opens a store in a folder, whatever is in there already. */
 export type OpenStore = (folder: string, options: StoreOptions) => Promise<Store>;
 
+/**
+ * When what is handed on has to be on the medium: when its store likes, when `sync` is called, which is
+ * once a second, or with each group, for which `sync` is called as well.
+ */
+export type Flushing = "as it likes" | "each second" | "each group";
+
 export interface StoreOptions {
   /** Bytes that it may keep in memory, where it can be told. */
   memory: number;
+  flushing?: Flushing;
 }

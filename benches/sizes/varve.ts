@@ -40,6 +40,7 @@ export function varveStore(db: Database, memory: number): Store {
       for (let i = from; i < to; i++) db.delete(keys[i]!);
       single(from, to);
     },
+    sync: () => db.flush(),
     scan(from, limit) {
       let sum = 0;
       for (const [key, value] of db.entries({ gte: from, limit }))

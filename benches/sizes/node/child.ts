@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { measureFloor } from "../floor.js";
 import { openMap } from "../map.js";
-import { runStore, type StoreResult } from "../run.js";
+import { runFlushed, runStore, type StoreResult } from "../run.js";
 import type { OpenStore } from "../store.js";
 import type { Plan } from "../workload.js";
 import { openGraus } from "./graus.js";
@@ -19,6 +19,8 @@ export interface Request {
   store: keyof typeof OPEN | "floor";
   plan: Plan;
   memory: number;
+  /** Whether it is about writes that are flushed, and only about those. */
+  flushed: boolean;
 }
 
 const OPEN = {
@@ -45,8 +47,9 @@ function collect(): void {
 async function run(): Promise<StoreResult> {
   if (store === "floor") return measureFloor(plan);
   const open = OPEN[store](root);
-  return runStore(plan, {
-    open: () => open(folder, { memory }),
+  const runIt = request.flushed ? runFlushed : runStore;
+  return runIt(plan, {
+    open: (flushing = "as it likes") => open(folder, { memory, flushing }),
     turn: () => setImmediate(),
     collect,
     wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),

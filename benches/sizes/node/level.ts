@@ -13,21 +13,24 @@ interface Iterator {
 interface Level {
   open(options: object): Promise<void>;
   getSync(key: string): Buffer | undefined;
-  put(key: string, value: Uint8Array): Promise<void>;
+  put(key: string, value: Uint8Array, options?: { sync: boolean }): Promise<void>;
   del(key: string): Promise<void>;
-  batch(operations: Operation[]): Promise<void>;
+  batch(operations: Operation[], options?: { sync: boolean }): Promise<void>;
   iterator(options?: { gte?: string; limit?: number }): Iterator;
   close(): Promise<void>;
 }
 
 const MIB = 1_048_576;
 const PAGE = 1_000;
+/** A key that is no sample's. */
+const SYNCED = "synced";
+const NOTHING = Buffer.alloc(0);
 
 export function openLevel(root: string): OpenStore {
   const { ClassicLevel } = rival(root, "classic-level") as {
     ClassicLevel: new (path: string, options: object) => Level;
   };
-  return async (folder, { memory }) => {
+  return async (folder, { memory, flushing }) => {
     const encodings = { keyEncoding: "utf8", valueEncoding: "buffer" };
     const db = new ClassicLevel(join(folder, "sizes.level"), encodings);
     await db.open({ cacheSize: memory, writeBufferSize: 64 * MIB, compression: false });
@@ -48,6 +51,7 @@ export function openLevel(root: string): OpenStore {
       settings: `sync false, no compression, cache ${memory / MIB} MiB, write buffer 64 MiB`,
       remarks: [
         "classic-level: a batch is in the log file and survives the process. Reads by getSync, scans by nextv of 1,000. An update reads, changes the copy and puts it in the group's batch, where later updates of the group look first.",
+        "classic-level: flushed by sync: true, each second of a put of nothing, which flushes the log with all before it, and with each group of its batch.",
       ],
       gets(keys) {
         let sum = 0;
@@ -61,7 +65,7 @@ export function openLevel(root: string): OpenStore {
         for (let i = from; i < to; i++) {
           operations.push({ type: "put", key: keys[i]!, value: values[i & mask]! });
         }
-        return db.batch(operations);
+        return db.batch(operations, { sync: flushing === "each group" });
       },
       updates(keys, from, to) {
         const changed = new Map<string, Buffer>();
@@ -80,6 +84,12 @@ export function openLevel(root: string): OpenStore {
         const operations: Operation[] = [];
         for (let i = from; i < to; i++) operations.push({ type: "del", key: keys[i]! });
         return db.batch(operations);
+      },
+      async sync() {
+        // It is the log that is flushed, with all that came before in it.
+        if (flushing !== "each second") return;
+        await db.put(SYNCED, NOTHING, { sync: true });
+        await db.del(SYNCED);
       },
       async scan(from, limit) {
         let sum = 0;

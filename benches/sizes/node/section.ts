@@ -12,6 +12,9 @@ import type { Request } from "./child.js";
 
 const STORES = ["varve", "lmdb", "sqlite", "level", "graus", "map", "floor"] as const;
 
+/** Those that can say when what they have is on the medium. */
+const FLUSHING = STORES.slice(0, 4);
+
 /** A store at a size, in a process of its own. */
 function runChild(request: Request): StoreResult {
   const { status, signal, stdout, error } = spawnSync(
@@ -37,7 +40,10 @@ export async function nodeSizes(options: BenchOptions): Promise<Section> {
       const order = stores.length > 1 && stores[0] === "varve" ? [...stores, stores[0]] : stores;
       for (const store of order) {
         const own = store === "graus" ? planForGraus(plan) : plan;
-        contenders.push(attempt({ root, folder, store, plan: own, memory }));
+        contenders.push(attempt({ root, folder, store, plan: own, memory, flushed: false }));
+      }
+      for (const store of FLUSHING.filter((name) => stores.includes(name))) {
+        contenders.push(attempt({ root, folder, store, plan, memory, flushed: true }));
       }
     }
   } finally {
