@@ -157,7 +157,8 @@ class Tabs {
     return this.#at(async (host) => {
       const [owner] = await this.#open(host, store);
       const [other] = await this.#open(host, store);
-      const own = await ask(owner, `trips(${rounds}, ${width}, true)`);
+      const own = await ask(owner, `trips(${rounds}, ${width}, false)`);
+      await ask(owner, "lend()");
       return { own, other: await ask(other, `trips(${rounds}, ${width}, true)`) };
     });
   }

@@ -191,8 +191,8 @@ function goalsOf(where: string, { own, other }: Trips, gaps: Record<string, numb
 }
 
 const NOTES = [
-  "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; what another tab asks travels by a MessagePort, so that its floor is an echo by one. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
-  "The tab that reads and writes has its calls one after the other (alone), or all in one task (pipelined).",
+  "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; what another tab asks travels by a MessagePort to a worker of the tab that has the file, so that its floor is an echo by one to such a worker. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
+  "The tab that reads and writes has its calls one after the other (alone, after 50 that are not counted), or all in one task (pipelined).",
   "Unanswered: the longest pause of a third tab that writes without end while the owner's tab is closed, killed by SIGKILL to its process, or frozen by the DevTools protocol.",
   "PGlite's leader is elected among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. sqlite-wasm shares no file among tabs without cross-origin isolation.",
   "The first visit: an origin where nothing is stored or cached, files compressed by brotli 9, from the beginning of the page's load.",

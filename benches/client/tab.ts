@@ -22,8 +22,15 @@ const VALUE = new Uint8Array(64);
 
 type Call = () => Promise<unknown>;
 
+/**
+ * So many come before those that are measured: the first after a thousand at once, of whatever kind, wait for
+ * what those have left to collect.
+ */
+const BEFORE = 50;
+
 /** One after the other. */
 async function alone(call: Call): Promise<number> {
+  for (let i = 0; i < BEFORE; i += 1) await call();
   const start = performance.now();
   let count = 0;
   for (; count < ALONE && performance.now() < start + ALONE_MS; count += 1) await call();
@@ -76,14 +83,38 @@ onmessage = async ({ data, ports: [port] }) => {
   postMessage(0);
 };`;
 
-async function echo(): Promise<Record<string, Call>> {
-  const url = URL.createObjectURL(new Blob([ECHO], { type: "text/javascript" }));
-  const worker = new Worker(url);
+function echoWorker(): Worker {
+  return new Worker(URL.createObjectURL(new Blob([ECHO], { type: "text/javascript" })));
+}
+
+/** Carries ports to the tab that lends its worker, which is in another process. */
+const COURIER =
+  "data:text/javascript,let lender;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
+  "{if(ports[0])lender.postMessage(0,ports);else lender=page}}";
+
+function courier(): MessagePort {
+  return new SharedWorker(COURIER).port;
+}
+
+/** Has another tab echoed to by a worker of this one. */
+function lend(): void {
+  const worker = echoWorker();
+  const to = courier();
+  to.onmessage = ({ ports }) => worker.postMessage(0, [...ports]);
+  to.postMessage(0);
+}
+
+/** `borrows`: what answers by a port is what another tab has lent, as the owner is another's. */
+async function echo(borrows: boolean): Promise<Record<string, Call>> {
+  const worker = echoWorker();
   const { port1, port2 } = new MessageChannel();
+  const lent = new MessageChannel();
+  if (borrows) courier().postMessage(0, [lent.port2]);
+  const port = borrows ? lent.port1 : port1;
   const waiting: ((message: unknown) => void)[] = [];
   const hear = ({ data }: MessageEvent) => waiting.shift()?.(data);
   worker.onmessage = hear;
-  port1.onmessage = hear;
+  port.onmessage = hear;
   const send = (way: Worker | MessagePort, message: object) =>
     new Promise((resolve) => {
       waiting.push(resolve);
@@ -95,7 +126,7 @@ async function echo(): Promise<Record<string, Call>> {
   });
   return {
     echo: () => send(worker, { id: 1, value: VALUE }),
-    "echo by a port": () => send(port1, { id: 1, value: VALUE }),
+    "echo by a port": () => send(port, { id: 1, value: VALUE }),
     "echo after a write": () => send(worker, { id: 1, value: VALUE, writes: true }),
   };
 }
@@ -165,10 +196,11 @@ export function offer(open: () => Promise<Store>): void {
       return performance.now();
     },
     /** `width`: so many calls in one task. */
-    async trips(rounds: number, width: number, withEcho: boolean): Promise<Times> {
+    async trips(rounds: number, width: number, borrows: boolean): Promise<Times> {
       const calls = { get: () => store.get(), set: () => store.set() };
-      return interleaved({ ...(withEcho && (await echo())), ...calls }, rounds, width);
+      return interleaved({ ...(await echo(borrows)), ...calls }, rounds, width);
     },
+    lend,
     write: (ms: number, alone: boolean) => write(store, ms, alone ? 1 : LANES),
     owns: () => store.owns(),
     pulse() {
