@@ -9,6 +9,7 @@ import { root } from "../../scripts/lib.mjs";
 import { launch, withProfile } from "../../tests/browsers.mjs";
 import { processOf } from "../../tests/processes.mjs";
 
+const SQLITE = join(root, "node_modules/@sqlite.org/sqlite-wasm/sqlite-wasm/jswasm");
 const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist");
 
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
@@ -28,6 +29,8 @@ export async function withBundles(use) {
     "varve",
     "worker",
     "indexeddb",
+    "sqlite",
+    "sqlite-worker",
     ...(hasPglite ? ["pglite", "pglite-worker"] : []),
   ];
   try {
@@ -43,6 +46,9 @@ export async function withBundles(use) {
       },
     );
     copyFileSync(join(root, "dist/varve.wasm"), join(root, out, "varve.wasm"));
+    for (const file of ["sqlite3.wasm", "sqlite3-opfs-async-proxy.js"]) {
+      copyFileSync(join(SQLITE, file), join(root, out, file));
+    }
     if (hasPglite) {
       for (const file of readdirSync(PGLITE).filter((one) => /^[^/]*\.(wasm|data)$/.test(one))) {
         copyFileSync(join(PGLITE, file), join(root, out, file));
@@ -80,10 +86,24 @@ class Files {
   }
 }
 
+/** What a page has to be served with for shared memory. */
+const ISOLATED = {
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-embedder-policy": "require-corp",
+};
+
+/** Without shared memory tabs cannot have a file of SQLite's at the same time. */
+const NEEDS_ISOLATION = ["sqlite"];
+
 /** A server of those files, at an origin of its own, which counts what is downloaded. */
 class Host {
   bytes = 0;
   #server;
+  #headers;
+
+  constructor(store) {
+    this.#headers = NEEDS_ISOLATION.includes(store) ? ISOLATED : {};
+  }
 
   async listen(files) {
     this.#server = createServer(({ url }, response) => {
@@ -95,6 +115,7 @@ class Host {
         response.writeHead(200, {
           "content-type": TYPES[extname(pathname)] ?? "application/octet-stream",
           ...(!isPage && { "content-encoding": "br" }),
+          ...this.#headers,
         });
         response.end(body);
       } catch {
@@ -143,7 +164,7 @@ class Tabs {
   async cold(store, samples) {
     const found = { ms: [], bytes: [] };
     for (let i = 0; i < samples; i += 1) {
-      await this.#at(async (host) => {
+      await this.#at(store, async (host) => {
         const [, ms] = await this.#open(host, store);
         found.ms.push(ms);
         found.bytes.push(host.bytes);
@@ -154,7 +175,7 @@ class Tabs {
 
   /** Round trips of the tab that has the file, and of one that has not. */
   trips(store, { rounds, width }) {
-    return this.#at(async (host) => {
+    return this.#at(store, async (host) => {
       const [owner] = await this.#open(host, store);
       const [other] = await this.#open(host, store);
       const own = await ask(owner, `trips(${rounds}, ${width}, false)`);
@@ -165,7 +186,7 @@ class Tabs {
 
   /** Writes per second of so many tabs together. */
   writes(store, count, { ms, samples }) {
-    return this.#at(async (host) => {
+    return this.#at(store, async (host) => {
       const tabs = [];
       while (tabs.length < count) tabs.push((await this.#open(host, store))[0]);
       const found = { alone: [], together: [] };
@@ -184,7 +205,7 @@ class Tabs {
 
   /** How long another tab is not answered when something happens to the one that has the file. */
   gaps(store, how, samples) {
-    return this.#at(async (host) => {
+    return this.#at(store, async (host) => {
       const tabs = [];
       const gaps = [];
       for (let i = 0; i < samples; i += 1) {
@@ -244,8 +265,8 @@ class Tabs {
   }
 
   /** At an origin that nobody has been to; its tabs are closed at the end. */
-  async #at(use) {
-    const host = await new Host().listen(this.#files);
+  async #at(store, use) {
+    const host = await new Host(store).listen(this.#files);
     try {
       return await use(host);
     } finally {

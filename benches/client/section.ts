@@ -58,6 +58,15 @@ const STORES: Record<string, Effort> = {
     samples: 1,
     gaps: {},
   },
+  sqlite: {
+    title: "sqlite-wasm",
+    opens: 2,
+    rounds: 1,
+    width: 20,
+    tabs: [1, 2, 8],
+    samples: 1,
+    gaps: {},
+  },
   pglite: {
     title: "PGlite",
     opens: 1,
@@ -71,7 +80,7 @@ const STORES: Record<string, Effort> = {
 
 /** Chromium has all of it; Firefox what is ours, but that nobody can freeze one of its tabs. */
 const PLACES = {
-  chromium: { title: "Chromium", stores: ["varve", "indexeddb", "pglite"] },
+  chromium: { title: "Chromium", stores: ["varve", "indexeddb", "sqlite", "pglite"] },
   firefox: { title: "Firefox", stores: ["varve", "indexeddb"] },
 } as const;
 
@@ -194,6 +203,6 @@ const NOTES = [
   "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; what another tab asks travels by a MessagePort to a worker of the tab that has the file, so that its floor is an echo by one to such a worker. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
   "The tab that reads and writes has its calls one after the other (alone, after 50 that are not counted), or all in one task (pipelined).",
   "Unanswered: the longest pause of a third tab that writes without end while the owner's tab is closed, killed by SIGKILL to its process, or frozen by the DevTools protocol.",
-  "PGlite's leader is elected among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. sqlite-wasm shares no file among tabs without cross-origin isolation.",
+  "PGlite's leader is elected among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. sqlite-wasm's `opfs` has every tab open the file, and lock it for each call: only on pages with cross-origin isolation (COOP and COEP headers), which no other here asks for; journal persist, synchronous normal, for its tabs can have no write-ahead log. It has no owner.",
   "The first visit: an origin where nothing is stored or cached, files compressed by brotli 9, from the beginning of the page's load.",
 ];

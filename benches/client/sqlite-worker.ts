@@ -1,0 +1,64 @@
+/** The worker of a tab with SQLite: each has the file open, and they take turns by its locks. */
+
+import init from "@sqlite.org/sqlite-wasm";
+
+/** What its page asks for. */
+export interface Asked {
+  readonly id: number;
+  readonly key: string;
+  /** Written, or read when there is none. */
+  readonly value?: Uint8Array;
+}
+
+const SQLITE_BUSY = 5;
+const BUSY_MS = 2;
+
+/** Write-ahead logs need memory that connections share, which there is not among tabs. */
+const TUNING = `
+  PRAGMA journal_mode = persist;
+  PRAGMA synchronous = normal;
+  CREATE TABLE IF NOT EXISTS pairs (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+`;
+
+/** Again until nobody else has the file. */
+async function patiently<T>(attempt: () => T): Promise<T> {
+  for (;;) {
+    try {
+      return attempt();
+    } catch (error) {
+      if ((error as { resultCode?: number }).resultCode !== SQLITE_BUSY) throw error;
+      await new Promise((resolve) => setTimeout(resolve, BUSY_MS));
+    }
+  }
+}
+
+async function opened() {
+  const { oo1 } = await init();
+  const db = await patiently(() => new oo1.OpfsDb("/bench.sqlite3", "c"));
+  await patiently(() => db.exec(TUNING));
+  return {
+    read: db.prepare("SELECT value FROM pairs WHERE key = ?"),
+    write: db.prepare("INSERT OR REPLACE INTO pairs VALUES (?, ?)"),
+  };
+}
+
+const opening = opened();
+/** One after the other: a statement that waits for the file is not begun twice. */
+let last: Promise<unknown> = opening;
+
+async function answer({ id, key, value }: Asked): Promise<void> {
+  const { read, write } = await opening;
+  const found = await patiently(() => {
+    try {
+      if (value === undefined) return read.bind(key).step() ? read.getBlob(0) : null;
+      return write.bind([key, value]).step() ? null : null;
+    } finally {
+      (value === undefined ? read : write).reset(true);
+    }
+  });
+  postMessage({ id, found });
+}
+
+addEventListener("message", ({ data }: MessageEvent<Asked>) => {
+  last = last.then(() => answer(data));
+});
