@@ -21,8 +21,8 @@ export interface Layout {
   readonly align: number;
   /** The bytes that a value of any version has. */
   readonly required: number;
-  /** Whether some bytes belong to no field. */
-  readonly gaps: boolean;
+  /** The end of the fields that lie behind one another without a gap, from the start on. */
+  readonly packed: number;
   /** Whether later versions may have more fields. */
   readonly growing: boolean;
 }
@@ -42,7 +42,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   let end = growing ? 2 : 0;
   let align = end || 1;
   let required = end;
-  let used = end;
+  let packed = end;
   for (const name in given) {
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
@@ -83,7 +83,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
         );
       }
       seen.add(leaf.name);
-      used += leaf.type.bytes;
+      if (at + leaf.at === packed) packed += leaf.type.bytes;
       leaves.push({ ...leaf, at: at + leaf.at });
     }
   }
@@ -103,7 +103,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     bytes,
     align,
     required: growing ? required : bytes,
-    gaps: used < bytes,
+    packed,
     growing,
   };
 }

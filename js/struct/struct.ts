@@ -82,7 +82,7 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
   declare private staged: Draft | undefined;
 
   constructor(layout: Layout) {
-    const { leaves, bytes, gaps, growing } = layout;
+    const { leaves, bytes, packed, growing } = layout;
     const View = viewClass(layout);
     Object.assign(this, layout, {
       View,
@@ -90,7 +90,7 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
       composite: true,
       assign: leaves.find(({ type }) => type.assign)?.type.assign,
       put: (to, at, value) => {
-        if (gaps) zero(to.m, at, bytes);
+        zero(to.m, at + packed, bytes - packed);
         if (growing) to.m.data.setUint16(at, bytes, true);
         put(leaves, to, at, value);
       },
