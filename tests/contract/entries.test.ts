@@ -21,6 +21,7 @@ const CONFLICT = { name: "ConflictError", code: "VARVE_CONFLICT" } as const;
 everywhere("several values", ({ storage }) => {
   test("getMany gives the values in the order of the keys, and undefined for those missing", async () => {
     const db = await opened(storage);
+    deepEqual(db.getMany(["of", "nothing"]), [undefined, undefined]);
     db.set("a", "1");
     db.set("b", "");
     const views = db.getMany(["b", "missing", bytes("a"), "a"]);

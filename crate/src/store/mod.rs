@@ -169,8 +169,10 @@ impl<F: File> Store<F> {
         self.index.warm(hashes);
         let mut all = 0;
         for (position, &hash) in positions.iter_mut().zip(hashes) {
-            *position = self.index.find(hash, |_| true).unwrap_or(0);
-            all ^= self.log.place_of(*position).map_or(0, |place| self.log.warm(place));
+            let first = self.index.find(hash, |_| true);
+            *position = first.unwrap_or(0);
+            let place = first.and_then(|first| self.log.place_of(first));
+            all ^= place.map_or(0, |place| self.log.warm(place));
         }
         std::hint::black_box(all);
     }
