@@ -46,7 +46,8 @@ export class StorageUnavailableError extends NamedError {
 /**
  * The disk, or this origin's share of it, is full. What was to be written was rolled back as a
  * whole; what was there before is untouched; reads go on, and so do deletions as long as the file has
- * room to note them. Delete what is not needed and `await db.compact()`, or make room beside it.
+ * room to note them: what one transaction or `clear` deletes is noted at once, so that much goes in
+ * several. Delete what is not needed and `await db.compact()`, or make room beside it.
  */
 export class QuotaExceededError extends NamedError {
   static {

@@ -60,7 +60,8 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.Quota]: ({ name, cause }) =>
     new QuotaExceededError(
       `There is no room to write to the database "${name}". What could not be written was rolled ` +
-        "back, and what was there stays. Delete what is not needed and await db.compact(), or make room " +
+        "back, and what was there stays. Delete what is not needed, much of it in several turns as by " +
+        "clear({ limit: 10_000 }), and await db.compact(), or make room " +
         "beside it, then write again. db.stats() tells usage and quota; persist(), on a page, may gain more.",
       cause,
     ),
