@@ -150,6 +150,8 @@ impl<F: File> Store<F> {
                 self.log.discard_group();
                 return self.end_compaction(&job);
             }
+            // A deletion that takes up its segment has no room to tell where it was written first.
+            Err(Error::KeyTooLong) => Moved::Stuck,
             moved => moved.map_err(WriteError::RolledBack)?,
         };
         self.commit_group().map_err(WriteError::RolledBack)?;

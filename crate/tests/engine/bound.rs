@@ -185,3 +185,29 @@ fn values_that_take_segments_of_their_own_leave_no_holes_behind() {
     // As in a browser: segments of a mebibyte, values of up to four.
     live_large(6, 16, 4, 120, 20);
 }
+
+#[test]
+fn the_deletion_of_a_key_that_fills_a_segment_stops_nothing() {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+    // Keys whose records take all that header, trailer and frame leave of a segment.
+    let [gone, stays] = [7, 8].map(|byte| vec![byte; 4096 - 2 * 64 - 40 - 40]);
+    for key in [&gone, &stays] {
+        store.set(0, key, b"").expect("set");
+        store.commit().expect("commit");
+    }
+    store.delete(0, &gone).expect("delete");
+    store.set(0, b"small", b"value").expect("set");
+    store.commit().expect("commit");
+    let mut more = store.tend(true);
+    for _ in 0..100 {
+        if more == Ok(true) {
+            more = store.tend(false);
+        }
+    }
+    assert_eq!(more, Ok(false), "compaction comes to an end");
+    let mut store = Store::open(store.into_file(), options).expect("opens again");
+    assert_eq!(store.get(0, &gone), Ok(None));
+    assert_eq!(store.get(0, &stays), Ok(Some(&b""[..])));
+    assert_eq!(store.get(0, b"small"), Ok(Some(&b"value"[..])));
+}
