@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve::{Error, IoError, Options, Store};
 
 use super::census::{UnderWay, census};
-use super::fault_file::{Fault, FaultFile, Harm};
+use super::fault_file::{Event, Fault, FaultFile, Harm};
 use super::images::{Crash, Death, Limits, trail, walk};
 use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of, try_state_of};
 use super::phases::Met;
@@ -22,8 +22,10 @@ const BULK: u64 = 100;
 const HOUSE: u64 = 120;
 /// and from this one on about housekeeping on a disk that is nearly full.
 const FULL: u64 = 130;
+/// and from this one on of the shapes that others seldom have.
+const SHAPES: u64 = 132;
 /// So many are run with all tests. Those behind them are of all kinds.
-pub const SEEDS: u64 = 132;
+pub const SEEDS: u64 = 134;
 
 /// What a program is about.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +34,21 @@ pub struct Kind {
     pub bulk: bool,
     pub house: bool,
     pub full: bool,
+    pub shapes: bool,
 }
 
 /// What the program of a seed is about.
 pub fn kind_of(seed: u64) -> Kind {
     if seed >= SEEDS {
         let mut rng = Rng::new(!seed);
-        let about = rng.below(6);
+        let about = rng.below(8);
         let torn = rng.one_in(16);
-        return Kind { torn, bulk: about == 0, house: about > 2, full: about > 4 };
+        let (house, full) = ((3..6).contains(&about), about == 5);
+        return Kind { torn, bulk: about == 0, house, full, shapes: about > 5 };
     }
     let bulk = (BULK..HOUSE).contains(&seed);
-    Kind { torn: seed < TORN, bulk, house: seed >= HOUSE, full: seed >= FULL }
+    let (house, full) = ((HOUSE..SHAPES).contains(&seed), (FULL..SHAPES).contains(&seed));
+    Kind { torn: seed < TORN, bulk, house, full, shapes: seed >= SHAPES }
 }
 
 pub const LIMITS: Limits = Limits {
@@ -96,8 +101,8 @@ fn add(counter: &AtomicU64) {
 }
 
 pub fn options_for(seed: u64) -> Options {
-    let Kind { bulk, house, .. } = kind_of(seed);
-    let segment_log2 = if bulk || house { 12 } else { 12 + (seed % 3) as u8 };
+    let Kind { bulk, house, shapes, .. } = kind_of(seed);
+    let segment_log2 = if bulk || house || shapes { 12 } else { 12 + (seed % 3) as u8 };
     let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
 }
@@ -106,13 +111,14 @@ pub fn options_for(seed: u64) -> Options {
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
-    let Kind { bulk, house, full, .. } = kind_of(seed);
+    let Kind { bulk, house, full, shapes, .. } = kind_of(seed);
     if full {
         let slots = rng.within(4..10) as u64;
         let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
-        session.disk.limit(8192 + slots * segment as u64 + rng.below(segment) as u64, harm);
+        let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
+        session.disk.limit(Some((bytes, harm)));
     }
-    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house };
+    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house, shapes };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {
@@ -163,6 +169,9 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         }
     }
     drop(store.into_file());
+    if crash.event.is_multiple_of(40) {
+        keep_house(&file, options, &seen);
+    }
 
     let mut store =
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("not a second time: {e}"));
@@ -189,13 +198,45 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     seen
 }
 
+/// What a crash left is put in order, without a write of the program's: that changes nothing of what is
+/// there, whether or not a close comes behind it.
+fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
+    let file = FaultFile::new(file.image());
+    let reading = Options { read_only: true, ..*options };
+    if let Ok(mut store) = Store::open(file.clone(), reading) {
+        assert!(&state_of(&mut store) == seen, "who only reads sees something else");
+        assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
+    }
+    let mut store = Store::open(file.clone(), *options).expect("it opened before");
+    let mut more = store.tend(true);
+    for _ in 0..2000 {
+        if more == Ok(true) {
+            more = store.tend(false);
+        }
+    }
+    assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");
+    let kept = state_of(&mut store);
+    assert!(&kept == seen, "after housekeeping it shows {}", difference(&kept, seen));
+    let died = FaultFile::new(file.image());
+    store.close().map_err(|(_, e)| e).expect("it closes");
+    for (file, how) in [(died, "death"), (file, "close")] {
+        let mut store = Store::open(file, *options)
+            .unwrap_or_else(|e| panic!("after housekeeping and {how} it does not open: {e}"));
+        let kept = state_of(&mut store);
+        assert!(&kept == seen, "after housekeeping and {how}: {}", difference(&kept, seen));
+    }
+}
+
 /// Dies again while recovering from `crash`, at every moment of it and of a few commits after it.
 fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, tally: &Tally) {
     let mut session = Session::new(FaultFile::new(image.to_vec()), *options, state);
     session.open(Bounds::only(session.start)).expect("it opened before");
     let at =
         |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
-    for step in [at(1), Step::Commit, at(2), Step::Flush, at(3), Step::Reopen] {
+    let tend = Step::Tend { slices: 1000, all: true };
+    let tends = rng.one_in(2).then_some(tend);
+    let program = [at(1), Step::Commit, at(2), Step::Flush, at(3)];
+    for step in program.into_iter().chain(tends).chain([Step::Reopen]) {
         session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
     }
     let (base, events, start) = session.history();

@@ -56,7 +56,7 @@ fn program(seed: u64) -> Vec<Step> {
     // Every fourth program is about commits of several frames, and memory that is given up.
     let house = is_about_housekeeping(seed);
     let bulk = !house && seed % 4 == 2;
-    let taste = Taste { keys: 8, segment: 4096, crashes: false, bulk, house };
+    let taste = Taste { keys: 8, segment: 4096, crashes: false, bulk, house, shapes: false };
     let steps = if house { 60 } else { 36 };
     (0..steps).map(|_| next_step(&mut rng, &taste)).collect()
 }

@@ -183,9 +183,10 @@ impl FaultFile {
         self.0.borrow_mut().now[at] ^= flips;
     }
 
-    /// From now on there is room for so many bytes; a write beyond them meets the harm.
-    pub fn limit(&self, bytes: u64, harm: Harm) {
-        self.0.borrow_mut().limit = Some((bytes, harm));
+    /// From now on there is room for so many bytes, and a write beyond them meets the harm; or there is
+    /// room without end.
+    pub fn limit(&self, limit: Option<(u64, Harm)>) {
+        self.0.borrow_mut().limit = limit;
     }
 
     pub fn is_limited(&self) -> bool {

@@ -9,3 +9,4 @@ pub mod oracle;
 pub mod phases;
 pub mod rng;
 pub mod session;
+pub mod shapes;

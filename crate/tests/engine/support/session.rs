@@ -6,12 +6,14 @@
 
 use std::rc::Rc;
 
-use varve::{Error, Options, Store};
+use varve::store::PinId;
+use varve::{Error, IoError, Options, Store};
 
-use super::fault_file::{Event, FaultFile};
+use super::fault_file::{Event, FaultFile, Harm};
 use super::oracle::{Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, difference, state_of};
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
+use super::shapes;
 
 /// How an update ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,40 @@ pub enum Step {
         keyspace: u32,
         key: Vec<u8>,
     },
+    /// As the boundary does it: room first, then the bytes, and then how many of them.
+    Staged {
+        keyspace: u32,
+        key: Vec<u8>,
+        room: usize,
+        len: usize,
+        fill: u64,
+    },
+    /// A record that is begun and comes to nothing.
+    Abandoned {
+        keyspace: u32,
+        key: Vec<u8>,
+        room: usize,
+    },
+    /// An update that is begun, perhaps resized, and comes to nothing.
+    Broken {
+        keyspace: u32,
+        key: Vec<u8>,
+        resize: Option<usize>,
+    },
+    /// Holds a value until it is let go, or the session ends.
+    Pin {
+        keyspace: u32,
+        key: Vec<u8>,
+    },
+    /// Lets go of the value that was held first.
+    Unpin,
+    /// The next opening has these options.
+    Become {
+        factor: u32,
+        memory: usize,
+    },
+    /// From now on the file can grow by so many bytes; or by as many as it likes.
+    Room(Option<usize>),
     /// The end of a task: memory is let go, and what does not fit becomes cold.
     EndTurn,
     Savepoint,
@@ -82,6 +118,8 @@ pub struct Session {
     /// What the store ought to show now, and at each open savepoint.
     state: State,
     saved: Vec<(varve::Savepoint, State)>,
+    /// What is pinned, and the value that it has to show.
+    pinned: Vec<(PinId, Rc<[u8]>)>,
     /// How long the history was when memory was first given up for something else.
     pub evicted_at: Option<usize>,
 }
@@ -100,6 +138,7 @@ impl Session {
             tip: start,
             state,
             saved: vec![],
+            pinned: vec![],
             evicted_at: None,
         }
     }
@@ -126,6 +165,7 @@ impl Session {
     /// Opens the store and checks that it shows one of the commits it may show.
     pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
         self.saved.clear();
+        self.pinned.clear();
         self.disk.enter(Stage::Opening);
         let opened = Store::open(self.disk.clone(), self.options);
         self.disk.enter(Stage::Working);
@@ -161,6 +201,10 @@ impl Session {
         let seen = self.seen();
         let wanted = &self.state;
         assert!(&seen == wanted, "the store shows {}", difference(&seen, wanted));
+        let store = self.store.as_mut().expect("the session is open");
+        for (pin, value) in &self.pinned {
+            assert!(store.pinned(*pin) == Some(value), "what is pinned has changed");
+        }
     }
 
     /// What the store shows, faults aside.
@@ -237,6 +281,49 @@ impl Session {
                 assert_eq!(value, expected.as_ref().map(|e| &*e.value), "getting {key:?}");
                 Ok(())
             }
+            Step::Staged { keyspace, key, room, len, fill } => {
+                self.staged(*keyspace, key, *room, *len, *fill)
+            }
+            Step::Abandoned { keyspace, key, room } => self.come_to_nothing(|store| {
+                store.begin_set(*keyspace, key, *room)?;
+                store.staged_value().fill(0xEE);
+                Ok(())
+            }),
+            Step::Broken { keyspace, key, resize } => self.come_to_nothing(|store| {
+                if store.begin_update(*keyspace, key)? {
+                    store.staged_value().fill(0xEE);
+                    if let Some(room) = resize {
+                        store.resize_update(*room)?;
+                        store.staged_value().fill(0xDD);
+                    }
+                }
+                Ok(())
+            }),
+            Step::Pin { keyspace, key } if self.saved.is_empty() && self.pinned.len() < 3 => {
+                let after = self.state.clone();
+                let pin = self.call(after, |s| s.pin(*keyspace, key), |_, _, _| ())?;
+                let value = self.state.get(&(*keyspace, key.clone())).map(|e| e.value.clone());
+                assert_eq!(pin.is_some(), value.is_some(), "pinning {key:?}");
+                self.pinned.extend(pin.zip(value));
+                Ok(())
+            }
+            Step::Unpin => {
+                if !self.pinned.is_empty() {
+                    let (pin, _) = self.pinned.remove(0);
+                    self.store().unpin(pin);
+                }
+                Ok(())
+            }
+            Step::Become { factor, memory } => {
+                (self.options.factor, self.options.memory) = (*factor, *memory);
+                Ok(())
+            }
+            Step::Room(room) => {
+                let size = self.disk.image().len();
+                let limit = room.map(|room| ((size + room) as u64, Harm::Fail(IoError::Quota)));
+                self.disk.limit(limit);
+                Ok(())
+            }
             Step::EndTurn => {
                 self.store().end_turn();
                 Ok(())
@@ -298,6 +385,7 @@ impl Session {
                 Ok(())
             }
             Step::Die { .. }
+            | Step::Pin { .. }
             | Step::Commit
             | Step::Flush
             | Step::Witness
@@ -322,6 +410,41 @@ impl Session {
             state.insert(at, Entry { value: value.clone(), version });
         };
         self.call(after, |s| s.set(keyspace, key, &value), note).map(|_| ())
+    }
+
+    fn staged(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        room: usize,
+        len: usize,
+        fill: u64,
+    ) -> Result<(), (Error, Commit)> {
+        let value: Rc<[u8]> = bytes_of(fill, len).into();
+        let mut after = self.state.clone();
+        let at = (keyspace, key.to_vec());
+        after.insert(at.clone(), Entry { value: value.clone(), version: 0 });
+        let run = |store: &mut Store<FaultFile>| {
+            store.begin_set(keyspace, key, room)?;
+            store.staged_value().fill(0xCC);
+            store.staged_value()[..len].copy_from_slice(&value);
+            store.finish(len)
+        };
+        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
+            state.insert(at, Entry { value: value.clone(), version });
+        };
+        self.call(after, run, note).map(|_| ())
+    }
+
+    /// Begins something that is aborted, however far it gets.
+    fn come_to_nothing(
+        &mut self,
+        begin: impl FnOnce(&mut Store<FaultFile>) -> Result<(), Error>,
+    ) -> Result<(), (Error, Commit)> {
+        let tip = self.tip;
+        let begun = begin(self.store());
+        self.store().abort();
+        begun.map_err(|error| (error, tip))
     }
 
     fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<(), (Error, Commit)> {
@@ -432,6 +555,8 @@ pub struct Taste {
     /// Whether it is about housekeeping: much is overwritten, and compaction, checkpoints and giving
     /// back go on nearly all the time.
     pub house: bool,
+    /// Whether it is of the shapes that others seldom have.
+    pub shapes: bool,
 }
 
 /// A key of the small universe that programs use: short ones, and one that is long.
@@ -456,6 +581,9 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 
 /// The next step of a random program.
 pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
+    if taste.shapes {
+        return shapes::next_step(rng, taste.segment);
+    }
     if taste.bulk && !rng.one_in(4) {
         return next_bulky_step(rng, taste);
     }
