@@ -33,7 +33,8 @@ import {
   type Entry as StoredEntry,
   type UpdateOptions,
 } from "./session.js";
-import type { Codec, CustomCodec, StructCodec } from "./struct/codec.js";
+import type { CustomCodec, Declared, Structure } from "./struct/codec.js";
+import type { Given } from "./struct/custom.js";
 import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 
 /** One step of a batch. */
@@ -416,7 +417,7 @@ export class Database {
   ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
   collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
     name: string,
-    codec: Codec<View, Writable, Input>,
+    codec: Declared<View, Writable, Input>,
     options?: CollectionOptions<S, undefined>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
   // The last one, since it is the one that the compiler tells of when none fits.
@@ -428,12 +429,12 @@ export class Database {
     const Specs extends IndexSpecs<View> = Record<never, never>,
   >(
     name: string,
-    codec: StructCodec<View, Writable, Input>,
+    codec: Structure<View, Writable, Input>,
     options: CollectionOptions<S, Specs>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T>(
     name: string,
-    codec: Codec<T, T, T> | CustomCodec<T>,
+    codec: Given<T>,
     options: CollectionOptions<KeySpec | undefined> = {},
   ): Collection<unknown, T, T, T> {
     return collectionOf(this.handle, name, codec, options);
@@ -484,7 +485,7 @@ export class Database {
     OldKey = unknown,
   >(
     name: string,
-    codec: Codec<View, Writable, Input>,
+    codec: Declared<View, Writable, Input>,
     options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>>;
   migrate<
@@ -497,12 +498,12 @@ export class Database {
     OldKey = unknown,
   >(
     name: string,
-    codec: StructCodec<View, Writable, Input>,
+    codec: Structure<View, Writable, Input>,
     options: MigrateOptions<S, Specs, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
   migrate<T>(
     name: string,
-    codec: Codec<T, T, T> | CustomCodec<T>,
+    codec: Given<T>,
     options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown> = {},
   ): Promise<Collection<unknown, T, T, T>> {
     return migrated(this.handle, name, codec, options);

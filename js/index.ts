@@ -111,5 +111,13 @@ export type { ImageSource } from "./storage/image.js";
 export { memory } from "./storage/memory.js";
 export { file } from "./storage/node.js";
 export { opfs } from "./storage/opfs.js";
-export type { Codec, CustomCodec, Descriptor, Memory, StructCodec } from "./struct/codec.js";
+export type {
+  Codec,
+  CustomCodec,
+  Declared,
+  Descriptor,
+  Memory,
+  StructCodec,
+  Structure,
+} from "./struct/codec.js";
 export type { WasmSource } from "./wasm/load.js";

@@ -8,10 +8,12 @@ export { type BytesType, blob, bytes } from "./struct/binary.js";
 export type {
   Codec,
   CustomCodec,
+  Declared,
   Descriptor,
   Memory,
   StructCodec,
   StructDescriptor,
+  Structure,
 } from "./struct/codec.js";
 export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";

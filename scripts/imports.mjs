@@ -8,7 +8,7 @@ import { filesBelow, root } from "./lib.mjs";
 const JS_ROOMS = [
   { room: "errors", files: /^js\/(errors(-base)?|dispose|inspect)\.ts$/ },
   { room: "bytes", files: /^js\/bytes\.ts$/ },
-  { room: "struct", files: /^js\/(json|rust|struct(\/[a-z0-9-]+)?)\.ts$/ },
+  { room: "struct", files: /^js\/(codec|json|rust|struct(\/[a-z0-9-]+)?)\.ts$/ },
   { room: "storage", files: /^js\/storage\// },
   { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?|varve\.d\.wasm)\.ts$/ },
   { room: "options", files: /^js\/(options|range)\.ts$/ },

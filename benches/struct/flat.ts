@@ -1,5 +1,6 @@
 /** A struct with flattened ones in it beside one that has the same fields as its own. */
 
+import { codecOf } from "varve/codec";
 import { fromJson, jsonReader, jsonWriter, toJson } from "varve/json";
 import { bool, f64, flatten, str, struct, u8, u16, u32 } from "varve/struct";
 import { type Measured, measure, type Way } from "./measure.js";
@@ -80,12 +81,12 @@ const about = "the same fields";
 
 /** All values side by side in one memory. */
 function stored(Search: typeof Flattened) {
-  const sizes = inputs.map((input) => Search.size(input));
+  const sizes = inputs.map((input) => codecOf(Search).size(input));
   const starts = sizes.map((_, index) => index * 128);
   const u8 = new Uint8Array(VALUES * 128);
   const memory = { data: new DataView(u8.buffer), u8, epoch: 0 };
   const put = (index: number) =>
-    Search.write(memory, starts[index]!, inputs[index]!, sizes[index]!);
+    codecOf(Search).write(memory, starts[index]!, inputs[index]!, sizes[index]!);
   for (let i = 0; i < VALUES; i++) put(i);
   return { memory, sizes, starts, put };
 }

@@ -2,10 +2,12 @@
 
 import type * as FlatBuffers from "flatbuffers";
 import type * as MessagePack from "msgpackr";
+import { codecOf } from "varve/codec";
 import { str, struct, u16 } from "varve/struct";
 import { type Measured, measure, type Way } from "./measure.js";
 
 const Product = struct("Product", { stock: u16, name: str });
+const codec = codecOf(Product);
 const NAME = "Yeezy Boost 350 V2";
 /** As many records as no compiler keeps in registers. A power of two. */
 const RECORDS = 256;
@@ -33,8 +35,8 @@ function records() {
   const memory = { data, u8, epoch: 0 };
   const starts = Array.from({ length: RECORDS }, (_, index) => index * STRIDE);
   const input = { stock: 1, name: NAME };
-  const size = Product.size(input);
-  for (const at of starts) Product.write(memory, at, input, size);
+  const size = codec.size(input);
+  for (const at of starts) codec.write(memory, at, input, size);
   return { u8, data, memory, starts, size };
 }
 
@@ -106,7 +108,7 @@ function others({ msgpackr, flatbuffers }: Rivals) {
 function agree({ data, memory, starts, size }: Mine, theirs: Theirs): void {
   const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
   const at = starts[0]!;
-  const view = Product.writable(memory, at, size);
+  const view = codec.writable(memory, at, size);
   const table = new FlatProduct(new ByteBuffer(flat[0]!));
   const decoded = [packr.unpack(packed[0]!), JSON.parse(json[0]!), structuredClone(objects[0])];
   const told = [view, { stock: table.stock(), name: table.name() }, ...(decoded as Plain[])];
@@ -232,7 +234,7 @@ function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: 
 }
 
 function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: number): Way[] {
-  const views = starts.map((at) => Product.writable(memory, at, size));
+  const views = starts.map((at) => codec.writable(memory, at, size));
   const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
   const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
   const many = MANY * scale;
@@ -293,10 +295,10 @@ function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: num
       ...VARVE,
       run() {
         for (let i = 0; i < made.count; i++) {
-          const view = Product.writable(memory, starts[i & MASK]!, size);
+          const view = codec.writable(memory, starts[i & MASK]!, size);
           view.stock += there(i);
-          Product.finish(view);
-          Product.revoke(view);
+          codec.finish(view);
+          codec.revoke(view);
         }
         return many;
       },

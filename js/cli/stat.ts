@@ -2,7 +2,7 @@
 
 import { Database } from "../database.js";
 import type { Recovery } from "../index.js";
-import { schemaOf } from "../struct/schema-of.js";
+import { layoutOf } from "../struct/layout.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode } from "./failure.js";
 import { collectionOf, type Told } from "./keyspaces.js";
@@ -65,7 +65,7 @@ async function statOf(
   const rows = [
     ["records", number(records)],
     ["keys", typeof key === "string" ? key : JSON.stringify(key)],
-    ["values", value?.kind === "struct" ? schemaOf(value).layout : (value?.kind ?? "unknown here")],
+    ["values", value?.kind === "struct" ? layoutOf(value) : (value?.kind ?? "unknown here")],
   ] as const;
   await output.print(harmless(table(rows)));
   return EXIT.well;

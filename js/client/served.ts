@@ -3,13 +3,13 @@
 import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
-import type { Codec, CustomCodec } from "../struct/codec.js";
+import type { CustomCodec, Descriptor } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
 
 /** What a collection's values are. */
 export type AnyCodec =
-  | Pick<Codec<never, never, never>, "kind" | "layout" | "fingerprint">
+  | { readonly kind: Descriptor }
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options: as those of `db.collection`. */

@@ -1,6 +1,6 @@
 /** What a worker's default export tells about what it serves. Types only. */
 
-import type { Codec, CustomCodec } from "../struct/codec.js";
+import type { CustomCodec, Declared } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { RemoteCollection } from "./collection.js";
 import type { Tx, TxPart } from "./optimistic.js";
@@ -31,13 +31,13 @@ type IndexNamesOf<T> = T extends { readonly of: unknown; readonly indexes: infer
   ? Extract<keyof I, string>
   : never;
 type ViewOf<C> =
-  C extends Codec<infer View, infer _W, infer _I>
+  C extends Declared<infer View, infer _W, infer _I>
     ? View
     : C extends CustomCodec<infer T>
       ? T
       : never;
 type InputOf<C> =
-  C extends Codec<infer _V, infer _W, infer Input>
+  C extends Declared<infer _V, infer _W, infer Input>
     ? Input
     : C extends CustomCodec<infer T>
       ? T

@@ -5,8 +5,8 @@ import { type Format, INSPECT } from "../inspect.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
 import type { SetOptions } from "../session.js";
-import type { Codec, CustomCodec } from "../struct/codec.js";
-import { codecOf } from "../struct/custom.js";
+import type { Codec } from "../struct/codec.js";
+import { codecOf, type Given } from "../struct/custom.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import { Catalogue } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
@@ -428,7 +428,7 @@ export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input
 export async function migrated<T>(
   handle: Handle,
   name: string,
-  given: Codec<T, T, T> | CustomCodec<T>,
+  given: Given<T>,
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
   // At once: what it waits for may be the end of a transaction.
@@ -453,7 +453,7 @@ export async function migrated<T>(
 export function collectionOf<T>(
   handle: Handle,
   name: string,
-  codec: Codec<T, T, T> | CustomCodec<T>,
+  codec: Given<T>,
   options: CollectionOptions<KeySpec | undefined>,
 ): Collection<unknown, T, T, T> {
   refuseUnknown("collection()", options, ["key", "indexes"]);

@@ -8,7 +8,7 @@
 import { badArgument, SchemaMismatchError } from "../errors.js";
 import type { Session } from "../session.js";
 import type { Codec, Descriptor } from "../struct/codec.js";
-import { json, text } from "../struct/plain.js";
+import { codecOf } from "../struct/custom.js";
 import { schemaOf } from "../struct/schema-of.js";
 import { Catalogue, CollectionSpace, type Pending } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
@@ -441,8 +441,8 @@ function readerOf(kind: Descriptor): Reader {
       (schema.view(memory, at, length) as unknown as { snapshot(): unknown }).snapshot();
   }
   if (kind.kind === "json" || kind.kind === "text") {
-    const { decode } = kind.kind === "json" ? json<unknown>() : text();
-    return ({ u8 }, at, length) => decode(u8.subarray(at, at + length));
+    const codec = codecOf<unknown>({ kind });
+    return (memory, at, length) => codec.view(memory, at, length);
   }
   return ({ u8 }, at, length) => u8.slice(at, at + length);
 }

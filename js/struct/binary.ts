@@ -19,7 +19,6 @@ function bytesOf(value: unknown, length?: number): Uint8Array {
 export function bytes(length: number): BytesType {
   return typed(
     { kind: "bytes", length: whole(length) },
-    `[u8;${length}]`,
     length,
     1,
     ({ m }, at, value) => m.u8.set(bytesOf(value, length), at),
@@ -34,7 +33,6 @@ export function bytes(length: number): BytesType {
  */
 export const blob: BytesType = /* @__PURE__ */ referred(
   { kind: "blob" },
-  "&[u8]",
   { bytes: 1, align: 1 },
   (to, value) => {
     const given = bytesOf(value);

@@ -1,6 +1,6 @@
 /**
- * What a collection asks of the values that it holds, and what a schema gives. The two know nothing
- * else of each other.
+ * What a collection asks of the values that it holds. `codecOf` makes it of what programs declare: of a
+ * schema, of `json()` and `text()`, or of two functions.
  */
 
 /**
@@ -100,7 +100,19 @@ export interface Codec<View, Writable, Input> {
   check(bytes: Uint8Array): void;
 }
 
-/** A codec whose values are structs: they have fields, which indexes can be of. */
+/** What a program declares for the values of a collection: how they lie, and for the compiler what they are. */
+export interface Declared<View, Writable, Input> {
+  readonly kind: Descriptor;
+  /** For the compiler; not there when the program runs. */
+  readonly types?: { view: View; write: Writable; input: Input };
+}
+
+/** The same for structs: they have fields, which indexes can be of. */
+export interface Structure<View, Writable, Input> extends Declared<View, Writable, Input> {
+  readonly kind: StructDescriptor;
+}
+
+/** A codec whose values are structs. */
 export interface StructCodec<View, Writable, Input> extends Codec<View, Writable, Input> {
   readonly kind: StructDescriptor;
 }

@@ -2,6 +2,7 @@
 
 import type { Codec, Descriptor, Memory } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
+import { layoutOf } from "./layout.js";
 
 /** Values that are copies: made of bytes when they are read, and made into bytes when they are written. */
 export abstract class CopyCodec<T> implements Codec<T, T, T> {
@@ -11,10 +12,10 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
   /** The bytes between `size` and `write`. */
   private staged: Uint8Array | undefined;
 
-  constructor(kind: Descriptor, layout: string) {
+  constructor(kind: Descriptor) {
     this.kind = kind;
-    this.layout = layout;
-    this.fingerprint = fingerprint(layout);
+    this.layout = layoutOf(kind);
+    this.fingerprint = fingerprint(this.layout);
     this.staged = undefined;
   }
 

@@ -1,17 +1,19 @@
-/** Codecs that a program makes of two functions of its own. */
+/** What collections do with the values that a program declares. */
 
 import { badArgument } from "../errors-base.js";
-import type { Codec, CustomCodec } from "./codec.js";
+import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied.js";
-import { PlainCodec } from "./plain.js";
+import { SchemaCodec } from "./schema-codec.js";
+import type { StructSchema } from "./struct.js";
+import { inside, wrong } from "./type.js";
+import { decoder, encoder, textOf } from "./utf8.js";
 
+/** A codec that a program makes of two functions of its own. */
 class OwnCodec<T> extends CopyCodec<T> {
   private readonly custom: CustomCodec<T>;
 
   constructor(custom: CustomCodec<T>) {
-    const { name = "custom" } = custom;
-    if (custom instanceof PlainCodec) super(custom.kind, custom.kind.kind);
-    else super({ kind: "custom", name }, `custom:${name}`);
+    super({ kind: "custom", name: custom.name ?? "custom" });
     this.custom = custom;
   }
 
@@ -27,17 +29,78 @@ class OwnCodec<T> extends CopyCodec<T> {
   }
 }
 
-/** What a program handed over as a codec, as one. */
-export function codecOf<T>(given: Codec<T, T, T> | CustomCodec<T>): Codec<T, T, T> {
-  if (typeof given === "object" && given !== null) {
-    if ("fingerprint" in given) return given;
-    if (typeof given.encode === "function" && typeof given.decode === "function") {
-      return new OwnCodec(given);
-    }
+/** Values that are stored as text. */
+class TextCodec extends CopyCodec<unknown> {
+  protected encode(value: unknown): Uint8Array {
+    // Half of a surrogate pair would get three bytes in its place that are another character's.
+    const isJson = this.kind.kind === "json";
+    return encoder.encode(isJson ? jsonOf(value) : inside("text", () => textOf(value)));
   }
+
+  protected decode(bytes: Uint8Array): unknown {
+    const text = decoder.decode(bytes);
+    return this.kind.kind === "json" ? JSON.parse(text) : text;
+  }
+}
+
+function jsonOf(value: unknown): string {
+  let cause: Error | undefined;
+  try {
+    const text: unknown = JSON.stringify(value);
+    if (typeof text === "string") return text;
+  } catch (error) {
+    // Of a circle or a bigint the engine tells; what the value's own functions throw is left to them.
+    if (!(error instanceof TypeError) || "code" in error) throw error;
+    cause = error;
+  }
+  throw Object.assign(wrong(`The value has no JSON form. ${cause?.message ?? ""}`, value), {
+    cause,
+  });
+}
+
+/** What programs give as the kind of a collection's values. */
+export type Given<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
+
+/** What has been made of schemas: a program asks for its collections again and again. */
+const made = new WeakMap<object, SchemaCodec>();
+
+/**
+ * What a collection does with values of this kind: how a schema's are stored and changed where they lie,
+ * those of `json()` and `text()`, or of two functions.
+ *
+ * @throws TypeError for what is none of them
+ */
+export function codecOf<View, Writable, Input>(
+  given: Structure<View, Writable, Input>,
+): StructCodec<View, Writable, Input>;
+export function codecOf<T>(given: Given<T>): Codec<T, T, T>;
+export function codecOf<T>(given: Given<T>): Codec<T, T, T> {
+  const codec = known(given as Given<unknown>);
+  if (codec !== undefined) return codec as Codec<T, T, T>;
   throw badArgument(
     "A collection needs a codec: json(), text() or a schema made by struct() of varve/struct, or an " +
       "object with the functions encode and decode.",
     given,
   );
+}
+
+function known(given: Given<unknown>): unknown {
+  if (typeof given !== "object" || given === null) return undefined;
+  if ("fingerprint" in given) return given;
+  if ("kind" in given) return declared(given);
+  return typeof given.encode === "function" && typeof given.decode === "function"
+    ? new OwnCodec(given)
+    : undefined;
+}
+
+function declared(given: Declared<unknown, unknown, unknown>): unknown {
+  const { kind } = given;
+  if (kind.kind === "json" || kind.kind === "text") return new TextCodec(kind);
+  if (!("leaves" in given)) return undefined;
+  let codec = made.get(given);
+  if (codec === undefined) {
+    codec = new SchemaCodec(given as unknown as StructSchema);
+    made.set(given, codec);
+  }
+  return codec;
 }

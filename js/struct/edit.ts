@@ -1,35 +1,139 @@
-/** Assigning to a part that lies elsewhere in the value, in an update. */
+/** Updates of values where they lie: what collections load beside schemas, which only read and encode. */
 
 import type { Memory } from "./codec.js";
-import { type Cursor, type Edit, lone, type Type, wrong } from "./type.js";
+import {
+  type Cursor,
+  drafted,
+  type Editing,
+  inside,
+  type Listed,
+  lone,
+  release,
+  type Type,
+  type Viewed,
+  wrong,
+} from "./type.js";
+import type { Shape } from "./view.js";
 
-/**
- * Writes the part in place if it has the same length. Else the value moves to memory of its own, where
- * the part is put behind the rest and everything else stays where it is, so that all views go on.
- * When the callback has returned, the value is made anew from there, without the gaps.
- */
-export function reassign(to: Cursor, at: number, type: Type, value: unknown): void {
-  if (type.replace?.(to, at, value) === true) return;
-  const { m, b, n } = to;
-  const edit = to.w as Edit;
-  if (edit.fixed) {
-    throw wrong("cannot change its length: a later version wrote the value.");
+/** One update of one value. */
+export class Edit implements Editing {
+  declare last: Cursor;
+  /** Whether the value has moved to memory of its own, since a part got another length. */
+  declare moved: boolean;
+  /** Whether a later version of the schema wrote it, so that it cannot be made anew by this one. */
+  declare private readonly fixed: boolean;
+
+  constructor(place: Cursor, fixed: boolean) {
+    this.last = place;
+    this.moved = false;
+    this.fixed = fixed;
+    place.w = this;
   }
-  const writer = { m: lone(new Uint8Array(m.u8.subarray(b, b + n))), end: n };
-  type.put(writer, at - b, value);
-  move(edit, lone(writer.m.u8.subarray(0, writer.end)));
+
+  /**
+   * A value that is refused leaves what was there. Views of parts of what is replaced end: there may be
+   * another variant now, and what they wrote would be no value of it.
+   */
+  assign(to: Cursor, at: number, type: Type, value: unknown): void {
+    const { bytes, put, composite, apart } = type;
+    const from = at - to.b;
+    if (apart) this.reassign(to, at, type, value);
+    else if (composite) {
+      const draft = drafted(type, value);
+      copy(draft.m, bytes, to.m, at);
+      release(draft);
+    } else put(to, at, value);
+    // Those that were made before this one are not in it.
+    for (let part: Cursor | undefined = this.last; part !== to && part; part = part.p) {
+      const place = part.o - part.b;
+      if (place >= from && place < from + bytes) part.e = -1;
+    }
+  }
+
+  fields(view: Viewed & { readonly $s: Shape }, fields: object): void {
+    const { name, leaves } = view.$s;
+    for (const [field, value] of Object.entries(fields)) {
+      // Nothing else: what came from outside may name a view's own properties, or a prototype.
+      if (!leaves.some((leaf) => leaf.name === field)) {
+        throw wrong(`${name}.${field} is no field.`);
+      }
+      (view as unknown as Record<string, unknown>)[field] = value;
+    }
+  }
+
+  item({ $t, length }: Listed, to: Cursor, index: number, item: unknown): void {
+    inside(`[${index}]`, () => {
+      if (index >>> 0 !== index || index >= length) {
+        throw wrong(`is not in the list, which has ${length} items.`);
+      }
+      this.assign(to, to.o + index * $t.bytes, $t, item);
+    });
+  }
+
+  /**
+   * Writes the part in place if it has the same length. Else the value moves to memory of its own, where
+   * the part is put behind the rest and everything else stays where it is, so that all views go on.
+   * When the callback has returned, the value is made anew from there, without the gaps.
+   */
+  private reassign(to: Cursor, at: number, type: Type, value: unknown): void {
+    if (replaces(to, at, type, value)) return;
+    const { m, b, n } = to;
+    if (this.fixed) {
+      throw wrong("cannot change its length: a later version wrote the value.");
+    }
+    const writer = { m: lone(new Uint8Array(m.u8.subarray(b, b + n))), end: n };
+    type.put(writer, at - b, value);
+    this.move(lone(writer.m.u8.subarray(0, writer.end)));
+  }
+
+  /** Points all views of the update to a copy of the value in which everything lies as it did. */
+  move(memory: Memory): void {
+    this.moved = true;
+    for (let place: Cursor | undefined = this.last; place !== undefined; place = place.p) {
+      // Those that have ended stay so.
+      if (place.e === place.m.epoch) place.e = memory.epoch;
+      place.o -= place.b;
+      place.b = 0;
+      place.m = memory;
+      place.d = memory.data;
+      place.n = memory.u8.length;
+    }
+  }
+
+  /** Ends the view and all that was got from it. */
+  end(): void {
+    // No epoch is this one.
+    for (let place: Cursor | undefined = this.last; place !== undefined; place = place.p) {
+      place.e = -1;
+    }
+  }
 }
 
-/** Points all views of an update to a copy of the value in which everything lies as it did. */
-export function move(edit: Edit, memory: Memory): void {
-  edit.moved = true;
-  for (let place: Cursor | undefined = edit.last; place !== undefined; place = place.p) {
-    // Those that have ended stay so.
-    if (place.e === place.m.epoch) place.e = memory.epoch;
-    place.o -= place.b;
-    place.b = 0;
-    place.m = memory;
-    place.d = memory.data;
-    place.n = memory.u8.length;
+/** Writes a value over what is there, if that has its parts where it would have them. */
+function replaces(to: Cursor, at: number, type: Type, value: unknown): boolean {
+  const { item, put, span } = type;
+  if (item === undefined) return false;
+  if (span === undefined) {
+    const isNone = value === undefined || value === null;
+    if (to.m.u8[at] !== (isNone ? 0 : 1)) return false;
+    return isNone || replaces(to, at + item.align, item as Type, value);
   }
+  const { u8, from, length } = span(to, at);
+  const draft = drafted({ bytes: 8, put }, value);
+  const { m, end } = draft;
+  if (item.apart || m.data.getUint32(4, true) !== length) return false;
+  u8.set(m.u8.subarray(8, end), from);
+  release(draft);
+  return true;
+}
+
+/** Copies the first bytes. Few are quicker by hand. */
+export function copy(from: Memory, count: number, to: Memory, at: number): void {
+  if (count > 128) {
+    to.u8.set(from.u8.subarray(0, count), at);
+    return;
+  }
+  let i = 0;
+  for (; i < count - 3; i += 4) to.data.setInt32(at + i, from.data.getInt32(i));
+  for (; i < count; i++) to.u8[at + i] = from.u8[i] as number;
 }

@@ -1,7 +1,7 @@
 /** One of a few names, stored as its number. */
 
 import { u8, u16 } from "./numbers.js";
-import { escaped, malformed, type Type, typed, wrong } from "./type.js";
+import { malformed, type Type, typed, wrong } from "./type.js";
 
 /** A type whose values are one of these strings. */
 export type EnumType<V extends string> = Type<V, V, V, V>;
@@ -10,12 +10,13 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
   const { bytes, put, take } = type;
   const bits = (bytes * 8) as 8 | 16;
   const numbers = new Map(variants.map((name, number) => [name as unknown, number]));
-  if (numbers.size < variants.length || numbers.size === 0 || numbers.size > 2 ** bits) {
-    throw wrong(`An enum${bits} has 1 to ${2 ** bits} names, all different.`);
+  const { size } = numbers;
+  const most = 2 ** bits;
+  if (size < variants.length || !size || size > most) {
+    throw wrong(`An enum${bits} has 1 to ${most} names, all different.`);
   }
   return typed(
     { kind: `enum${bits}`, variants },
-    `e${bits}(${variants.map(escaped)})`,
     bytes,
     bytes,
     (to, at, value) => {

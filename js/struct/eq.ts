@@ -21,11 +21,13 @@ export function eq<V extends object, K extends Comparable<V>>(
 ): boolean {
   const of = view as unknown as Viewed & { $s?: Shape };
   const place = alive(of);
-  const leaf = of.$s?.leaves.find(({ name }) => name === field);
+  const { $s } = of;
+  const leaf = $s?.leaves.find(({ name }) => name === field);
   const span = leaf?.type.span;
   if (span === undefined) throw wrong("eq() compares a view's fields of text or bytes.", field);
-  const { name, at } = leaf as Leaf;
-  return inside(`${of.$s?.name}.${name}`, () => same(span(place, place.o + at), value));
+  return inside(`${$s?.name}.${leaf?.name}`, () =>
+    same(span(place, place.o + (leaf as Leaf).at), value),
+  );
 }
 
 function same(span: Span, value: string | Uint8Array): boolean {

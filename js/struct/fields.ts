@@ -1,7 +1,7 @@
 /** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
 import type { Descriptor, StructDescriptor } from "./codec.js";
-import { base64, escaped, inner, inside, type Type, up, whole, wrong } from "./type.js";
+import { base64, inner, inside, type Type, up, whole, wrong } from "./type.js";
 
 /** A field, those of flattened structs included. */
 export interface Leaf {
@@ -16,7 +16,6 @@ export interface Layout {
   readonly name: string;
   readonly leaves: readonly Leaf[];
   readonly kind: StructDescriptor;
-  readonly layout: string;
   readonly bytes: number;
   readonly align: number;
   /** The bytes that a value of any version has. */
@@ -34,7 +33,6 @@ type Given = Type & { readonly flat?: Layout & Type };
 export function layOut(struct: string, given: object, growing: boolean): Layout {
   const leaves: Leaf[] = [];
   const fields: [string, Descriptor][] = [];
-  const texts: string[] = [];
   const added: string[] = [];
   // What views have beside their fields.
   const seen = new Set(["snapshot", "toJSON", "assign", "$v", "$c", "$s"]);
@@ -55,7 +53,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     const one = (given as Record<string, Given>)[name];
     const flat = one?.flat;
     const type = inside(path, () => inner((flat ?? one) as Type));
-    const { kind, layout, bytes, fallback } = type;
+    const { kind, bytes, fallback } = type;
     const at = up(end, type.align);
     if (fallback === undefined) {
       if (required < end) throw wrong(`${path} has to be added: a field before it is.`);
@@ -65,8 +63,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
       // An earlier version has zeros there, and counts the bytes as its own.
       if (at < up(end, align) && !fallback.isZero) {
         throw wrong(
-          `${path} lies in what was padding: its default has to be zero, or an added bytes(n) of ` +
-            "zeros to come before it.",
+          `${path} lies in padding: its default has to be zero, or an added bytes(n) of zeros before it.`,
         );
       }
       added.push(base64(fallback.from.m.u8));
@@ -74,12 +71,10 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     end = at + bytes;
     align = Math.max(align, type.align);
     fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
-    texts.push(`${flat ? ".." : ""}${escaped(name)}:${layout}`);
     for (const leaf of flat?.leaves ?? [{ name, at: 0, type }]) {
       if (seen.has(leaf.name)) {
         throw wrong(
-          `${struct}.${leaf.name} is there twice, or is what views have themselves: give the field ` +
-            "another name.",
+          `${struct}.${leaf.name} is there twice, or is what views have: give it another name.`,
         );
       }
       seen.add(leaf.name);
@@ -99,7 +94,6 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
       ...(growing && { versioned: true }),
       ...(added[0] && { added }),
     },
-    layout: `${growing ? "v" : ""}{${texts}}`,
     bytes,
     align,
     required: growing ? required : bytes,

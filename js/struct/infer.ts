@@ -1,6 +1,6 @@
 /** What the compiler makes of a schema. */
 
-import type { Codec, StructDescriptor } from "./codec.js";
+import type { Memory, StructDescriptor, Structure } from "./codec.js";
 import type { Fallback, Type } from "./type.js";
 
 type Types<T> = T extends { readonly types?: infer S } ? NonNullable<S> : never;
@@ -83,9 +83,14 @@ export type WritableOf<L> = { -readonly [K in keyof L]: Part<L[K], "write"> } & 
 /** A schema: how values of one shape are laid out, written, read and checked. Made by `struct`. */
 export interface Schema<L>
   extends Type<ViewOf<L>, WritableOf<L>, InputOf<L>, PlainOf<L>>,
-    Codec<ViewOf<L>, WritableOf<L>, InputOf<L>> {
+    Structure<ViewOf<L>, WritableOf<L>, InputOf<L>> {
   readonly kind: StructDescriptor;
-  readonly layout: string;
+  readonly types?: {
+    view: ViewOf<L>;
+    write: WritableOf<L>;
+    input: InputOf<L>;
+    plain: PlainOf<L>;
+  };
   /** The struct's name. */
   readonly name: string;
   /** The value as bytes. Throws a `TypeError` that names the field that is wrong. */
@@ -95,7 +100,9 @@ export interface Schema<L>
    * them throws `MalformedValueError`; `check` looks for all of that at once.
    */
   view(bytes: Uint8Array): ViewOf<L>;
-  view(memory: import("./codec.js").Memory, at: number, length: number): ViewOf<L>;
+  view(memory: Memory, at: number, length: number): ViewOf<L>;
+  /** Throws `MalformedValueError` unless these bytes are such a value, through and through. */
+  check(bytes: Uint8Array): void;
 }
 
 /** The plain type of what a schema describes: `type Product = Infer<typeof Product>`. */

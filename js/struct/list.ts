@@ -17,7 +17,7 @@ import {
   whole,
   wrong,
 } from "./type.js";
-import { assign, Copied, writable } from "./view.js";
+import { Copied, writable } from "./view.js";
 
 /** A list that lies in a value. Items are read when they are asked for. */
 export interface List<V, P = unknown> extends Iterable<V> {
@@ -63,15 +63,8 @@ class ListView extends Copied {
   }
 
   set(index: number, item: unknown): void {
-    const label = `[${index}]`;
-    const place = writable(this.$v, label);
-    inside(label, () => {
-      const { $t, length } = this;
-      if (index >>> 0 !== index || index >= length) {
-        throw wrong(`is not in the list, which has ${length} items.`);
-      }
-      assign(place, place.o + index * $t.bytes, $t, item);
-    });
+    const place = writable(this.$v, `[${index}]`);
+    place.w.item(this, place, index, item);
   }
 
   *[Symbol.iterator](): Iterator<unknown> {
@@ -103,15 +96,13 @@ function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<
 /** So many items, which lie in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
-  const { assign } = type;
   return typed(
     { kind: "array", of: type.kind, length: whole(length) },
-    `[${type.layout};${length}]`,
     whole(type.bytes * length),
     type.align,
     (to, at, value) => putAll(type, to, at, itemsOf(value, length)),
     (from, at) => new ListView(placeIn(from, at), type, length),
-    { composite: true, assign },
+    { composite: true, apart: type.apart },
   );
 }
 
@@ -123,7 +114,6 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   const type = inner(of);
   return referred(
     { kind: "vec", of: type.kind },
-    `&[${type.layout}]`,
     type,
     (to, value) => {
       const items = itemsOf(value);

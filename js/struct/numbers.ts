@@ -28,7 +28,7 @@ function scalar<T extends Type>(
   put: Type["put"],
 ): T {
   const bytes = bitsOf(kind) / 8;
-  return typed({ kind }, kind, bytes, bytes, put, (from, at) => read(from.d, at));
+  return typed({ kind }, bytes, bytes, put, (from, at) => read(from.d, at));
 }
 
 function bitsOf(kind: string): number {
@@ -119,10 +119,9 @@ export const i64: BigintType = /* @__PURE__ */ scalar(
 const TWO_32 = 0x1_0000_0000;
 
 /** An i64 as a number, within what a number can say. */
-function safe<T extends Type>(kind: SimpleKind, layout: string, low: number, high: number): T {
+function safe<T extends Type>(kind: SimpleKind, low: number, high: number): T {
   return typed(
     { kind },
-    layout,
     8,
     8,
     ({ m: { data } }, at, given) => {
@@ -143,7 +142,7 @@ function safe<T extends Type>(kind: SimpleKind, layout: string, low: number, hig
  * A u64 as a number: an integer from 0 to 2^53 - 1, in eight bytes. Reading a larger one, which another
  * program may have stored, throws `MalformedValueError`.
  */
-export const u53: NumberType = /* @__PURE__ */ safe("u53", "u64", 0, 0x1f_ffff_ffff_ffff);
+export const u53: NumberType = /* @__PURE__ */ safe("u53", 0, 0x1f_ffff_ffff_ffff);
 
 /**
  * A moment: milliseconds since 1970 as a number, stored as an i64. A `Date` may be stored as well.
@@ -151,7 +150,6 @@ export const u53: NumberType = /* @__PURE__ */ safe("u53", "u64", 0, 0x1f_ffff_f
  */
 export const timestamp: Type<number, number, number | Date, number> = /* @__PURE__ */ safe(
   "timestamp",
-  "i64",
   -8.64e15,
   8.64e15,
 );
@@ -159,7 +157,6 @@ export const timestamp: Type<number, number, number | Date, number> = /* @__PURE
 /** `true` or `false`, in one byte. */
 export const bool: Type<boolean, boolean, boolean, boolean> = /* @__PURE__ */ typed(
   { kind: "bool" },
-  "bool",
   1,
   1,
   (to, at, value) => {

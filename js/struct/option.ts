@@ -19,17 +19,13 @@ export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>
   const type = inner(of);
   return tagged(
     { kind: "option", of: type.kind },
-    `opt(${type.layout})`,
     [
       ["", null],
       ["", type],
     ],
     (value) => [isNone(value) ? 0 : 1, value],
     (_, value) => value ?? undefined,
-    (to, at, value) => {
-      if (to.m.u8[at] !== (isNone(value) ? 0 : 1)) return false;
-      return isNone(value) || type.replace?.(to, at + type.align, value) === true;
-    },
+    type,
   );
 }
 
@@ -51,7 +47,6 @@ export function optNonZero<V extends number | bigint, I>(
   const { bytes } = type;
   return typed(
     { kind: "optNonZero", of: type.kind },
-    `nz(${type.layout})`,
     bytes,
     type.align,
     (to, at, value) => {

@@ -1,18 +1,7 @@
 /** What lies elsewhere in the value: any number of items, which may be the bytes of a text. */
 
 import type { Descriptor } from "./codec.js";
-import { reassign } from "./edit.js";
-import {
-  type Cursor,
-  drafted,
-  part,
-  release,
-  type Span,
-  type Type,
-  typed,
-  up,
-  type Writer,
-} from "./type.js";
+import { type Cursor, part, type Span, type Type, typed, up, type Writer } from "./type.js";
 
 /**
  * A type whose items lie elsewhere in the value, with eight bytes in the struct that say where. `write`
@@ -21,8 +10,7 @@ import {
  */
 export function referred<T extends Type>(
   kind: Descriptor,
-  layout: string,
-  item: Pick<Type, "bytes" | "align" | "assign">,
+  item: Pick<Type, "bytes" | "align" | "apart">,
   write: (to: Writer, value: unknown) => number,
   read: (span: Span, from: Cursor) => unknown,
 ): T {
@@ -36,17 +24,9 @@ export function referred<T extends Type>(
     data.setUint32(at, offset, true);
     data.setUint32(at + 4, count, true);
   };
-  return typed(kind, layout, 8, 4, put, (from, at) => read(span(from, at), from), {
-    assign: reassign,
-    replace(to, at, value) {
-      const { u8, from, length } = span(to, at);
-      const draft = drafted({ bytes: 8, put }, value);
-      const { m, end } = draft;
-      if (item.assign || m.data.getUint32(4, true) !== length) return false;
-      u8.set(m.u8.subarray(8, end), from);
-      release(draft);
-      return true;
-    },
+  return typed(kind, 8, 4, put, (from, at) => read(span(from, at), from), {
+    apart: true,
+    item,
     span,
   });
 }

@@ -1,18 +1,12 @@
 /** Structs: named fields, read where they lie. */
 
 import type { Memory, StructDescriptor } from "./codec.js";
-import { move } from "./edit.js";
 import { type Layout, type Leaf, layOut } from "./fields.js";
-import { fingerprint } from "./fingerprint.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
 import {
-  alive,
   allowance,
   type Cursor,
-  copy,
-  type Draft,
   drafted,
-  type Edit,
   inside,
   lone,
   malformed,
@@ -64,31 +58,29 @@ export function flatten<L>(struct: Schema<L>): Flatten<L> {
   return { flat: struct };
 }
 
-/** What `struct` makes. The types are in `Schema`. */
-class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
+/**
+ * What `struct` makes. The types are in `Schema`. It reads and encodes; what storing and updating in place
+ * take beside that is the business of `SchemaCodec`, which collections make of it.
+ */
+export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   declare readonly name: string;
   declare readonly kind: StructDescriptor;
-  declare readonly layout: string;
   declare readonly leaves: readonly Leaf[];
   declare readonly bytes: number;
   declare readonly align: number;
   declare readonly growing: boolean;
   declare readonly put: Type["put"];
   declare readonly take: Type["take"];
-  declare readonly assign: Type["assign"];
-  declare private readonly required: number;
+  declare readonly apart: boolean;
   declare private readonly View: ViewClass;
-  /** The value that was measured last, until it is written. */
-  declare private staged: Draft | undefined;
 
   constructor(layout: Layout) {
     const { leaves, bytes, packed, growing } = layout;
     const View = viewClass(layout);
     Object.assign(this, layout, {
       View,
-      staged: undefined,
       composite: true,
-      assign: leaves.find(({ type }) => type.assign)?.type.assign,
+      apart: leaves.some(({ type }) => type.apart),
       put: (to, at, value) => {
         zero(to.m, at + packed, bytes - packed);
         if (growing) to.m.data.setUint16(at, bytes, true);
@@ -98,47 +90,11 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
     } satisfies Partial<Type> & Record<string, unknown>);
   }
 
-  get fingerprint(): string {
-    return fingerprint(this.layout);
-  }
-
   encode(value: unknown): Uint8Array<ArrayBuffer> {
-    const draft = this.draft(value);
+    const draft = inside(this.name, () => drafted(this, value));
     const bytes = draft.m.u8.slice(0, draft.end) as Uint8Array<ArrayBuffer>;
     release(draft);
     return bytes;
-  }
-
-  size(value: unknown): number {
-    if (this.assign === undefined) return this.bytes;
-    this.staged = this.draft(value);
-    return this.staged.end;
-  }
-
-  write(memory: Memory, at: number, value: unknown, size: number): void {
-    if (this.assign === undefined) {
-      try {
-        this.put({ m: memory }, at, value);
-      } catch (error) {
-        throw within(error, this.name);
-      }
-      return;
-    }
-    const { staged } = this;
-    const draft = staged !== undefined && staged.of === value ? staged : this.draft(value);
-    const { m, end } = draft;
-    this.staged = undefined;
-    if (end !== size) throw wrong("must not change while it is stored.");
-    copy(m, end, memory, at);
-    release(draft);
-  }
-
-  private draft(value: unknown): Draft {
-    try {
-      return drafted(this, value);
-    } catch (error) {
-      throw within(error, this.name);
-    }
   }
 
   view(memory: Memory, at: number, length: number): Viewed;
@@ -150,32 +106,8 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
     }
     const { View } = this;
     const place = placeOf(from as Memory, at, length as number);
-    if (place.n < this.bytes || this.growing) this.fits(place);
+    if (place.n < this.bytes || this.growing) fits(place, this as unknown as Layout);
     return new View(place);
-  }
-
-  writable(memory: Memory, at: number, length: number): Viewed {
-    const view = this.view(memory, at, length);
-    const edit: Edit = { last: view.$v, moved: false, fixed: false };
-    view.$v.w = edit;
-    if (this.growing) {
-      const root = memory.data.getUint16(at, true);
-      edit.fixed = root > this.bytes;
-      // What an earlier version wrote is brought to this one.
-      if (root < this.bytes) move(edit, lone(this.encode(view)));
-    }
-    return view;
-  }
-
-  finish(writable: Viewed): Uint8Array | undefined {
-    const bytes = alive(writable).w?.moved ? this.encode(writable) : undefined;
-    this.revoke(writable);
-    return bytes;
-  }
-
-  revoke({ $v }: Viewed): void {
-    // No epoch is this one.
-    for (let place = $v.w?.last; place !== undefined; place = place.p) place.e = -1;
   }
 
   check(bytes: Uint8Array): void {
@@ -187,14 +119,13 @@ class StructSchema implements Shape, Pick<Type, "assign" | "put"> {
       allowance.left = Infinity;
     }
   }
+}
 
-  /** Throws unless the value is long enough for its fields. */
-  private fits({ m, o, n }: Cursor): void {
-    const { growing, required, bytes, name } = this;
-    const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
-    if (told >= required && n >= Math.min(told, bytes)) return;
-    throw within(malformed(`size: ${n}, its root ${told}, and the fields ${required}`), name);
-  }
+/** Throws unless the value is long enough for its fields. */
+function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): void {
+  const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
+  if (told >= required && n >= Math.min(told, bytes)) return;
+  throw within(malformed(`size: ${n}, its root ${told}, the fields ${required}`), name);
 }
 
 function put(leaves: readonly Leaf[], to: Parameters<Type["put"]>[0], at: number, value: unknown) {

@@ -9,18 +9,16 @@ export type Form = readonly [name: string, type: Type | null];
 /** What `option` and `union` are: `split` finds a value's form and what is in it, or throws; `join` is the reverse. */
 export function tagged<T extends Type>(
   kind: Descriptor,
-  layout: string,
   forms: readonly Form[],
   split: (value: unknown) => [tag: number, value: unknown],
   join: (form: Form, value: unknown) => unknown,
-  replace?: Type["replace"],
+  item?: Type,
 ): T {
   const types = forms.flatMap(([, type]) => type ?? []);
   const align = Math.max(1, ...types.map((type) => type.align));
   const bytes = up(Math.max(1, ...types.map((type) => type.align + type.bytes)), align);
   return typed(
     kind,
-    layout,
     bytes,
     align,
     (to, at, value) => {
@@ -37,6 +35,6 @@ export function tagged<T extends Type>(
       const [name, type] = form;
       return join(form, type && inside(name, () => type.take(from, at + type.align)));
     },
-    { composite: true, assign: types.find((type) => type.assign)?.assign, replace },
+    { composite: true, apart: types.some((type) => type.apart), item },
   );
 }

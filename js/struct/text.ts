@@ -14,7 +14,6 @@ export type TextType = Type<string, string, string, string>;
  */
 export const str: TextType = /* @__PURE__ */ referred(
   { kind: "str" },
-  "&str",
   { bytes: 1, align: 1 },
   writeText,
   ({ u8, from, length }) => readText(u8, from, length),
@@ -32,7 +31,6 @@ export function fixedStr(length: number): TextType {
   };
   return typed(
     { kind: "fixedStr", length: whole(length) },
-    `str;${length}`,
     length,
     1,
     ({ m }, at, value) => {

@@ -22,7 +22,7 @@ export interface Cursor {
   /** The epoch in which the view was made: in every other one it is stale. */
   e: number;
   /** What is known of an update that is going on; `undefined` in views for reading. */
-  w: Edit | undefined;
+  w: Editing | undefined;
   /** Of a part in an update: the place that was handed out before this one. */
   p: Cursor | undefined;
 }
@@ -34,14 +34,23 @@ export interface Viewed {
   $c(mode: Mode): unknown;
 }
 
-/** One update of one value. */
-export interface Edit {
+/** One update of one value. Who began it knows how; a schema alone has none. */
+export interface Editing {
   /** The last of all places that may change it: from there on they know each other. */
   last: Cursor;
-  /** Whether the value has moved to memory of its own, since a part got another length. */
-  moved: boolean;
-  /** Whether a later version of the schema wrote it, so that it cannot be made anew by this one. */
-  fixed: boolean;
+  /** Assigns to what is more than a number. */
+  assign(to: Cursor, at: number, type: Type, value: unknown): void;
+  /** Assigns to fields of a view by their names. */
+  fields(view: Viewed, fields: object): void;
+  /** Assigns to an item of a list. */
+  item(list: Listed, to: Cursor, index: number, item: unknown): void;
+}
+
+/** What every view of a list is. */
+export interface Listed extends Viewed {
+  /** The type of its items. */
+  readonly $t: Type;
+  readonly length: number;
 }
 
 /** The place of a whole value. */
@@ -63,11 +72,6 @@ export interface Writer {
   end: number;
 }
 
-/** A value that was written. */
-export interface Draft extends Writer {
-  readonly of: unknown;
-}
-
 /**
  * A type of field: `View` is what reading it gives, `Write` the same in an update, `Input` what may be
  * stored and `Plain` what `snapshot()` gives.
@@ -76,7 +80,6 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   /** For the compiler; not there when the program runs. */
   readonly types?: { view: View; write: Write; input: Input; plain: Plain };
   readonly kind: Descriptor;
-  readonly layout: string;
   /** The bytes that it takes in the struct itself. */
   readonly bytes: number;
   readonly align: number;
@@ -84,10 +87,10 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   readonly put: Put;
   /** Reads it: a value, or a view of it. */
   readonly take: (from: Cursor, at: number) => unknown;
-  /** Assigns in an update. Only of types with parts elsewhere; others are `put`. */
-  readonly assign?: ((to: Cursor, at: number, type: Type, value: unknown) => void) | undefined;
-  /** Writes it over what is there, if it has the same length. */
-  readonly replace?: ((to: Cursor, at: number, value: unknown) => boolean) | undefined;
+  /** Whether it has parts elsewhere in the value. */
+  readonly apart?: boolean | undefined;
+  /** Of an option what may be there, of what lies elsewhere the items. */
+  readonly item?: Pick<Type, "align" | "apart"> | undefined;
   /** Where its bytes are, for comparing them undecoded. */
   readonly span?: ((from: Cursor, at: number) => Span) | undefined;
   /** A value of more than one number: it is made elsewhere and then copied over the old one. */
@@ -112,14 +115,13 @@ export interface Fallback {
 /** Makes a type: what all have, and what only some have. */
 export function typed<T extends Type>(
   kind: Descriptor,
-  layout: string,
   bytes: number,
   align: number,
   put: Put,
   take: Type["take"],
   more?: Partial<Type>,
 ): T {
-  return { kind, layout, bytes, align, put, take, ...more } as T;
+  return { kind, bytes, align, put, take, ...more } as T;
 }
 
 /** What a copy is for: 0 to be kept, 1 to be said in JSON, 2 only to see whether it can be made. */
@@ -255,17 +257,6 @@ export function zero({ data, u8 }: Memory, at: number, count: number): void {
   }
 }
 
-/** Copies the first bytes. Few are quicker by hand. */
-export function copy(from: Memory, count: number, to: Memory, at: number): void {
-  if (count > 128) {
-    to.u8.set(from.u8.subarray(0, count), at);
-    return;
-  }
-  let i = 0;
-  for (; i < count - 3; i += 4) to.data.setInt32(at + i, from.data.getInt32(i));
-  for (; i < count; i++) to.u8[at + i] = from.u8[i] as number;
-}
-
 /** A memory for bytes that belong to no database. Its views never end. */
 export function lone(u8: Uint8Array): Memory {
   return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
@@ -293,11 +284,6 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   return { u8, from: from.b + offset, length };
 }
 
-/** A name as the layout has it, where some signs mean something else. */
-export function escaped(name: string): string {
-  return name.replace(/[\\,:;()[\]{}|&.]/g, "\\$&");
-}
-
 /** The most bytes that a value may have. */
 const LARGEST = 16_777_216;
 
@@ -306,12 +292,12 @@ const KEPT = 262_144;
 let spare: Memory | undefined;
 
 /** A value written from the start of some memory. It is to be released. */
-export function drafted({ bytes, put }: Pick<Type, "bytes" | "put">, of: unknown): Draft {
-  const to = { m: spare ?? lone(new Uint8Array(1024)), end: 0, of };
+export function drafted({ bytes, put }: Pick<Type, "bytes" | "put">, value: unknown): Writer {
+  const to = { m: spare ?? lone(new Uint8Array(1024)), end: 0 };
   // A getter of the value may want a draft of its own.
   spare = undefined;
   reserve(to, bytes, 1);
-  put(to, 0, of);
+  put(to, 0, value);
   return to;
 }
 

@@ -1,7 +1,7 @@
 /** One of a few variants, each with a value of its own type. */
 
 import { type Form, tagged } from "./tagged.js";
-import { escaped, inner, type Type, wrong } from "./type.js";
+import { inner, type Type, wrong } from "./type.js";
 
 /** The variants of a union: their types by their names, `null` where there is nothing to say. */
 export interface Variants {
@@ -36,7 +36,6 @@ export function union<const U extends Variants>(variants: U): UnionType<U> {
   if (names.length === 0 || names.length > 256) throw wrong("A union has 1 to 256 variants.");
   return tagged(
     { kind: "union", variants: forms.map(([name, type]) => [name, type?.kind ?? null] as const) },
-    `{|${forms.map(([name, type]) => escaped(name) + (type ? `:${type.layout}` : ""))}|}`,
     forms,
     (given) => {
       const { type, value } = Object(given) as { type?: unknown; value?: unknown };

@@ -14,7 +14,7 @@ export const decoder: TextDecoder = /* @__PURE__ */ new TextDecoder("utf-8", {
 /** A text that has UTF-8: half of a surrogate pair has none. */
 export function textOf(value: unknown): string {
   if (typeof value !== "string") throw wrong("has to be a string.", value);
-  if (/\p{Surrogate}/u.test(value)) throw wrong("must not hold half of a surrogate pair.", value);
+  if (/\p{Surrogate}/u.test(value)) throw wrong("has half of a surrogate pair.", value);
   return value;
 }
 

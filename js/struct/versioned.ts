@@ -26,20 +26,18 @@ export function versioned<const F extends Fields>(name: string, fields: F): Sche
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
   const { bytes, put, take, span } = inner(type);
-  const input = (value: unknown) => (value === undefined ? fallback : value);
   const { m, end } = drafted(type, fallback);
-  const [from, zeros] = [m.u8.slice(0, end), new Uint8Array(end)].map((u8) =>
-    placeOf(lone(u8), 0, end),
-  ) as [Cursor, Cursor];
-  const [isSo, zero] = [from, zeros].map((of) => JSON.stringify(copied(take(of, 0), 1)));
+  const placed = (u8: Uint8Array) => placeOf(lone(u8), 0, end);
+  const said = (of: Cursor) => JSON.stringify(copied(take(of, 0), 1));
+  const from = placed(m.u8.slice(0, end));
   /** Where the field is: in a value, or in what stands for it. Such a struct is all of its value. */
   const there = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
     of.m.data.getUint16(of.b, true) < at - of.b + bytes ? get(from, 0) : get(of, at);
   return {
     ...type,
-    put: (to, at, value) => put(to, at, input(value)),
+    put: (to, at, value) => put(to, at, value === undefined ? fallback : value),
     take: (of, at) => there(of, at, take),
     span: span && ((of, at) => there(of, at, span)),
-    fallback: { input: fallback, from, isZero: isSo === zero },
+    fallback: { input: fallback, from, isZero: said(from) === said(placed(new Uint8Array(end))) },
   } satisfies Type as never;
 }

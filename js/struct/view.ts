@@ -11,14 +11,11 @@ import {
   alive,
   type Cursor,
   copied,
-  copy,
-  drafted,
+  type Editing,
   each,
   inside,
   type Mode,
-  release,
   stale,
-  type Type,
   type Viewed,
   within,
   wrong,
@@ -78,15 +75,8 @@ class Methods extends Copied {
     return plain;
   }
 
-  assign(fields: Record<string, unknown>): void {
-    const { name, leaves } = this.$s;
-    for (const [field, value] of Object.entries(fields)) {
-      // Nothing else: what came from outside may name a view's own properties, or a prototype.
-      if (!leaves.some((leaf) => leaf.name === field)) {
-        throw wrong(`${name}.${field} is no field.`);
-      }
-      (this as unknown as Record<string, unknown>)[field] = value;
-    }
+  assign(fields: object): void {
+    writable(this.$v, this.$s.name).w.fields(this, fields);
   }
 }
 
@@ -116,20 +106,20 @@ export function viewClass(shape: Shape): ViewClass {
   Object.setPrototypeOf(prototype, Methods.prototype);
   Object.defineProperty(prototype, "$s", { value: shape });
   for (const leaf of shape.leaves) {
-    const label = `${shape.name}.${leaf.name}`;
-    Object.defineProperty(prototype, leaf.name, accessors(label, leaf, cursorOf));
+    Object.defineProperty(prototype, leaf.name, accessors(shape.name, leaf, cursorOf));
   }
   return View;
 }
 
 /** A field's getter and setter. What they call has to be constant in here to be put into them. */
 function accessors(
-  label: string,
-  { at, type }: Leaf,
+  struct: string,
+  { name, at, type }: Leaf,
   cursorOf: (view: Viewed) => Cursor,
 ): PropertyDescriptor & ThisType<Viewed> {
   const { take, put } = type;
-  const isSimple = type.assign === undefined && !type.composite;
+  const label = `${struct}.${name}`;
+  const isSimple = !type.apart && !type.composite;
   return {
     enumerable: true,
     get() {
@@ -145,7 +135,7 @@ function accessors(
       const place = writable(cursorOf(this), label);
       try {
         if (isSimple) put(place, place.o + at, value);
-        else assign(place, place.o + at, type, value);
+        else place.w.assign(place, place.o + at, type, value);
       } catch (error) {
         throw within(error, label);
       }
@@ -154,32 +144,12 @@ function accessors(
 }
 
 /** The place of a view that may be assigned to. */
-export function writable(place: Cursor, field: string): Cursor {
+export function writable(place: Cursor, field: string): Cursor & { w: Editing } {
   if (place.w === undefined) {
     throw wrong(
       `${field} cannot be assigned here. Use updateIf(), or set() { ...view.snapshot(), … }.`,
     );
   }
   if (place.e !== place.m.epoch) stale();
-  return place;
-}
-
-/**
- * Assigns in an update. A value that is refused leaves what was there. Views of parts of what is
- * replaced end: there may be another variant now, and what they wrote would be no value of it.
- */
-export function assign(to: Cursor, at: number, type: Type, value: unknown): void {
-  const { bytes, put, composite } = type;
-  const from = at - to.b;
-  if (type.assign !== undefined) type.assign(to, at, type, value);
-  else if (composite) {
-    const draft = drafted(type, value);
-    copy(draft.m, bytes, to.m, at);
-    release(draft);
-  } else put(to, at, value);
-  // Those that were made before this one are not in it.
-  for (let part = to.w?.last; part !== to && part !== undefined; part = part.p) {
-    const place = part.o - part.b;
-    if (place >= from && place < from + bytes) part.e = -1;
-  }
+  return place as ReturnType<typeof writable>;
 }

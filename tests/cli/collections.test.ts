@@ -5,6 +5,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { transform } from "esbuild";
 import { type Database, file, open } from "varve";
+import { codecOf } from "varve/codec";
 import {
   added,
   desc,
@@ -207,8 +208,9 @@ old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
     const folder = join(context().root, `.build/printed-${process.pid}`);
     mkdirSync(folder, { recursive: true });
     cleanup(() => rmSync(folder, { recursive: true, force: true }));
-    const source = `${await printed("schema", await shop())}
-console.log(JSON.stringify([Page.fingerprint, Product.fingerprint]));
+    const source = `import { codecOf } from "varve/codec";
+${await printed("schema", await shop())}
+console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerprint]));
 `;
     writeFileSync(join(folder, "printed.ts"), source);
     const run = (...args: string[]) =>
@@ -219,7 +221,8 @@ console.log(JSON.stringify([Page.fingerprint, Product.fingerprint]));
     equal(run(tsc, ...flags.split(" "), "printed.ts"), "");
     const { code } = await transform(source, { loader: "ts", format: "esm" });
     writeFileSync(join(folder, "printed.mjs"), code);
-    deepEqual(JSON.parse(run("printed.mjs")), [Page.fingerprint, Product.fingerprint]);
+    const { fingerprint } = codecOf(Page);
+    deepEqual(JSON.parse(run("printed.mjs")), [fingerprint, codecOf(Product).fingerprint]);
   });
 
   test("prints the structs of all collections as Rust", async () => {

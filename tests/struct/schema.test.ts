@@ -1,3 +1,4 @@
+import { codecOf } from "varve/codec";
 import {
   added,
   array,
@@ -25,6 +26,7 @@ import {
   union,
   vec,
   versioned,
+  type Writable,
 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 
@@ -78,13 +80,13 @@ function written(memory: Memory, length: number): Uint8Array {
 }
 
 /** Has an update of the order do something, and gives the value that comes of it. */
-function updated(change: (view: ReturnType<typeof Order.writable>) => void) {
+function updated(change: (view: Writable<typeof Order>) => void) {
   const bytes = Order.encode(order);
   const memory = memoryOf(bytes);
-  const view = Order.writable(memory, 64, bytes.length);
+  const view = codecOf(Order).writable(memory, 64, bytes.length);
   change(view);
-  const anew = Order.finish(view);
-  Order.revoke(view);
+  const anew = codecOf(Order).finish(view);
+  codecOf(Order).revoke(view);
   const end = memory.u8.subarray(64 + bytes.length);
   ok(
     memory.u8.subarray(0, 64).every((byte) => byte === 0xee) && end.every((byte) => byte === 0xee),
@@ -97,7 +99,7 @@ function updated(change: (view: ReturnType<typeof Order.writable>) => void) {
   return { value, inPlace: anew === undefined };
 }
 
-function boxOf({ by }: ReturnType<typeof Order.writable>): { width: number } {
+function boxOf({ by }: Writable<typeof Order>): { width: number } {
   if (by.type !== "Box") throw new Error(by.type);
   return by.value;
 }
@@ -379,10 +381,10 @@ suite("a view in an update", () => {
   test("ends when it is revoked, and every view that was got from it", () => {
     const bytes = Order.encode(order);
     const memory = memoryOf(bytes);
-    const view = Order.writable(memory, 64, bytes.length);
+    const view = codecOf(Order).writable(memory, 64, bytes.length);
     const { size, tags } = view;
-    const other = Order.writable(memory, 64, bytes.length);
-    Order.revoke(view);
+    const other = codecOf(Order).writable(memory, 64, bytes.length);
+    codecOf(Order).revoke(view);
     for (const use of [
       () => view.id,
       () => (view.id = 1),
@@ -520,10 +522,10 @@ suite("a versioned struct", () => {
 
   test("is brought to this version by an update", () => {
     const memory = memoryOf(first);
-    const view = Second.writable(memory, 64, first.length);
+    const view = codecOf(Second).writable(memory, 64, first.length);
     view.price += 1;
     view.size.width = 7;
-    const anew = Second.finish(view) ?? new Uint8Array();
+    const anew = codecOf(Second).finish(view) ?? new Uint8Array();
     const size = { width: 7, height: 2 };
     deepEqual(anew, Second.encode({ stock: 3, name: "shoe", ...defaults, price: 6, size }));
     deepEqual(written(memory, first.length), first);
@@ -532,11 +534,11 @@ suite("a versioned struct", () => {
   test("changes what a later version wrote only in place", () => {
     const second = Second.encode({ stock: 3, name: "shoe", price: 9 });
     const memory = memoryOf(second);
-    const view = First.writable(memory, 64, second.length);
+    const view = codecOf(First).writable(memory, 64, second.length);
     view.stock = 4;
     view.name = "boot";
     throws(() => (view.name = "boots"), { message: /Product.name: .*later version/ });
-    equal(First.finish(view), undefined);
+    equal(codecOf(First).finish(view), undefined);
     const all = { stock: 4, name: "boot", ...defaults, price: 9 };
     deepEqual(Second.view(written(memory, second.length)).snapshot(), all);
   });
@@ -584,12 +586,12 @@ suite("storing", () => {
     };
     const Product = struct("Product", { stock: u16, name: str });
     const memory = memoryOf(new Uint8Array(64));
-    const size = Product.size(grows);
-    Product.write(memory, 64, grows, size);
+    const size = codecOf(Product).size(grows);
+    codecOf(Product).write(memory, 64, grows, size);
     equal(Product.view(written(memory, size)).name, "xxxxxxxxxx");
     equal(Product.view(Product.encode(grows)).name.length, 20);
     // Another value than the one that was measured.
-    throws(() => Product.write(memory, 64, grows, size), { message: /must not change/ });
+    throws(() => codecOf(Product).write(memory, 64, grows, size), { message: /must not change/ });
     equal(asked, 3);
   });
 
@@ -606,9 +608,9 @@ suite("storing", () => {
       },
     };
     const memory = memoryOf(new Uint8Array(128));
-    const size = Product.size(outer);
+    const size = codecOf(Product).size(outer);
     other.push(Product.encode(inner));
-    Product.write(memory, 64, outer, size);
+    codecOf(Product).write(memory, 64, outer, size);
     const plain = { stock: 1, name: "the name", about: "the text" };
     deepEqual(Product.view(written(memory, size)).snapshot(), plain);
     for (const bytes of other) deepEqual(Product.view(bytes).snapshot(), inner);
@@ -630,9 +632,9 @@ suite("storing", () => {
   });
 
   test("writes every byte of the value and none beside it, whatever was there", () => {
-    const size = Order.size(order);
+    const size = codecOf(Order).size(order);
     const memory = memoryOf(new Uint8Array(size).fill(0xcc));
-    Order.write(memory, 64, order, size);
+    codecOf(Order).write(memory, 64, order, size);
     deepEqual(written(memory, size), Order.encode(order));
     ok(memory.u8.subarray(64 + size).every((byte) => byte === 0xee));
   });
