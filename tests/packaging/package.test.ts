@@ -60,8 +60,8 @@ suite("the package as published", () => {
     }
   });
 
-  test("takes less than 460 KB to download", () => {
-    ok(pack().details.size < 460_000, `it takes ${pack().details.size} bytes`);
+  test("takes less than 470 KB to download", () => {
+    ok(pack().details.size < 470_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("leads each name that it exports to a file, types first", () => {
@@ -272,7 +272,7 @@ suite("the package in a browser's bundle", () => {
       }
     }
     const bytes = [...needed].reduce((sum, path) => sum + (outputs[path]?.bytes ?? 1e9), 0);
-    ok(bytes < 104_000, `what is loaded first takes ${bytes} bytes`);
+    ok(bytes < 108_000, `what is loaded first takes ${bytes} bytes`);
   });
 
   test("leaves out what is not used", async () => {
