@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
 import type { Stream } from "./tab.js";
-import { add, owns, type Page, type Place, type Tabs, tabsIn } from "./tabs.js";
+import { add, owns, type Page, type Place, stop, type Tabs, tabsIn } from "./tabs.js";
 
 /** What nobody answers is given up after this, and a little. */
 const TIMEOUT_MS = 3_000;
@@ -150,9 +150,10 @@ async function stopped(place: Place): Promise<void> {
   await add(owner);
   const other = await tabs.open("?timeout=1000");
   await add(other);
+  equal(await other.evaluate("tab.status().owner"), "elsewhere");
   const process_ = await tabs.processOf(owner);
-  process.kill(process_, "SIGSTOP");
   try {
+    await stop(process_);
     const { code, applied, message } = (await other.evaluate('tab.failure("sold")')) as {
       code: string;
       applied: unknown;

@@ -69,7 +69,7 @@ Object.assign(globalThis, {
     /** What is thrown, in short. */
     failure: (key: string) =>
       client.call.add(key).then(
-        () => undefined,
+        (answer) => ({ code: "none", applied: true, message: `answered: ${answer}` }),
         ({ code, applied, message }) => ({ code, applied, message }),
       ),
     begin() {

@@ -20,6 +20,11 @@ interface Browser {
   close(): Promise<void>;
 }
 
+interface Processes {
+  processOf(browser: Browser, page: Page): Promise<number>;
+  stop(pid: number): Promise<void>;
+}
+
 interface Server {
   readonly url: string;
   close(): Promise<void>;
@@ -145,11 +150,14 @@ export class Tabs {
 
   /** The number of the process in which a page lives. */
   async processOf(page: Page): Promise<number> {
-    const { processOf } = await load<{ processOf(browser: Browser, page: Page): Promise<number> }>(
-      "tests/processes.mjs",
-    );
+    const { processOf } = await load<Processes>("tests/processes.mjs");
     return processOf(this.browser, page);
   }
+}
+
+/** Stops a process, and waits until it stands. */
+export async function stop(pid: number): Promise<void> {
+  await (await load<Processes>("tests/processes.mjs")).stop(pid);
 }
 
 /** One more under a key, and how many there are: in that tab. */

@@ -12,7 +12,7 @@ import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { launch, withProfile } from "../browsers.mjs";
-import { processOf } from "../processes.mjs";
+import { processOf, stop } from "../processes.mjs";
 
 const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
   --tabs     8 when left out
@@ -280,7 +280,7 @@ class Crowd {
 
   /** Its process stands still, with all that it has, and goes on. */
   async #stop({ pid }) {
-    process.kill(pid, "SIGSTOP");
+    await stop(pid);
     await pause(this.#random(FROZEN_MS));
     process.kill(pid, "SIGCONT");
   }
