@@ -46,16 +46,30 @@ const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(modul
 
 /** Every import that goes the wrong way, as a sentence. */
 export function wrongImports() {
-  return [...wrongInJs(), ...wrongOutside(), ...wrongInRust()];
+  return [...wrongInJs(), ...wrongOutside(), ...wrongInRust(), ...leftOutOfWorkers()];
 }
 
-function importsOf(path) {
+/** What is loaded on demand and does not come with a worker that serves, which is to be one file. */
+function leftOutOfWorkers() {
+  const whole = "js/client/whole.ts";
+  const there = importsOf(whole).map((specifier) => targetOf(whole, specifier));
+  return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
+    (path) =>
+      importsOf(path, /\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g)
+        .map((specifier) => targetOf(path, specifier))
+        .filter((target) => !there.includes(target))
+        .map((target) => `${path} loads ${target} on demand, which ${whole} has to import`),
+  );
+}
+
+const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
+
+function importsOf(path, pattern = IMPORTS) {
   const source = readFileSync(join(root, path), "utf8").replace(
     /\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm,
     "",
   );
-  const found = source.matchAll(/(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g);
-  return [...found].map((match) => match[2]);
+  return [...source.matchAll(pattern)].map((match) => match[2]);
 }
 
 function roomOf(path) {

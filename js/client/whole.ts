@@ -7,6 +7,7 @@
 import { lineWriter } from "../collection/lines.js";
 import { migrate } from "../collection/migrate.js";
 import { exported } from "../export.js";
+import { fill } from "../fill.js";
 import { openImage } from "../storage/image.js";
 import { openAt } from "../storage/node-file.js";
 import { wasmBase64 } from "../wasm-inline.js";
@@ -16,6 +17,7 @@ export const WHOLE: readonly unknown[] = [
   lineWriter,
   migrate,
   exported,
+  fill,
   openImage,
   openAt,
   wasmBase64,
