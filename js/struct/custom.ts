@@ -94,8 +94,8 @@ function known(given: Given<unknown>): unknown {
 }
 
 function declared(given: Declared<unknown, unknown, unknown>): unknown {
-  const { kind } = given;
-  if (kind.kind === "json" || kind.kind === "text") return new TextCodec(kind);
+  const { kind } = given as Partial<typeof given>;
+  if (kind?.kind === "json" || kind?.kind === "text") return new TextCodec(kind);
   if (!("leaves" in given)) return undefined;
   let codec = made.get(given);
   if (codec === undefined) {

@@ -639,3 +639,21 @@ suite("storing", () => {
     ok(memory.u8.subarray(64 + size).every((byte) => byte === 0xee));
   });
 });
+
+suite("codecOf", () => {
+  test("refuses what is no schema, whatever it has of one", () => {
+    for (const given of [
+      5,
+      null,
+      {},
+      { kind: undefined },
+      { kind: 1 },
+      { kind: { kind: "struct" } },
+    ]) {
+      throws(() => codecOf(given as never), {
+        code: "VARVE_BAD_ARGUMENT",
+        message: /needs a codec/,
+      });
+    }
+  });
+});
