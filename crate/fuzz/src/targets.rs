@@ -4,7 +4,6 @@
 use std::ops::Bound;
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::MAX_VALUE;
 use varve::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
@@ -13,6 +12,7 @@ use varve::format::payload::ExtentRef;
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
+use varve::format::{DATA_START, MAX_VALUE};
 use varve::memory::AlignedBytes;
 use varve::{Error, MemoryFile, OnDamage, Options, Spot, Store};
 
@@ -130,14 +130,16 @@ pub fn checkpoint(data: &[u8]) {
     assert_eq!(rows, Some(head.extents as usize));
 }
 
+fn superblock_at(image: &[u8], slot: usize) -> Option<Slot> {
+    let at = slot * SLOT_STRIDE as usize;
+    Some(Superblock::decode(image.get(at..(at + 256).min(image.len()))?, slot as u64))
+}
+
 /// Bytes of a segment, as far as superblocks say. They are the unit in which memory is taken.
 fn segment_of(image: &[u8]) -> usize {
-    let says = |slot: usize| {
-        let at = slot * SLOT_STRIDE as usize;
-        match Superblock::decode(image.get(at..(at + 256).min(image.len()))?, slot as u64) {
-            Slot::Valid(superblock) => Some(1 << superblock.segment_log2.min(24)),
-            _ => None,
-        }
+    let says = |slot: usize| match superblock_at(image, slot)? {
+        Slot::Valid(superblock) => Some(1 << superblock.segment_log2.min(24)),
+        _ => None,
     };
     (0..2).filter_map(says).max().unwrap_or(4096)
 }
@@ -146,8 +148,18 @@ fn segment_of(image: &[u8]) -> usize {
 /// are given to nothing else, and what is written goes behind them.
 fn lost_of(image: &[u8]) -> usize {
     let segment = segment_of(image);
-    let heads =
-        (0..image.len()).step_by(8).filter_map(|at| SegmentHeader::unverified(&image[at..]));
+    let ids = (0..2).filter_map(|slot| match superblock_at(image, slot)? {
+        Slot::Valid(superblock) => Some(superblock.file_id[0]),
+        _ => None,
+    });
+    let ids: Vec<u64> = ids.collect();
+    // A header counts where its checksum holds for where it stands: at its first slot, or at its end.
+    let heads = (0..image.len()).step_by(64).filter_map(|at| {
+        let head = SegmentHeader::unverified(&image[at..])?;
+        let start = DATA_START + u64::from(head.slot) * segment as u64;
+        let holds = |&id: &u64| SegmentHeader::decode(&image[at..], id, start).is_some();
+        ids.iter().any(holds).then_some(head)
+    });
     let ends = heads.map(|head| (head.slot as usize).saturating_add(head.span as usize));
     let claimed = ends.max().unwrap_or(0).saturating_mul(segment);
     claimed.saturating_sub(image.len()).min(MAX_VALUE + 2 * segment)
