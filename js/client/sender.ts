@@ -226,11 +226,6 @@ export class Sender {
     if (one.write === 0) return;
     if (answered) this.writes.delete(one.write);
     else this.writes.set(one.write, undefined);
-    // What was given up and has nothing pending before it needs no place: owners leave it out.
-    for (const [number, other] of this.writes) {
-      if (other !== undefined) break;
-      this.writes.delete(number);
-    }
   }
 
   /** Sends again what is chosen, and all behind it, so that nobody misses a write. */
@@ -272,14 +267,19 @@ export class Sender {
 
   /** As they travel; between them, in their places, the numbers of writes that were given up. */
   private message(chosen: readonly Pending[]): Ask {
-    const [oldest = this.lastWrite + 1] = this.writes.keys();
+    const voids: number[] = [];
+    let oldest: number | undefined;
+    for (const [number, one] of this.writes) {
+      if (one !== undefined) oldest ??= number;
+      // What was given up and has nothing pending before it needs no place: owners leave it out.
+      else if (oldest === undefined) this.writes.delete(number);
+      else voids.push(number);
+    }
+    oldest ??= this.lastWrite + 1;
     const requests: Request[] = [];
-    let told = 0;
     for (const { id, write, after, deadline, call, args } of chosen) {
-      for (const [number, one] of this.writes) {
-        if (number > after) break;
-        if (one !== undefined || number <= told) continue;
-        told = number;
+      for (; voids[0]! <= after; voids.shift()) {
+        const number = voids[0]!;
         requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });
       }
       requests.push({ id, write, after, deadline, call, args });
