@@ -65,11 +65,14 @@ export async function fill(name: string, opened: OpenedStorage, given: Filling):
   const { file } = opened;
   const mark = () => guarded(name, () => markOf(file));
   if (mark() === CHANGING) await settle(name, opened, false);
-  if (file.getSize() === 0 || mark() === FILLING) {
+  const before = mark();
+  if (file.getSize() === 0 || before === FILLING) {
     try {
       await fillIn(name, file, given);
     } catch (error) {
       quietly(() => file.truncate(0));
+      // It stays what it was: half filled, and not a new one for whoever opens it without.
+      if (before !== undefined) quietly(() => put(file, before, 0));
       throw error;
     }
     return;

@@ -7,6 +7,7 @@ import {
   CorruptionError,
   DatabaseBusyError,
   DatabaseExistsError,
+  DatabaseNotFoundError,
   OptionsMismatchError,
   UnsupportedFormatError,
 } from "./errors.js";
@@ -48,8 +49,8 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws StorageUnavailableError when there is no such storage here; the message says what to do
  * @throws OutOfMemoryError when there is none for the bytes that it is opened from
  * @throws DatabaseExistsError when there is one, which was to be filled by `from` without `replace`
- * @throws DatabaseNotFoundError when it is missing and `readOnly` is set, or was left half filled by a
- * program that died
+ * @throws DatabaseNotFoundError when it is missing, or its file is empty, and `readOnly` is set, or when it
+ * was left half filled by a program that died
  * @throws OptionsMismatchError when it is open in this realm with other options
  * @throws CorruptionError when flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError when the file is no database, or one of a newer format
@@ -214,15 +215,24 @@ async function start(
     };
     const engine = await start().catch(async (error) => {
       const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
+      if (isNone && source === undefined && file.getSize() === 0) throw nothingYet(name);
       if (isNone && (await settled(name, opened, readOnly))) return start();
       throw error;
     });
+    await quietly(() => opened.tidy?.());
     if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
     return new Session(name, engine, opened, settings);
   } catch (error) {
-    closeQuietly(opened);
+    await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
+    await quietly(() => opened.file.close());
     throw error;
   }
+}
+
+function nothingYet(name: string): Error {
+  return new DatabaseNotFoundError(
+    `The file of the database "${name}" is empty: nothing was ever written to it, and with readOnly nothing is.`,
+  );
 }
 
 /** Whether what a crash has left of filling or replacing it was completed now. */
@@ -247,11 +257,11 @@ function progressOf(
   };
 }
 
-/** The failure that led here says more than a second one of the same file would. */
-function closeQuietly(opened: OpenedStorage): void {
+/** What fails here leaves what counts for nothing; a failure that led here says more. */
+async function quietly(task: () => unknown): Promise<void> {
   try {
-    opened.file.close();
+    await task();
   } catch {
-    // Nothing was written, and nothing more can be done with this file.
+    // The file is given back, or gone with what it was on.
   }
 }

@@ -28,7 +28,7 @@ export interface OpenOptions {
    *
    * A new database is filled with them: there must be none of the name yet, unless `replace` says
    * so. They go into the storage as they come, and all of them are verified, as `db.verify()` does it,
-   * before they count. When that fails, or `signal` ends it, there is no database as before; when the
+   * before they count. When that fails, or `signal` ends it, there is what was there before; when the
    * program dies meanwhile, what it leaves is never taken for one: `open` throws
    * `DatabaseNotFoundError` then, until it is given `from` again or the name is destroyed.
    *

@@ -1,7 +1,13 @@
 /** A database file, opened to be looked at. */
 
 import { statSync } from "node:fs";
-import { CorruptionError, type Database, open, UnsupportedFormatError } from "../index.js";
+import {
+  CorruptionError,
+  type Database,
+  DatabaseNotFoundError,
+  open,
+  UnsupportedFormatError,
+} from "../index.js";
 import { fileAt } from "../storage/node.js";
 import { codeOf, EXIT, Failure } from "./failure.js";
 import { Progress } from "./output.js";
@@ -51,6 +57,9 @@ function toldByPath(path: string, error: unknown, isSalvage: boolean): unknown {
   if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
     const hint = isSalvage ? "" : " If it was one, varve salvage copies what is left of it.";
     return new Failure(EXIT.unreadable, `${path} is not a varve database.${hint}`);
+  }
+  if (error instanceof DatabaseNotFoundError && statSync(path).size === 0) {
+    return new Failure(EXIT.unreadable, `${path} is not a varve database: it is empty.`);
   }
   if (error instanceof CorruptionError && isSalvage) {
     return new Failure(EXIT.unreadable, `${path} is damaged, and nothing in it can be salvaged.`);

@@ -69,6 +69,10 @@ export interface OpenedStorage {
    * Storages without it cannot replace databases.
    */
   beside?(): Promise<FileBeside>;
+  /** Removes what a program that died has left beside this file. Nobody needs it once this is a database. */
+  tidy?(): void | Promise<void>;
+  /** Closes the file, and removes it if `open` has made it: nothing came of it. */
+  discard?(): void | Promise<void>;
 }
 
 /** A file beside that of a database, in which what is to take its place is made. */

@@ -81,13 +81,19 @@ export function durableObject(storage: DurableObjectStorageLike): Storage {
       const table = fileName(name);
       const sql = sqlOf(storage);
       if (place.open.has(table)) throw busy(name);
-      if (mode?.readOnly === true && !exists(sql, table)) throw missing(name);
+      const isNew = !exists(sql, table);
+      if (mode?.readOnly === true && isNew) throw missing(name);
       const file = new TableFile(sql, table, () => place.open.delete(table));
       place.open.add(table);
       return {
         file,
         sync: () => storage.sync(),
         beside: async () => beside(sql, table, file),
+        tidy: () => drop(sql, table + BESIDE),
+        discard() {
+          file.close();
+          if (isNew) drop(sql, table);
+        },
         room: () => ({ usage: file.getSize(), quota: undefined, persisted: undefined }),
       };
     },
@@ -96,8 +102,8 @@ export function durableObject(storage: DurableObjectStorageLike): Storage {
       const sql = sqlOf(storage);
       if (place.open.has(table)) throw busy(name);
       if (!exists(sql, table)) return false;
-      sql.exec(`DROP TABLE IF EXISTS "${table + BESIDE}"`);
-      sql.exec(`DROP TABLE "${table}"`);
+      drop(sql, table + BESIDE);
+      drop(sql, table);
       return true;
     },
     async databases() {
@@ -128,7 +134,7 @@ function beside(sql: Sql, table: string, main: TableFile): FileBeside {
     },
     remove() {
       file.close();
-      sql.exec(`DROP TABLE IF EXISTS "${next}"`);
+      drop(sql, next);
     },
   };
 }
@@ -158,6 +164,10 @@ function sqlOf(storage: DurableObjectStorageLike): Sql {
       "List its class under new_sqlite_classes in the migrations of the Worker's configuration.",
     { cause },
   );
+}
+
+function drop(sql: Sql, table: string): void {
+  sql.exec(`DROP TABLE IF EXISTS "${table}"`);
 }
 
 function exists(sql: Sql, table: string): boolean {

@@ -29,15 +29,20 @@ export function memory(): Storage {
     },
     async open(name, mode): Promise<OpenedStorage> {
       const key = fileName(name);
-      let content = contents.get(key);
-      if (content === undefined) {
-        if (mode?.readOnly === true) throw missing(name);
-        content = { bytes: new Uint8Array(0), size: 0, open: false };
-        contents.set(key, content);
-      }
-      if (content.open) throw busy(name);
+      const known = contents.get(key);
+      if (known?.open === true) throw busy(name);
+      if (known === undefined && mode?.readOnly === true) throw missing(name);
+      const content = known ?? { bytes: new Uint8Array(0), size: 0, open: false };
+      contents.set(key, content);
       const file = new MemoryFile(content, name);
-      return { file, beside: async () => beside(content, name) };
+      return {
+        file,
+        beside: async () => beside(content, name),
+        discard() {
+          file.close();
+          if (known === undefined) contents.delete(key);
+        },
+      };
     },
     async destroy(name) {
       const key = fileName(name);

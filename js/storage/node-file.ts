@@ -33,6 +33,8 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
       file: opened,
       onExit: (commit) => opened.onExit(commit),
       beside: async () => beside(node, path, opened),
+      tidy: () => node.fs.rmSync(path + BESIDE, { force: true }),
+      discard: () => opened.discard(),
       room: () => roomFor(node, path, opened),
     };
   } catch (error) {
@@ -127,6 +129,8 @@ class NodeFile implements StorageFile {
   readonly #lock: Lock | undefined;
   readonly #atExit = new Set<(goesOn?: boolean) => void>();
   #fd: number | undefined;
+  /** Whether it was made here. */
+  readonly #isNew: boolean;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
 
@@ -146,6 +150,7 @@ class NodeFile implements StorageFile {
     this.#path = path;
     this.#lock = lock === "beside" ? undefined : lock;
     this.#fd = fd;
+    this.#isNew = isNew;
     this.#size = stat.size;
     watchExit(node, this);
   }
@@ -219,6 +224,17 @@ class NodeFile implements StorageFile {
   }
 
   close(): void {
+    this.#end(() => {});
+  }
+
+  /** Closes it, and removes what was made here, before others may open it. */
+  discard(): void {
+    this.#end(() => {
+      if (this.#isNew) this.#node.fs.rmSync(this.#path, { force: true });
+    });
+  }
+
+  #end(last: () => void): void {
     const fd = this.#fd;
     if (fd === undefined) return;
     this.#fd = undefined;
@@ -226,6 +242,7 @@ class NodeFile implements StorageFile {
     unwatchExit(this.#node, this);
     try {
       this.#node.fs.closeSync(fd);
+      last();
     } finally {
       this.#lock?.release();
     }

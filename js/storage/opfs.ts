@@ -6,7 +6,7 @@ import {
   DatabaseNotFoundError,
   QuotaExceededError,
   StorageUnavailableError,
-  type VarveError,
+  VarveError,
 } from "../errors.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./contract.js";
 import { BESIDE, escapeName, fileName, namesOf } from "./names.js";
@@ -64,12 +64,20 @@ export function opfs(directory = ""): Storage {
       const wanted = fileName(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
-      const handle = await findFile(folders, wanted, name, readOnly);
-      const file = await openHandle(handle, name, readOnly);
+      const { file, isNew } = await openFile(folders, wanted, name, readOnly);
       // Not before: where storage is refused, Firefox ends whoever asks.
       const room = new OriginRoom();
       room.look();
-      return { file, room: () => room.look(), beside: () => beside(folders, wanted, name) };
+      return {
+        file,
+        room: () => room.look(),
+        beside: () => beside(folders, wanted, name),
+        tidy: () => remove(folders, wanted + BESIDE, name),
+        async discard() {
+          file.close();
+          if (isNew) await remove(folders, wanted, name);
+        },
+      };
     },
     async look(name) {
       const wanted = fileName(name);
@@ -114,16 +122,24 @@ async function beside(
   name: string,
 ): Promise<FileBeside> {
   const next = wanted + BESIDE;
-  const handle = await findFile(folders, next, name, false);
-  const file = await openHandle(handle, name, false);
+  const { file } = await openFile(folders, next, name, false);
   return {
     file,
-    async remove() {
+    remove() {
       file.close();
-      const folder = await findFolder(folders, false);
-      await existing(() => folder.removeEntry(next), `database "${name}" cannot be tidied up`);
+      return remove(folders, next, name);
     },
   };
+}
+
+/** Removes a file, if it is there. */
+async function remove(folders: readonly string[], wanted: string, name: string): Promise<void> {
+  await existing(async () => {
+    const folder = await findFolder(folders, false);
+    // Mostly it is not there, which Chromium tells sooner than it refuses to remove it.
+    await folder.getFileHandle(wanted);
+    await folder.removeEntry(wanted);
+  }, `database "${name}" cannot be tidied up`);
 }
 
 /** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
@@ -197,39 +213,45 @@ function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);
 }
 
-/** What a refusal to open says was refused. */
-function opening(name: string): string {
-  return `database "${name}" cannot be opened`;
+/** Opens a file, and says whether it was made for that. */
+async function openFile(
+  folders: readonly string[],
+  wanted: string,
+  name: string,
+  readOnly: boolean,
+): Promise<{ file: StorageFile; isNew: boolean }> {
+  let isNew = false;
+  const task = `database "${name}" cannot be opened`;
+  const file = await patiently(name, task, async () => {
+    const found = await existing(() => findFile(folders, wanted, false), task);
+    if (found === undefined && readOnly) throw missing(name);
+    isNew ||= found === undefined;
+    const handle = found ?? (await findFile(folders, wanted, true));
+    // Browsers that do not know the option ignore it: then one has the file, as if to write.
+    return readOnly
+      ? handle.createSyncAccessHandle({ mode: "read-only" })
+      : handle.createSyncAccessHandle();
+  });
+  return { file, isNew };
 }
 
 async function findFile(
   folders: readonly string[],
   wanted: string,
-  name: string,
-  readOnly: boolean,
+  create: boolean,
 ): Promise<SyncFileHandle> {
-  const found = await existing(async () => {
-    const folder = await findFolder(folders, !readOnly);
-    return (await folder.getFileHandle(wanted, { create: !readOnly })) as SyncFileHandle;
-  }, opening(name));
-  if (found !== undefined) return found;
-  throw new DatabaseNotFoundError(
+  const folder = await findFolder(folders, create);
+  return (await folder.getFileHandle(wanted, { create })) as SyncFileHandle;
+}
+
+function missing(name: string): Error {
+  return new DatabaseNotFoundError(
     `There is no database "${name}" in the origin private file system, and with readOnly none is created.`,
   );
 }
 
-async function openHandle(
-  handle: SyncFileHandle,
-  name: string,
-  readOnly: boolean,
-): Promise<StorageFile> {
-  // Browsers that do not know the option ignore it: then one has the file, as if to write.
-  return patiently(name, opening(name), () =>
-    readOnly
-      ? handle.createSyncAccessHandle({ mode: "read-only" })
-      : handle.createSyncAccessHandle(),
-  );
-}
+/** What is in the way for a moment: the last owner, or that another has just removed what came of nothing. */
+const PASSING = ["NoModificationAllowedError", "NotFoundError"];
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
 async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
@@ -237,10 +259,12 @@ async function patiently<T>(name: string, task: string, attempt: () => Promise<T
     try {
       return await attempt();
     } catch (cause) {
-      if ((cause as { name?: unknown }).name !== "NoModificationAllowedError") {
+      if (cause instanceof VarveError) throw cause;
+      const { name: kind } = cause as Error;
+      const wait = RETRIES_MS[tries];
+      if (!PASSING.includes(kind) || (wait === undefined && kind !== PASSING[0])) {
         throw unavailable(task, cause);
       }
-      const wait = RETRIES_MS[tries];
       if (wait === undefined) {
         throw new DatabaseBusyError(
           `The database "${name}" is open in another worker or tab. Only one may have it open: ` +

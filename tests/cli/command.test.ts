@@ -93,7 +93,7 @@ suite("varve", () => {
       ["missing/too", /There is no file .*missing/],
       ["text/below", /cannot be read/],
       ["text", /is not a varve database/],
-      ["empty", /is not a varve database/],
+      ["empty", /is not a varve database: it is empty/],
       ["folder", /no ordinary file/],
       ["pipe", /no ordinary file/],
     ] as const) {

@@ -203,6 +203,83 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await whoseIs(await opened(storage, {}, name)), "old");
   });
 
+  test("leaves nothing where nothing was, when it fails or is given up", async () => {
+    const bytes = await exportOf("new", 500);
+    const before = await storage.databases?.();
+    const name = freshName();
+    const stop = (at: OpenProgress["doing"] | undefined) => ({
+      onProgress({ doing }: OpenProgress) {
+        if (doing === at) throw new Error("enough");
+      },
+    });
+    const failing = (at: number) => {
+      if (at > 5_000) throw new Error("the network");
+    };
+    const isOver = { signal: AbortSignal.abort(new Error("enough")) };
+    const isSoonOver = new AbortController();
+    for (const options of [
+      { from: new Uint8Array(0) },
+      { from: filled(20_000, 0) },
+      { from: bytes.slice(0, bytes.length / 2), replace: true },
+      { from: streamOf(bytes, 1_000, failing) },
+      { from: bytes, ...stop("filling") },
+      { from: bytes, ...stop("verifying") },
+      isOver,
+      { signal: isSoonOver.signal },
+    ] as OpenOptions[]) {
+      const opening = open(name, { storage, ...options, ...wasmOption() });
+      isSoonOver.abort(new Error("enough"));
+      await rejects(opening, {});
+      deepEqual(await storage.databases?.(), before);
+      await rejects(open(name, { storage, readOnly: true, ...wasmOption() }), {
+        ...MISSING,
+        message: "no database",
+      });
+      equal(await storage.destroy?.(name), false);
+    }
+    equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
+  });
+
+  test("leaves an empty file that was there, which to readers is no database yet", async () => {
+    const name = freshName();
+    (await storage.open(name)).file.close();
+    for (const options of [{ from: filled(100, 1) }, { readOnly: true }]) {
+      const opening = open(name, { storage, ...options, ...wasmOption() });
+      if (options.from !== undefined) await rejects(opening, { message: "Nothing of it was kept" });
+      else await rejects(opening, { ...MISSING, message: "is empty" });
+      ok((await storage.databases?.())?.includes(name));
+    }
+    equal((await opened(storage, {}, name)).count(), 0);
+  });
+
+  test("is tidied up when it is opened to write: what a program that died has left beside it goes", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1");
+    await db.close();
+    const before = await storage.databases?.();
+    /** How much there is beside it; it is left there, as by one that dies. */
+    const beside = async (write: number) => {
+      const found = await storage.open(name);
+      const other = await found.beside?.();
+      if (other === undefined) throw new Error("every storage here can replace");
+      const size = other.file.getSize();
+      other.file.write(filled(write, 1), { at: 0 });
+      other.file.close();
+      found.file.close();
+      return size;
+    };
+    equal(await beside(50_000), 0);
+    deepEqual(await storage.databases?.(), before);
+    const reader = await opened(storage, { readOnly: true }, name);
+    equal(reader.getText("a"), "1");
+    await reader.close();
+    const again = await opened(storage, {}, name);
+    equal(again.getText("a"), "1");
+    await again.close();
+    equal(await beside(0), 0);
+  });
+
   test("tells how far it has come, and ends at any time, by the signal and by a throw", async () => {
     const bytes = await exportOf("new", 2_000, 1_500_000);
     const told: OpenProgress[] = [];
@@ -465,6 +542,17 @@ suite("filling that is cut short", () => {
       }
     }
     deepEqual([...found.keys()].sort(), ["VARVE_DATABASE_NOT_FOUND", "new", "undefined"]);
+  });
+
+  test("stays what it was when it is filled anew and that fails", async () => {
+    const storage = new TwoFiles(false);
+    const half = streamOf(await exportOf("new", 60), 5_000);
+    storage.fault = ({ at }) => (at > 9_000 ? platform.lost() : undefined);
+    await rejects(looked(storage, { from: half }), {});
+    storage.fault = () => undefined;
+    storage.content = new TextEncoder().encode("filling varve\r\n\x1a and more");
+    await rejects(looked(storage, { from: filled(100, 1) }), { message: "Nothing of it was kept" });
+    await rejects(looked(storage), { ...MISSING, message: "was being filled" });
   });
 
   for (const [sizes, oldCount, newCount] of [

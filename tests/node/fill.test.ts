@@ -1,0 +1,108 @@
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { databases, destroy, file, memory, open } from "varve";
+import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { folder } from "./support/processes.js";
+import { runs } from "./support/programs.js";
+
+const COUNT = 400;
+
+/** Has so many keys, and each says whose it is. */
+async function exportOf(whose: string): Promise<Uint8Array<ArrayBuffer>> {
+  const db = await open("source", { storage: memory() });
+  for (let i = 0; i < COUNT; i++) db.set(`key ${i}`, `${whose} ${i}`);
+  const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
+  await db.close();
+  return bytes;
+}
+
+/**
+ * A program that fills the database of its folder, and is killed right before, or right after, the call of
+ * the file system with that number; with 0 it goes through, and prints how many there were.
+ */
+function filling(
+  directory: string,
+  from: string,
+  call: number,
+  isAfter: boolean,
+  replace: boolean,
+) {
+  return runs(
+    directory,
+    `let calls = 0;
+     for (const name of ["openSync", "closeSync", "writeSync", "ftruncateSync", "fdatasyncSync", "fsyncSync", "renameSync", "rmSync"]) {
+       const real = fs[name];
+       fs[name] = (...args) => {
+         calls += 1;
+         const isLast = calls === ${call};
+         if (isLast && !${isAfter}) die();
+         const result = real.apply(fs, args);
+         if (isLast) die();
+         return result;
+       };
+     }
+     const bytes = fs.readFileSync(${JSON.stringify(from)});
+     const db = await shop({ from: new Blob([bytes]), replace: ${replace} });
+     await db.close();
+     console.log(calls);`,
+  );
+}
+
+/** Whose database is in a folder, all of it; nobody's if there is none or nothing in it. */
+async function whoseIs(directory: string): Promise<string | undefined> {
+  const db = await open("shop", { storage: file(directory) }).catch((error) => {
+    equal((error as { code?: unknown }).code, "VARVE_DATABASE_NOT_FOUND", String(error));
+  });
+  if (!db) return undefined;
+  cleanup(() => db.close());
+  const whose = db.getText("key 0")?.split(" ")[0];
+  equal(db.count(), whose === undefined ? 0 : COUNT);
+  for (let i = 0; i < db.count(); i++) equal(db.getText(`key ${i}`), `${whose} ${i}`);
+  // Of two superblocks one is enough, and the next write makes the other anew.
+  const { problems } = await db.verify();
+  deepEqual(
+    problems.filter(({ what }) => what !== "superblock"),
+    [],
+  );
+  await db.close();
+  return whose;
+}
+
+suite("a program that is killed", () => {
+  for (const replace of [false, true]) {
+    const what = replace ? "replaces a database" : "fills a new database";
+    test(`at any call while it ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
+      const directory = folder();
+      const from = join(directory, "from");
+      const old = await exportOf("old");
+      writeFileSync(from, await exportOf("new"));
+      const prepare = async () => {
+        await destroy("shop", { storage: file(directory) });
+        if (replace) await (await open("shop", { storage: file(directory), from: old })).close();
+      };
+      await prepare();
+      const through = await filling(directory, from, 0, false, replace);
+      const calls = Number(through.stdout);
+      ok(calls > 10, through.stderr);
+      equal(await whoseIs(directory), "new");
+      const found = new Set<string | undefined>();
+      for (let call = 1; call <= calls; call += context().thorough ? 2 : 5) {
+        await prepare();
+        const { signal, stderr } = await filling(directory, from, call, call % 4 === 1, replace);
+        equal(signal, "SIGKILL", stderr);
+        const names = await databases({ storage: file(directory) });
+        ok(
+          names.every((name) => name === "shop"),
+          names.join(),
+        );
+        const whose = await whoseIs(directory);
+        found.add(whose);
+        if (whose === undefined) continue;
+        // What it was making is gone; a draft of its lock may stay for a minute.
+        const left = readdirSync(directory).filter((one) => !one.startsWith("shop.varve.lock."));
+        deepEqual(left.sort(), ["from", "shop.varve"], `call ${call}`);
+      }
+      deepEqual([...found].sort(), ["new", replace ? "old" : undefined].sort());
+    });
+  }
+});
