@@ -74,6 +74,20 @@ export async function findProgram(name) {
   throw new Problem(`${title} was installed and is not found. Name it in ${variable}.`);
 }
 
+/**
+ * These compile functions in a thread that may wait for a collection of garbage, which a program that is
+ * ending never makes: with Node 24 one end of a few hundred stands still on a loaded machine, whatever
+ * the program (github.com/nodejs/node/issues/54918).
+ */
+const WITHOUT_WAITING = ["--no-concurrent-sparkplug", "--no-maglev"];
+
+/** What a runtime is called with, before a program and its arguments. Programs hand Node's flags on. */
+export async function runtimeCommand(name) {
+  const program = await findProgram(name);
+  if (name === "deno") return [program, "run", "--no-prompt", "--no-lock"];
+  return name === "bun" ? [program] : [program, ...WITHOUT_WAITING];
+}
+
 /** puppeteer-core, which drives both browsers. */
 export async function browserDriver() {
   await installPackages(PACKAGE, { scripts: false });

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
 import { execute, Problem, root } from "../scripts/lib.mjs";
-import { findProgram } from "../scripts/programs.mjs";
+import { runtimeCommand } from "../scripts/programs.mjs";
 import { runner } from "./runner.mjs";
 
 const MINUTE = 60_000;
@@ -19,7 +19,7 @@ runner(
     rooms: ["contract", "node", "vectors", "struct", "client"],
   },
   async ({ place, build, files, filter }) => {
-    const program = await findProgram(place);
+    const [program, ...flags] = await runtimeCommand(place);
     const runtime = place === "node24" ? "node" : place;
     const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
     const out = `.build/tests/${place}-${build}-${process.pid}`;
@@ -34,10 +34,9 @@ runner(
       const modules = files.map(urlOf);
       const harness = urlOf("tests/harness.ts");
       writeFileSync(task, JSON.stringify({ harness, modules, context, wasm, filter, report }));
-      const flags = runtime === "deno" ? ["run", "--allow-all", "--no-lock"] : [];
-      const { code, signal } = await execute(program, [...flags, "tests/run-here.mjs", task], {
-        timeout: 24 * MINUTE,
-      });
+      const allowed = runtime === "deno" ? ["--allow-all"] : [];
+      const words = [...flags, ...allowed, "tests/run-here.mjs", task];
+      const { code, signal } = await execute(program, words, { timeout: 24 * MINUTE });
       if (code !== 0 || !existsSync(report)) {
         throw new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
       }

@@ -213,12 +213,12 @@ suite("varve", () => {
       for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
     });
     const url = pathToFileURL(join(context().root, "scripts/programs.mjs")).href;
-    const programs: { findProgram(name: string): Promise<string> } = await import(url);
+    const programs: { runtimeCommand(name: string): Promise<string[]> } = await import(url);
     const expected = [await printed("list", path, "--values"), await printed("list", "--help")];
     for (const name of ["node24", "deno", "bun"]) {
-      const program = await programs.findProgram(name);
-      const flags = name === "deno" ? ["run", "--no-prompt", "--allow-read"] : [];
-      const run = (...args: string[]) => varve(args, { runtime: [program, ...flags] });
+      const called = await programs.runtimeCommand(name);
+      const runtime = name === "deno" ? [...called, "--allow-read"] : called;
+      const run = (...args: string[]) => varve(args, { runtime });
       const listed = await run("list", path, "--values");
       deepEqual([listed.code, listed.stderr], [0, ""], name);
       equal(listed.stdout.toString(), expected[0], name);
@@ -230,7 +230,7 @@ suite("varve", () => {
           (await run("list", path, "--nonsense")).code,
           (await run("stat", `${path}.missing`)).code,
           (await run("list", path, "--json")).code,
-          (await varve(["list", path], { runtime: [program, ...flags], readAtMost: 1 })).code,
+          (await varve(["list", path], { runtime, readAtMost: 1 })).code,
         ],
         [1, 2, 3, 0, 0],
         name,

@@ -32,7 +32,11 @@ export function bin(): string {
 
 /** Runs `varve` with these arguments to its end. */
 export function varve(args: readonly string[], start: Start = {}): Promise<Ended> {
-  const { runtime = [process.execPath], readAtMost = Number.POSITIVE_INFINITY, cwd } = start;
+  const {
+    runtime = [process.execPath, ...process.execArgv],
+    readAtMost = Number.POSITIVE_INFINITY,
+    cwd,
+  } = start;
   const whole = [...limited(start.largestFile), ...runtime, bin(), ...args];
   const [program = "", ...words] = whole;
   const child = spawn(program, words, {

@@ -73,7 +73,7 @@ export function written(name: string, source: string): string {
 export function runs(
   source: string,
   name = "program.mjs",
-  runtime: readonly string[] = [process.execPath],
+  runtime: readonly string[] = [process.execPath, ...process.execArgv],
 ): string {
   return command([...runtime, written(name, source)]);
 }
@@ -88,9 +88,9 @@ export async function runtime(
   name: string,
   allowed: readonly string[] = ["--allow-all"],
 ): Promise<string[]> {
-  const programs = await load<{ findProgram(name: string): Promise<string> }>(
+  const programs = await load<{ runtimeCommand(name: string): Promise<string[]> }>(
     "scripts/programs.mjs",
   );
-  const program = await programs.findProgram(name);
-  return name === "deno" ? [program, "run", "--no-prompt", ...allowed] : [program];
+  const command = await programs.runtimeCommand(name);
+  return name === "deno" ? [...command, ...allowed] : command;
 }

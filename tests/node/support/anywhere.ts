@@ -54,7 +54,8 @@ export function starts(source: string, allowed?: readonly string[]): Program {
 
 /** What is to be called for a program to run in this runtime. */
 export function commandFor(source: string, allowed: readonly string[] = ["--allow-all"]): string[] {
-  const flags = context().runtime === "deno" ? ["run", "--no-prompt", "--no-lock", ...allowed] : [];
+  const isDeno = context().runtime === "deno";
+  const flags = isDeno ? ["run", "--no-prompt", "--no-lock", ...allowed] : process.execArgv;
   return [process.execPath, ...flags, moduleOf(source)];
 }
 

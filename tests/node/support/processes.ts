@@ -34,7 +34,7 @@ export class Holder {
   private constructor(flags: string[]) {
     this.#child = fork(join(context().root, "tests/node/support/holder.mjs"), flags, {
       stdio: ["ignore", "ignore", "pipe", "ipc"],
-      execArgv: [],
+      execArgv: context().runtime === "node" ? process.execArgv : [],
     });
     this.#child.stderr?.resume();
     this.#child.on("message", (answer: Answer) => {
