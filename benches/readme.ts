@@ -126,6 +126,7 @@ const WORKS = [
   "set new, sequential",
   "set new, random",
   "delete, random",
+  "getMany of 100, random",
   "get after all writes, random",
   "scan, sequential",
   "scan after all writes, sequential",

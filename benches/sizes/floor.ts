@@ -1,17 +1,94 @@
 import type { StoreResult } from "./run.js";
-import { type Plan, Random, VALUE_BYTES } from "./workload.js";
+import { KEY_BYTES, keysOf, looked, type Plan, Random, VALUE_BYTES } from "./workload.js";
 
 /** Bytes of a table's entry, and of a record: about what varve has of both. */
 const ENTRY = 8;
 const RECORD = 56 + VALUE_BYTES + 4;
 const PAGE = 65_536;
 
+/** Fewer than this are gone over several times a sample, as in `run.ts`. */
+const LEAST_SCANNED = 20_000;
+
+/**
+ * What a walk over pairs hands out and nothing else: a text cut out of one that has all keys, and a view
+ * where an array says that the value lies. No tree, no page of keys, no call, no question whether it still
+ * lies there.
+ */
+class Handing<T> implements IterableIterator<T, undefined> {
+  private at = 0;
+
+  constructor(
+    private readonly size: number,
+    private readonly make: (at: number) => T,
+  ) {}
+
+  next(): IteratorResult<T, undefined> {
+    const { at } = this;
+    if (at >= this.size) return { done: true, value: undefined };
+    this.at = at + 1;
+    return { done: false, value: this.make(at) };
+  }
+
+  [Symbol.iterator](): this {
+    return this;
+  }
+}
+
+function sumOfPairs(walk: Iterable<[string, Uint8Array]>): number {
+  let sum = 0;
+  for (const [key, value] of walk) sum += key.length + looked(value);
+  return sum;
+}
+
+function sumOfValues(walk: Iterable<Uint8Array>): number {
+  let sum = 0;
+  for (const value of walk) sum += looked(value);
+  return sum;
+}
+
+function sumOfKeys(walk: Iterable<string>): number {
+  let sum = 0;
+  for (const key of walk) sum += key.length;
+  return sum;
+}
+
+/** The objects that the three kinds of scan make, each beside the work that has to make them. */
+function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measured"] {
+  const count = Math.min(size, ops);
+  const times = Math.max(1, Math.floor(Math.min(ops, LEAST_SCANNED) / count));
+  const places = Uint32Array.from({ length: count }, (_, i) => i * RECORD);
+  const pages = Math.ceil((count * RECORD) / PAGE);
+  const { buffer } = new WebAssembly.Memory({ initial: pages });
+  const text = keysOf(places).join("");
+  const key = (at: number) => text.substring(at * KEY_BYTES, (at + 1) * KEY_BYTES);
+  const value = (at: number) => new Uint8Array(buffer, places[at], VALUE_BYTES);
+  const works: [string, () => number, number][] = [
+    ["scan", () => sumOfPairs(new Handing(count, (at) => [key(at), value(at)])), KEY_BYTES],
+    ["scan, values only", () => sumOfValues(new Handing(count, value)), 0],
+    ["scan, keys only", () => sumOfKeys(new Handing(count, key)), KEY_BYTES],
+  ];
+  return works.map(([work, walk, each]) => {
+    const ns: number[] = [];
+    for (let round = 0; round < warmup + samples; round++) {
+      let sum = 0;
+      const start = performance.now();
+      for (let time = 0; time < times; time++) sum += walk();
+      const ms = performance.now() - start;
+      // The values are zero.
+      if (sum !== times * count * each) throw new Error(`${work} saw ${sum}`);
+      if (round >= warmup) ns.push((ms * 1e6) / (times * count));
+    }
+    return { work, pattern: "sequential", ns };
+  });
+}
+
 /**
  * No store, and no lookup: for each `get` two reads of wasm memory of the size that it takes to hold
  * so many keys, at random places, the second where the first says, and the next where the second says.
  * No hash, no key, no comparison, no call: what is above it is work, what is below it was in a cache.
  */
-export function measureFloor({ size, ops, warmup, samples }: Plan): StoreResult {
+export function measureFloor(plan: Plan): StoreResult {
+  const { size, ops, warmup, samples } = plan;
   const entries = 2 ** Math.ceil(Math.log2(size * (4 / 3)));
   const recordsAt = entries * ENTRY;
   const pages = Math.ceil((recordsAt + size * RECORD) / PAGE);
@@ -37,9 +114,9 @@ export function measureFloor({ size, ops, warmup, samples }: Plan): StoreResult 
   }
   return {
     name: "floor",
-    settings: `no store: two reads at random places in ${Math.ceil((pages * PAGE) / 1_048_576).toLocaleString("en")} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least`,
+    settings: `no store: two reads at random places in ${Math.ceil((pages * PAGE) / 1_048_576).toLocaleString("en")} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least. Its scans make what a scan hands out, and look for nothing`,
     remarks: [],
-    measured: [{ work: "get", pattern: "random", ns }],
+    measured: [{ work: "get", pattern: "random", ns }, ...measureScans(plan)],
     digests: {},
     memory: [],
   };

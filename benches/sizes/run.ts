@@ -38,6 +38,10 @@ export const FLUSHED = {
   "each group": "set existing, each group flushed",
 } as const;
 
+/** Keys that are asked for together. */
+export const MANY = 100;
+const GET_MANY = `getMany of ${MANY}`;
+
 const SEED = 3;
 /** Keys that are made ready at a time while a store is filled. */
 const LOAD_CHUNK = 100_000;
@@ -55,6 +59,7 @@ export async function runStore(plan: Plan, around: Surroundings): Promise<StoreR
   await run.load();
   await run.compare("loading");
   await run.reads("get", PATTERNS);
+  await run.readsOfMany();
   await run.scans("scan");
   await run.overwrites();
   await run.updates();
@@ -184,6 +189,28 @@ class Run {
         return (ms * 1e6) / plan.ops;
       });
     }
+  }
+
+  async readsOfMany(): Promise<void> {
+    const { store, model, plan } = this;
+    if (store.many === undefined) return;
+    await this.samples(GET_MANY, "random", async () => {
+      const count = plan.ops - (plan.ops % MANY);
+      const numbers = this.chooser.existing("random", count);
+      const keys = this.keys(numbers);
+      const batches = Array.from({ length: count / MANY }, (_, i) =>
+        keys.slice(i * MANY, (i + 1) * MANY),
+      );
+      let sum = 0;
+      const ms = await this.time(async () => {
+        for (const batch of batches) {
+          const seen = store.many!(batch);
+          sum += typeof seen === "number" ? seen : await seen;
+        }
+      });
+      this.expect(GET_MANY, sum, model.looked(numbers));
+      return (ms * 1e6) / count;
+    });
   }
 
   /** Keys as strings; in a small database the same few strings again and again. */

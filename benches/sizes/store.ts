@@ -10,6 +10,8 @@ export interface Store {
   readonly remarks?: readonly string[];
   /** Sum of what `looked` sees of the values. */
   gets(keys: readonly string[]): number | Promise<number>;
+  /** As `gets`, of some keys that are asked for together. */
+  many?(keys: readonly string[]): number | Promise<number>;
   /** One group: handed on before it returns or resolves. Operation `op` writes value `op % values.length`. */
   sets(
     keys: readonly string[],

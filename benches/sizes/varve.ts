@@ -27,6 +27,11 @@ export function varveStore(db: Database, memory: number): Store {
       for (let i = 0; i < keys.length; i++) sum += looked(db.get(keys[i]!)!);
       return sum;
     },
+    many(keys) {
+      let sum = 0;
+      for (const value of db.getMany(keys)) sum += looked(value!);
+      return sum;
+    },
     sets(keys, values, from, to) {
       const mask = values.length - 1;
       for (let i = from; i < to; i++) db.set(keys[i]!, values[i & mask]!);

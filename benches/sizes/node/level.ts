@@ -13,6 +13,7 @@ interface Iterator {
 interface Level {
   open(options: object): Promise<void>;
   getSync(key: string): Buffer | undefined;
+  getMany(keys: readonly string[]): Promise<(Buffer | undefined)[]>;
   put(key: string, value: Uint8Array, options?: { sync: boolean }): Promise<void>;
   del(key: string): Promise<void>;
   batch(operations: Operation[], options?: { sync: boolean }): Promise<void>;
@@ -56,6 +57,11 @@ export function openLevel(root: string): OpenStore {
       gets(keys) {
         let sum = 0;
         for (let i = 0; i < keys.length; i++) sum += looked(db.getSync(keys[i]!)!);
+        return sum;
+      },
+      async many(keys) {
+        let sum = 0;
+        for (const value of await db.getMany(keys)) sum += looked(value!);
         return sum;
       },
       sets(keys, values, from, to) {

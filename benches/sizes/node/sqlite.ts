@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { keyBytes } from "../run.js";
+import { keyBytes, MANY } from "../run.js";
 import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
@@ -10,6 +10,7 @@ interface Statement {
   raw(): this;
   run(...bound: unknown[]): unknown;
   get(...bound: unknown[]): unknown;
+  all(...bound: unknown[]): unknown[];
   iterate(...bound: unknown[]): IterableIterator<unknown>;
 }
 interface Sqlite {
@@ -33,6 +34,10 @@ export function openSqlite(root: string): OpenStore {
     db.pragma("temp_store = memory");
     db.exec("CREATE TABLE IF NOT EXISTS pairs(key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID");
     const get = db.prepare("SELECT value FROM pairs WHERE key = ?").pluck();
+    const list = Array.from({ length: MANY }, () => "(?)").join();
+    const many = db
+      .prepare(`WITH list(key) AS (VALUES ${list}) SELECT value FROM list JOIN pairs USING (key)`)
+      .pluck();
     const set = db.prepare("INSERT OR REPLACE INTO pairs VALUES (?, ?)");
     const update = db.prepare("UPDATE pairs SET value = ? WHERE key = ?");
     const remove = db.prepare("DELETE FROM pairs WHERE key = ?");
@@ -52,11 +57,17 @@ export function openSqlite(root: string): OpenStore {
       settings: `WAL, synchronous=OFF, a checkpoint every 20,000 pages, cache ${memory / KIB / KIB} MiB, statements prepared once`,
       remarks: [
         "better-sqlite3: with synchronous=OFF a commit is in the files and survives the process; NORMAL would flush at each checkpoint of the log. An update reads, changes the copy and writes it, within the group's transaction.",
+        "better-sqlite3: getMany is a join with a list of as many parameters, which takes less time than IN, a JSON list, or one statement for each.",
         "better-sqlite3: flushed each second by synchronous=NORMAL and a checkpoint then, with each group by synchronous=FULL.",
       ],
       gets(keys) {
         let sum = 0;
         for (let i = 0; i < keys.length; i++) sum += looked(get.get(keys[i]!) as Buffer);
+        return sum;
+      },
+      many(keys) {
+        let sum = 0;
+        for (const value of many.all(keys)) sum += looked(value as Buffer);
         return sum;
       },
       sets(keys, values, from, to) {
