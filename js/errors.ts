@@ -21,15 +21,23 @@ export {
   type VarveErrorOptions,
 } from "./errors-base.js";
 
-/** The database is open elsewhere: in another process, worker or tab. It was not opened here. */
-export class DatabaseBusyError extends NamedError {
-  /** The process that holds it, where the platform tells. */
-  readonly pid: number | undefined;
-
-  constructor(message: string, options: VarveErrorOptions & { pid?: number } = {}) {
+/** An error with more to tell than a message: whatever its options name beside the cause. */
+class TellingError<More extends object> extends NamedError {
+  constructor(
+    message: string,
+    ...[options]: Partial<More> extends More
+      ? [(VarveErrorOptions & More)?]
+      : [VarveErrorOptions & More]
+  ) {
     super(message, options);
-    this.pid = options.pid;
+    Object.assign(this, options);
   }
+}
+
+/** The database is open elsewhere: in another process, worker or tab. It was not opened here. */
+export class DatabaseBusyError extends TellingError<{ pid?: number }> {
+  /** The process that holds it, where the platform tells. */
+  declare readonly pid: number | undefined;
 
   static {
     named(DatabaseBusyError, "DatabaseBusyError");
@@ -79,14 +87,9 @@ export interface CorruptionDetails {
  * Data that had been flushed is damaged. Opening writes nothing, so that nothing gets worse: copy
  * the file away before anything else. Then `open` with the option `recovery` brings back what it can.
  */
-export class CorruptionError extends NamedError {
+export class CorruptionError extends TellingError<{ details?: CorruptionDetails }> {
   /** Where the damage is and what is intact, or `undefined` where no position applies. */
-  readonly details: CorruptionDetails | undefined;
-
-  constructor(message: string, options: VarveErrorOptions & { details?: CorruptionDetails } = {}) {
-    super(message, options);
-    this.details = options.details;
-  }
+  declare readonly details: CorruptionDetails | undefined;
 
   static {
     named(CorruptionError, "CorruptionError");
@@ -150,17 +153,11 @@ export class ConflictError extends NamedError {
 }
 
 /** The file is no varve database, or one of a version that this build does not know. */
-export class UnsupportedFormatError extends NamedError {
+export class UnsupportedFormatError extends TellingError<{
+  reason: "not-a-database" | "newer-format";
+}> {
   /** Whether the file is something else altogether, or a varve file of a newer format. */
-  readonly reason: "not-a-database" | "newer-format";
-
-  constructor(
-    message: string,
-    options: VarveErrorOptions & { reason: "not-a-database" | "newer-format" },
-  ) {
-    super(message, options);
-    this.reason = options.reason;
-  }
+  declare readonly reason: "not-a-database" | "newer-format";
 
   static {
     named(UnsupportedFormatError, "UnsupportedFormatError");
@@ -185,17 +182,11 @@ export class SchemaMismatchError extends NamedError {
  * Another record has the same values in the fields of a unique index. Nothing was written, nor of the
  * transaction or the batch that it was to be part of, unless that goes on.
  */
-export class UniqueViolationError extends NamedError {
+export class UniqueViolationError extends TellingError<{ collection: string; index: string }> {
   /** The collection's name. */
-  readonly collection: string;
+  declare readonly collection: string;
   /** The index's name. */
-  readonly index: string;
-
-  constructor(message: string, options: VarveErrorOptions & { collection: string; index: string }) {
-    super(message, options);
-    this.collection = options.collection;
-    this.index = options.index;
-  }
+  declare readonly index: string;
 
   static {
     named(UniqueViolationError, "UniqueViolationError");
@@ -203,17 +194,12 @@ export class UniqueViolationError extends NamedError {
 }
 
 /** No owner answered in time. `applied` says whether the write may have been done all the same. */
-export class OwnerUnavailableError extends NamedError {
+export class OwnerUnavailableError extends TellingError<{ applied: boolean | "unknown" }> {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
    * `true`: applied exactly once, but its answer is lost.
    */
-  readonly applied: boolean | "unknown";
-
-  constructor(message: string, options: VarveErrorOptions & { applied: boolean | "unknown" }) {
-    super(message, options);
-    this.applied = options.applied;
-  }
+  declare readonly applied: boolean | "unknown";
 
   static {
     named(OwnerUnavailableError, "OwnerUnavailableError");

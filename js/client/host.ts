@@ -89,8 +89,19 @@ export class Host {
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
         : undefined;
+    if (this.channel !== undefined) this.live();
     this.reader =
       this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
+  }
+
+  /** Has its page hear at once if this worker ends, for whatever reason. */
+  private live(): void {
+    const life = new Promise<never>(() => {});
+    const lock = `varve:worker:${this.id}`;
+    locks()?.request(lock, () => {
+      this.tell({ type: "alive", lock });
+      return life;
+    });
   }
 
   /** Looks who owns the database, which this realm cannot. */

@@ -141,6 +141,9 @@ const CLOSE_MS = 5_000;
 /** A worker of one's own that says nothing for so long, when it is asked, is replaced. */
 const DEAF_MS = 6_000;
 
+/** A worker that has lived for so long and then ended is replaced at once. */
+const LIFE_MS = 1_000;
+
 const WAITS = {
   waiting: "Another tab has the database, and has not answered yet.",
   opening: undefined,
@@ -324,6 +327,9 @@ export class Link {
         this.sender.build = message.build;
         this.join(message.channel);
         break;
+      case "alive":
+        this.guard(message.lock);
+        break;
       case "state":
         if (this.sender.owner === undefined && !this.asleep) {
           const { state, progress } = message;
@@ -346,6 +352,21 @@ export class Link {
         if (message.type === "here") this.local = message.owner;
         this.told(message);
     }
+  }
+
+  /** Hears when the worker ends: then nobody else has the lock that it holds. */
+  private guard(lock: string): void {
+    const { worker } = this;
+    const since = Date.now();
+    navigator.locks.request(lock, () => {
+      if (this.worker !== worker) return;
+      const { local } = this;
+      this.dismiss();
+      this.lose(local);
+      if (this.sender.owner === undefined) this.show("idle");
+      // One that ends again and again is begun anew when it is noticed that nobody answers.
+      if (Date.now() > since + LIFE_MS) this.need();
+    });
   }
 
   /** Something an owner says, here or elsewhere. */
@@ -372,13 +393,18 @@ export class Link {
     }
   }
 
+  /** This owner is there no more, if it was the present one. */
+  private lose(owner: string | undefined): void {
+    if (owner === this.sender.owner) this.sender.owner = undefined;
+  }
+
   private async failed(error: unknown): Promise<void> {
     this.dismiss();
     // An owner elsewhere answers all the same. When there is none any more, it is tried anew.
     const { owner } = this.sender;
     if (owner !== undefined) {
       if ((await this.ways?.isOwned()) !== false || this.worker !== undefined) return;
-      this.sender.hear({ type: "gone", owner }, Date.now());
+      this.lose(owner);
     }
     this.part();
     this.show("idle", String((error as { message?: unknown }).message));
@@ -455,8 +481,7 @@ export class Link {
     if (this.local !== undefined && this.sender.waiting > 0) hesitate(LAST_MS);
     this.dismiss();
     this.leave();
-    const { owner } = this.sender;
-    if (owner !== undefined) this.sender.hear({ type: "gone", owner }, Date.now());
+    this.sender.owner = undefined;
     this.show("suspended", "The page sleeps.");
   }
 

@@ -32,6 +32,12 @@ export interface Up {
   readonly build: string;
 }
 
+/** The worker holds this Web Lock for as long as it lives: whoever waits for it hears that it has ended. */
+export interface Alive {
+  readonly type: "alive";
+  readonly lock: string;
+}
+
 /** Another build is to have the database, now and in future: the page has to be loaded anew. */
 export interface Outdated {
   readonly type: "outdated";
@@ -61,7 +67,7 @@ export interface Released {
   readonly type: "released";
 }
 
-export type FromHost = Up | Outdated | State | Failed | Visited | Released | ToClient;
+export type FromHost = Up | Alive | Outdated | State | Failed | Visited | Released | ToClient;
 
 /** The lock of a database, and the channel of all that have to do with it. */
 export function channelName(identity: unknown): string {

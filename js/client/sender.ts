@@ -148,10 +148,11 @@ export class Sender {
   /** A message has come, of whichever owner. */
   hear(message: ToClient, now: number): void {
     switch (message.type) {
-      case "told":
-        if (message.passing !== undefined && message.passing !== this.turn) break;
-        this.told(message.answers, message.owner, now);
+      case "told": {
+        const { answers, owner, passing = this.turn } = message;
+        if (passing === this.turn) this.told(answers, owner, now);
         break;
+      }
       case "gone":
         if (this.owner === message.owner) this.owner = undefined;
         break;
@@ -172,7 +173,7 @@ export class Sender {
     if (changed) this.turn += 1;
     this.owner = owner;
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
-    const lost = changed ? Number.POSITIVE_INFINITY : client === this.client ? round : 0;
+    const lost = changed ? this.round + 1 : client === this.client ? round : 0;
     this.roundHeard = this.round;
     this.repeat((one) => one.owner === undefined || one.round < lost, now);
   }

@@ -1,6 +1,7 @@
 /** The client's side of `watch` and `live`. */
 
 import { dispose } from "../dispose.js";
+import { OwnerUnavailableError } from "../errors.js";
 import { keyName, type Seen, type ToOwner } from "./messages.js";
 import { fromWire } from "./wire-errors.js";
 
@@ -227,9 +228,8 @@ function liveRows<T>(
         if (!isOver) listener(rows);
       } catch (error) {
         // Only that nobody answers passes by itself. That the client goes is told by the watch.
-        const { code } = error as { code?: unknown };
-        if (isOver || /CLOSED|CHANGED/.test(String(code))) return;
-        if (code !== "VARVE_OWNER_UNAVAILABLE") {
+        if (isOver || /CLOSED|CHANGED/.test(String((error as { code?: unknown }).code))) return;
+        if (!(error instanceof OwnerUnavailableError)) {
           if (over === undefined) throw error;
           over(error);
           return;

@@ -3,8 +3,8 @@
 import { errorClasses, VarveError } from "../errors.js";
 import type { WireError } from "./messages.js";
 
-/** What the classes of varve have beside a message; the options of their constructors by the same names. */
-const MORE = ["pid", "details", "reason", "applied"] as const;
+/** What the classes of varve have beside a message. */
+const MORE = ["pid", "details", "reason", "applied", "collection", "index", "field"] as const;
 
 /** An error as it travels. */
 export function toWire(error: unknown): WireError {
@@ -27,9 +27,8 @@ export function toWire(error: unknown): WireError {
 
 /** The error that a `WireError` stands for. */
 export function fromWire({ name, message, code, stack, more, cause }: WireError): Error {
-  const options: Record<string, unknown> = { ...more };
-  if (cause !== undefined) options.cause = fromWire(cause as WireError);
-  const error = make(name, message, code, options);
+  const options = cause === undefined ? {} : { cause: fromWire(cause as WireError) };
+  const error = Object.assign(make(name, message, code, options), more);
   for (const [key, value] of Object.entries({ name, code, stack })) {
     if (value === undefined || error[key as keyof Error] === value) continue;
     Object.defineProperty(error, key, { value, configurable: true, writable: true });
@@ -37,9 +36,14 @@ export function fromWire({ name, message, code, stack, more, cause }: WireError)
   return error;
 }
 
-function make(name: string, message: string, code: string | undefined, options: object): Error {
+function make(
+  name: string,
+  message: string,
+  code: string | undefined,
+  options: { cause?: Error },
+): Error {
   const known = code !== undefined && errorClasses.get(name);
   if (!known) return new (name === "TypeError" ? TypeError : Error)(message, options);
   if (name === "VarveError") return new VarveError(code, message, options);
-  return new known(message, options as Record<string, unknown>);
+  return new known(message, options);
 }

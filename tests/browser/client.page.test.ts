@@ -49,6 +49,15 @@ function module(name: string, options: ConnectOptions = {}) {
 
 let made = 0;
 
+/** One that ends by itself when it hears something, of which `data` is what was said. */
+function endingWorker(when: string): Worker {
+  const file = new URL(`${context().root}/dist/client/worker.js`, location.href).href;
+  const source = `import ${JSON.stringify(file)};
+    addEventListener("message", ({ data }) => { if (${when}) setTimeout(() => close()); });`;
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  return new Worker(url, { type: "module" });
+}
+
 async function fresh(name: string): Promise<string> {
   equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
   await destroy(name);
@@ -93,6 +102,45 @@ suite("a page that connects", () => {
     const client = connect("shop", { worker: () => new Worker("/nothing.js", { type: "module" }) });
     await rejects(client.get("a"), { code: "VARVE_STORAGE_UNAVAILABLE", message: /worker/ });
     await client.close();
+  });
+
+  test("has another worker at once when its own ends by itself, whatever it was asked for", async () => {
+    const name = await fresh("connect-ended");
+    const workers: Worker[] = [];
+    const client = tab(name, {
+      worker: () => {
+        const worker = endingWorker(`data === "end"`);
+        workers.push(worker);
+        return apart(worker);
+      },
+    });
+    await client.set("a", "1");
+    // One that has hardly lived is replaced only when somebody asks for something.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    const again = new Promise<void>((resolve) => {
+      client.addEventListener("status", () => client.status.state === "open" && resolve());
+    });
+    workers[0]?.postMessage("end");
+    await again;
+    equal(workers.length, 2);
+    workers[1]?.postMessage("end");
+    // Long before a worker that says nothing is taken for one that hangs.
+    await client.set("b", "2", { timeout: 5_000 });
+    deepEqual(await client.keys().all(), ["a", "b"]);
+    equal(workers.length, 3);
+  });
+
+  test("does not begin one worker after the other when each ends as soon as it is there", async () => {
+    const name = await fresh("connect-ending");
+    let count = 0;
+    const client = tab(name, {
+      worker: () => {
+        count += 1;
+        return apart(endingWorker(`data.type === "hello"`));
+      },
+    });
+    await rejects(client.get("a", { timeout: 1_500 }), { name: "OwnerUnavailableError" });
+    ok(count <= 5, `${count} workers`);
   });
 
   test("is told what opening the database threw", async () => {

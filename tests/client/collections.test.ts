@@ -1,6 +1,6 @@
-import { ConflictError } from "varve";
+import { ConflictError, MalformedValueError, UniqueViolationError } from "varve";
 import { auto, json, str, struct, text, u16, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -25,6 +25,27 @@ suite("a collection from far away", () => {
     equal(await client.get("yeezy"), undefined, "raw calls do not see it");
     await rejects(client.products.set("bad", { stock: 70_000, name: "" }), { message: /stock/ });
     equal(await client.products.count(), 1);
+  });
+
+  test("tells of an error all that the error tells where it is thrown", async () => {
+    const client = shop({
+      collections: {
+        products: { of: Product, indexes: { byName: { fields: "name", unique: true } } },
+      },
+      procedures: {
+        malformed: () => Product.check(new Uint8Array(1)),
+      },
+    });
+    await client.products.set("a", yeezy);
+    const twice = await rejects(client.products.set("b", yeezy), { name: "UniqueViolationError" });
+    ok(twice instanceof UniqueViolationError);
+    deepEqual([twice.collection, twice.index], ["products", "byName"]);
+    const bad = await rejects(client.call.malformed(), { name: "MalformedValueError" });
+    ok(bad instanceof MalformedValueError);
+    throws(() => Product.check(new Uint8Array(1)), { message: bad.message });
+    const here = throws(() => Product.check(new Uint8Array(1))) as MalformedValueError;
+    deepEqual([bad.field, bad.message], [here.field, here.message]);
+    ok(bad.field !== "", "which field it was");
   });
 
   test("takes keys of numbers, of several parts, and gives them out", async () => {
