@@ -673,12 +673,18 @@ fn find_values(
     let (mut hashes, mut firsts) = ([0; TOGETHER], [0; TOGETHER]);
     for from in (0..count).step_by(TOGETHER) {
         let together = from..count.min(from + TOGETHER);
+        let mut start = get(numbers, from);
         for (hash, i) in hashes.iter_mut().zip(together.clone()) {
-            *hash = store.hash(keyspace, key_on(numbers, keys, i));
+            let end = get(numbers, i + 1);
+            *hash = store.hash(keyspace, &keys[start..end]);
+            start = end;
         }
         store.foresee(&hashes[..together.len()], &mut firsts);
+        let mut start = get(numbers, from);
         for ((&hash, &first), i) in hashes.iter().zip(&firsts).zip(together) {
-            let value = store.at_hand(hash, first, keyspace, key_on(numbers, keys, i), counts);
+            let end = get(numbers, i + 1);
+            let value = store.at_hand(hash, first, keyspace, &keys[start..end], counts);
+            start = end;
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             put(numbers, values + 2 * i, address);
             put(numbers, values + 2 * i + 1, length);
@@ -687,15 +693,11 @@ fn find_values(
 }
 
 #[inline]
-fn key_on<'a>(numbers: &[u8], keys: &'a [u8], i: usize) -> &'a [u8] {
-    &keys[get(numbers, i)..get(numbers, i + 1)]
-}
-
-#[inline]
 fn put(page: &mut [u8], index: usize, number: usize) {
     page[index * 4..index * 4 + 4].copy_from_slice(&(number as u32).to_le_bytes());
 }
 
+#[inline(always)]
 fn get(page: &[u8], index: usize) -> usize {
     let bytes = page[index * 4..index * 4 + 4].try_into();
     bytes.map_or(0, u32::from_le_bytes) as usize
