@@ -25,13 +25,14 @@ const LAUNCH = {
   firefox: { browser: "firefox" },
 };
 
-/** Starts a browser on a profile that is there. Nothing that it is asked takes longer than `patience`. */
+/** Starts a browser on a profile that is there. Neither that nor what it is asked takes longer than `patience`. */
 export async function launch(place, profile, { patience = 60_000 } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
   return puppeteer.launch({
     ...LAUNCH[place],
     executablePath: await findProgram(place),
     userDataDir: profile,
+    timeout: patience,
     protocolTimeout: patience,
   });
 }

@@ -1,9 +1,11 @@
 // Kills what writes to a database, again and again, and looks at what it left: everything that was
 // acknowledged, nothing of what was not written yet, and no part of a commit.
 //   npm run torture:browser [-- --in node,chromium-renderer,chromium,firefox] [--rounds n] [--seed n]
-// The seed decides what is written; when it is killed is chance.
+// The seed decides what is written; when it is killed is chance. What came of it goes to
+// benches/results/kills.json.
 
 import { entry, Problem, parseArguments, say } from "../../scripts/lib.mjs";
+import { begin, keep } from "./record.mjs";
 import { VICTIMS } from "./victims.mjs";
 
 const USAGE = `npm run torture:browser [-- --in ${Object.keys(VICTIMS).join(",")}] [--rounds n] [--seed n]
@@ -28,12 +30,16 @@ entry(async () => {
   const { "--rounds": rounds = 20, "--seed": seed = Date.now() % 1_000_000 } = values;
   say(`  seed ${seed}`);
 
+  const begun = begin();
   const sum = { passed: 0, failed: 0 };
+  const runs = [];
   for (const name of names) {
-    const { passed, failed } = await VICTIMS[name]((victim) => torture(name, victim, rounds, seed));
-    sum.passed += passed;
-    sum.failed += failed;
+    const run = await VICTIMS[name]((victim) => torture(name, victim, rounds, seed));
+    sum.passed += run.rounds;
+    sum.failed += run.failures.length;
+    runs.push(run);
   }
+  keep("kills", begun, { seed, rounds, runs });
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, 0 skipped\n`);
   if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
 });
@@ -46,7 +52,7 @@ async function torture(name, victim, rounds, seed) {
   const start = Date.now();
   const usual = rounds < 6 ? 0 : Math.floor(rounds / 3);
   const total = new Total();
-  let failed = 0;
+  const [databases, failures] = [[], []];
   for (const [segmentLog2, count] of [
     [16, rounds - usual],
     [20, usual],
@@ -54,48 +60,49 @@ async function torture(name, victim, rounds, seed) {
     if (count === 0) continue;
     const database = new Tortured(victim, total, seed, segmentLog2);
     try {
-      await database.torture(count);
+      databases.push(await database.torture(count));
     } catch (error) {
-      failed += 1;
+      failures.push(error.message);
       say(`FAILED ${name}, segments of 2^${segmentLog2}: ${error.message}`);
       say(`  again: npm run torture:browser -- --in ${name} --rounds ${rounds} --seed ${seed}`);
-      await victim.kill();
+      await victim.close();
     }
   }
-  say(`  ${name}: ${total} (${((Date.now() - start) / 1_000).toFixed(0)} s)`);
-  return { passed: total.rounds, failed };
+  const seconds = Math.round((Date.now() - start) / 1_000);
+  say(`  ${name}: ${total} (${seconds} s)`);
+  return { killed: name, version: victim.version, ...total, databases, failures, seconds };
 }
 
-/** What is counted over all rounds. */
+/** What is counted over all rounds, and recorded by these names. */
 class Total {
   rounds = 0;
-  early = 0;
+  killedWhileOpening = 0;
   acknowledged = 0;
   beyond = 0;
-  parts = 0;
+  withinATurn = 0;
   refused = 0;
   fromCheckpoint = 0;
-  torn = 0;
-  slowest = 0;
+  afterATornEnd = 0;
+  slowestOpenMs = 0;
 
   /** A round is over: what the life acknowledged, and what the next one found. */
   add(acknowledged, { reach, ms, refused, fromCheckpoint, tornBytes }) {
     this.rounds += 1;
     this.acknowledged += acknowledged;
     this.beyond += reach.turns - acknowledged;
-    this.parts += reach.steps > 0 ? 1 : 0;
+    this.withinATurn += reach.steps > 0 ? 1 : 0;
     this.refused += refused;
     this.fromCheckpoint += fromCheckpoint ? 1 : 0;
-    this.torn += tornBytes > 0 ? 1 : 0;
-    this.slowest = Math.max(this.slowest, ms);
+    this.afterATornEnd += tornBytes > 0 ? 1 : 0;
+    this.slowestOpenMs = Math.max(this.slowestOpenMs, Math.round(ms));
   }
 
   toString() {
     return (
-      `${this.rounds} rounds, ${this.early} more killed while opening; ` +
+      `${this.rounds} rounds, ${this.killedWhileOpening} more killed while opening; ` +
       `${this.acknowledged} commits acknowledged, all there, and ${this.beyond} beyond; ` +
-      `opened from a checkpoint ${this.fromCheckpoint} times, after a torn end ${this.torn} times, ` +
-      `within a long turn ${this.parts} times; ${Math.round(this.slowest)} ms at most until it was open, ` +
+      `opened from a checkpoint ${this.fromCheckpoint} times, after a torn end ${this.afterATornEnd} times, ` +
+      `within a long turn ${this.withinATurn} times; ${this.slowestOpenMs} ms at most until it was open, ` +
       `${this.refused} times refused before`
     );
   }
@@ -114,6 +121,7 @@ class Tortured {
     this.#plan = { seed, segmentLog2, name: `segments of ${2 ** segmentLog2}` };
   }
 
+  /** Kills it so often, and tells what is left of the database in the end. */
   async torture(rounds) {
     let acknowledged = 0;
     for (let life = 1; life <= rounds; life += 1) {
@@ -124,7 +132,7 @@ class Tortured {
     const last = await this.#begin(rounds + 1, false);
     await last.until("ended");
     this.#note(rounds + 1, last.found, acknowledged);
-    this.#checkRoom(last);
+    return this.#checkRoom(last);
   }
 
   /** Begins a life, and kills it at any moment; until one has found out what the last one left. */
@@ -137,7 +145,7 @@ class Tortured {
       await this.#victim.kill();
       if (told.found !== undefined) return told;
       // It writes only after that was heard: the life begins anew, in what opening has left.
-      this.#total.early += 1;
+      this.#total.killedWhileOpening += 1;
     }
   }
 
@@ -169,6 +177,7 @@ class Tortured {
     const what = `${keys} keys; in use ${usedBytes} bytes of ${fileBytes}, live ${liveBytes}`;
     say(`  segments of ${segment} bytes: ${what}`);
     if (usedBytes > bound) throw new Error(`${what}: more than ${Math.round(bound)}`);
+    return { segmentBytes: segment, keys, usedBytes, liveBytes, fileBytes };
   }
 }
 

@@ -2,14 +2,15 @@
 // within its bound. Prints a table; all samples go to benches/results/soak.json.
 //   npm run soak [-- --minutes n]
 
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundleForNode } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
+import { begin, keep } from "./record.mjs";
 
 const USAGE = `npm run soak [-- --minutes n]
   --minutes   10 when left out`;
@@ -25,20 +26,10 @@ const RSS_TOLERANCE = 1.1;
 entry(async () => {
   const { values } = parseArguments(process.argv.slice(2), { "--minutes": "count" }, USAGE);
   const { "--minutes": minutes = 10 } = values;
-  const machine = {
-    cpu: cpus()[0]?.model ?? "unknown",
-    cores: cpus().length,
-    load: loadavg()[0],
-    platform: `${process.platform} ${process.arch}`,
-    node: process.version,
-  };
-  const date = new Date().toISOString();
+  const begun = begin();
   const samples = await run(minutes);
   const verdict = judge(samples);
-  const results = join(root, "benches/results");
-  mkdirSync(results, { recursive: true });
-  const record = { date, commit: commit(), machine, minutes, verdict, samples };
-  writeFileSync(join(results, "soak.json"), `${JSON.stringify(record, null, 1)}\n`);
+  keep("soak", begun, { minutes, verdict, samples });
   process.stdout.write("All samples are in benches/results/soak.json.\n");
   for (const { what, is, atMost, holds } of verdict) {
     process.stdout.write(`${holds ? "    ok" : "FAILED"}  ${what}: ${is}, at most ${atMost}\n`);
@@ -113,15 +104,4 @@ function row(sample) {
     [sample.sliceMax.toFixed(2), 8],
   ];
   return cells.map(([cell, width]) => String(cell).padStart(width)).join("");
-}
-
-function commit() {
-  try {
-    return execFileSync("git", ["rev-parse", "--short", "HEAD"], {
-      cwd: root,
-      encoding: "utf8",
-    }).trim();
-  } catch {
-    return "unknown";
-  }
 }

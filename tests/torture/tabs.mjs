@@ -4,15 +4,14 @@
 // The seed decides what happens to whom; when it happens is chance. What came of it goes to
 // benches/results/tabs.json.
 
-import { execFileSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
-import { cpus, loadavg } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { launch, withProfile } from "../browsers.mjs";
 import { processOf, stop } from "../processes.mjs";
+import { begin, keep } from "./record.mjs";
 
 const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
   --tabs     8 when left out
@@ -57,6 +56,7 @@ entry(async () => {
     "--seed": seed = Date.now() % 1_000_000,
   } = values;
   say(`  seed ${seed}`);
+  const begun = begin();
   const sum = { passed: 0, failed: 0 };
   const runs = [];
   for (const place of places) {
@@ -65,34 +65,10 @@ entry(async () => {
     sum.failed += failed;
     runs.push({ place, ...told });
   }
-  keep({ seed, tabs, rounds, each, runs });
+  keep("tabs", begun, { seed, tabs, rounds, each, runs });
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, 0 skipped\n`);
   if (sum.failed > 0 || sum.passed === 0) process.exitCode = 1;
 });
-
-/** Beside what else is measured. */
-function keep(told) {
-  const results = join(root, "benches/results");
-  mkdirSync(results, { recursive: true });
-  const machine = {
-    cpu: cpus()[0]?.model ?? "unknown",
-    cores: cpus().length,
-    load: loadavg()[0],
-    platform: `${process.platform} ${process.arch}`,
-    node: process.version,
-  };
-  const record = { date: new Date().toISOString(), commit: commit(), machine, ...told };
-  writeFileSync(join(results, "tabs.json"), `${JSON.stringify(record, null, 1)}\n`);
-}
-
-function commit() {
-  const options = { cwd: root, encoding: "utf8" };
-  try {
-    return execFileSync("git", ["rev-parse", "--short", "HEAD"], options).trim();
-  } catch {
-    return "unknown";
-  }
-}
 
 async function torture(place, { tabs, rounds, each, seed }) {
   const out = `.build/tests/tabs-${place}-${process.pid}`;

@@ -20,7 +20,8 @@ const GONE_MS = 20_000;
 /**
  * By name, each `(use) => …`: gives a victim to `use`, in a place where its databases outlive it.
  * `victim.begin(order, hear)` begins a life, and `victim.kill()` resolves when it is dead and what it
- * told before has been heard.
+ * told before has been heard. `victim.close()` ends it however it is, and a life may begin anew after
+ * that. `victim.version` names the program, from the first life on.
  */
 export const VICTIMS = {
   node: withProcess,
@@ -37,7 +38,7 @@ async function withProcess(use) {
     await bundleForNode(["tests/torture/process.ts"], out);
     return await use(victim);
   } finally {
-    await victim.kill();
+    await victim.close();
     rmSync(join(root, out), { recursive: true, force: true });
     rmSync(folder, { recursive: true, force: true });
   }
@@ -48,6 +49,7 @@ class ProcessVictim {
   #folder;
   #child;
   #closed;
+  version = `node/${process.versions.node}`;
 
   constructor(program, folder) {
     this.#program = program;
@@ -68,7 +70,11 @@ class ProcessVictim {
 
   async kill() {
     this.#child?.kill("SIGKILL");
-    await this.#closed;
+    if (this.#closed !== undefined) await soon(this.#closed, "a killed program has not ended");
+  }
+
+  close() {
+    return this.kill();
   }
 }
 
@@ -103,6 +109,7 @@ class BrowserVictim {
   #listen;
   browser;
   page;
+  version;
 
   constructor(place, profile, url, listen) {
     this.#place = place;
@@ -114,6 +121,7 @@ class BrowserVictim {
   async begin(order, hear) {
     this.#listen(hear);
     this.browser ??= await launch(this.#place, this.#profile);
+    this.version ??= await this.browser.version();
     this.page = await this.freshPage(this.#place);
     await this.page.goto(this.#url);
     await this.page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
@@ -131,14 +139,16 @@ class BrowserVictim {
     const exited =
       program.exitCode === null && program.signalCode === null && once(program, "exit");
     process.kill(-program.pid, "SIGKILL");
-    await exited;
+    if (exited !== false) await soon(exited, "a killed browser has not ended");
     await emptied(program.pid);
     await this.browser.close().catch(() => {});
     this.browser = undefined;
   }
 
+  /** All processes of the browser, whatever they are doing. */
   async close() {
-    await this.kill();
+    await BrowserVictim.prototype.kill.call(this);
+    this.page = undefined;
   }
 }
 
@@ -156,14 +166,20 @@ class RendererVictim extends BrowserVictim {
     const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
     // One of them is that of the page. The others are kept in reserve by the browser.
     for (const { type, id } of processInfo) if (type === "renderer") process.kill(id, "SIGKILL");
-    await crashed;
+    await soon(crashed, "a page whose process was killed has not crashed");
     await devtools.detach();
     await this.page.close();
   }
+}
 
-  async close() {
-    await this.browser?.close();
-  }
+/** Waits, but no longer than a death may take. */
+function soon(death, what) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    const seconds = GONE_MS / 1_000;
+    timer = setTimeout(() => reject(new Problem(`${what} after ${seconds} s.`)), GONE_MS);
+  });
+  return Promise.race([death, late]).finally(() => clearTimeout(timer));
 }
 
 /** Waits until a group has no process any more. */
