@@ -1,9 +1,9 @@
 // Fuzzing for as long as one has patience, guided by coverage: cargo-fuzz, on a nightly toolchain. The
 // same targets run on the stable one in `npm test`, each run the same.
 
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ask, entry, must, Problem, parseArguments, root, say } from "./lib.mjs";
+import { ask, entry, filesBelow, must, Problem, parseArguments, root, say } from "./lib.mjs";
 
 const TARGETS = ["open", "superblock", "segment", "frame", "record", "checkpoint"];
 const USAGE = `npm run fuzz [-- target …] [--seconds n]
@@ -13,6 +13,42 @@ const USAGE = `npm run fuzz [-- target …] [--seconds n]
 /** Of a file, and of the memory that the process may take. */
 const LONGEST = 65_536;
 const MEMORY_MB = 1024;
+
+const GOLDEN = "tests/vectors/golden";
+const FOUND = "crate/fuzz/found/open";
+
+/** Where in a file what a target parses begins: by its magic, so many bytes before or behind it. */
+const PARSES = {
+  superblock: { magic: "varve\r\n\x1a", from: 0 },
+  segment: { magic: "VSEG", from: -8 },
+  frame: { magic: "VFRM", from: -8 },
+  record: { magic: "VFRM", from: 32 },
+  checkpoint: { magic: "VCKP", from: -8 },
+};
+const PIECE = 600;
+
+/** Where a target begins: the golden files and what was found before, or the pieces of them that it parses. */
+function seeds(target) {
+  if (PARSES[target] === undefined) return [join(root, GOLDEN), join(root, FOUND)];
+  const { magic, from } = PARSES[target];
+  const folder = join(root, ".build/fuzz/seeds", target);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const pieces = new Set();
+  for (const path of filesBelow(GOLDEN, (name) => name.endsWith(".varve"))) {
+    const file = readFileSync(join(root, path));
+    for (let at = file.indexOf(magic); at >= 0; at = file.indexOf(magic, at + 8)) {
+      const begin = Math.max(0, at + from);
+      pieces.add(file.toString("latin1", begin, begin + PIECE));
+    }
+  }
+  let count = 0;
+  for (const piece of pieces) {
+    count += 1;
+    writeFileSync(join(folder, `${count}`), piece, "latin1");
+  }
+  return [folder];
+}
 
 /** The program, which is built once, below .tools. */
 async function cargoFuzz() {
@@ -35,8 +71,8 @@ entry(async () => {
   for (const target of words.length > 0 ? words : ["open"]) {
     const corpus = join(root, ".build/fuzz", target);
     mkdirSync(corpus, { recursive: true });
-    // What is found is kept below .build; the golden files are where it begins.
-    const folders = [corpus, join(root, "tests/vectors/golden")];
+    // What is found is kept below .build.
+    const folders = [corpus, ...seeds(target)];
     const limits = [`-max_len=${LONGEST}`, `-rss_limit_mb=${MEMORY_MB}`, "-print_final_stats=1"];
     const seconds = values["--seconds"] ?? 0;
     await must(

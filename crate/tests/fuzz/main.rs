@@ -1,5 +1,6 @@
-//! The fuzz targets of `crate/fuzz` on a stable toolchain: every golden file, and files that a seeded
-//! mutator makes of them, most with their checksums made right again. Each run is the same.
+//! The fuzz targets of `crate/fuzz` on a stable toolchain: every golden file, what fuzzing has found
+//! (`crate/fuzz/found`), and files that a seeded mutator makes of them, most with their checksums made
+//! right again. Each run is the same.
 //!
 //! `VARVE_FUZZ_SEED` runs one alone, `VARVE_FUZZ_RUNS` that many. What fails is kept in
 //! `target/tmp`. `npm run fuzz` goes on for ever, guided by coverage.
@@ -28,14 +29,23 @@ static ALLOCATIONS: allocations::Counting = allocations::Counting;
 const RUNS: u64 = 200_000;
 const PARSERS_RUN: u64 = 5;
 
-/// Every golden file: all that the format has, in every version of it.
-fn corpus() -> Vec<Vec<u8>> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/golden");
-    let files = std::fs::read_dir(&golden).expect("the golden files are there");
+fn files_in(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = std::fs::read_dir(&folder).expect("the files to begin with are there");
     let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    let files = paths.iter().filter(|path| path.extension().is_some_and(|e| e == "varve"));
+    let files = paths.iter().filter(|path| wanted(path));
     files.map(|path| std::fs::read(path).expect("it can be read")).collect()
+}
+
+/// Every golden file: all that the format has, in every version of it.
+fn golden() -> Vec<Vec<u8>> {
+    files_in("../tests/vectors/golden", |path| path.extension().is_some_and(|e| e == "varve"))
+}
+
+/// Whole files on which something was wrong once, and others that get where no golden file gets.
+fn found() -> Vec<Vec<u8>> {
+    files_in("fuzz/found/open", |_| true)
 }
 
 /// What a target is shown: files, or the places in them that it parses.
@@ -45,7 +55,10 @@ fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
         "segment" => b"VSEG",
         "checkpoint" => b"VCKP",
         "frame" | "record" => b"VFRM",
-        _ => return files.iter().filter(|file| file.len() < 100_000).cloned().collect(),
+        _ => {
+            let small = files.iter().filter(|file| file.len() < 100_000).cloned();
+            return small.chain(found()).collect();
+        }
     };
     let before = if name == "superblock" { 0 } else { 8 };
     let skip = if name == "record" { 40 } else { 0 };
@@ -71,12 +84,12 @@ fn run(name: &str, target: Target, data: &[u8], what: &str) {
 }
 
 fn fuzz(wanted: &str) {
-    let files = corpus();
+    let files = golden();
     let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == wanted).expect("a target");
     let seeds = seeds(name, &files);
     assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
     for (i, data) in seeds.iter().enumerate() {
-        run(name, target, data, &format!("golden-{i}"));
+        run(name, target, data, &format!("begun-with-{i}"));
     }
     let runs = replayed("VARVE_FUZZ_RUNS").unwrap_or(RUNS);
     let runs = if name == "open" { runs } else { runs * PARSERS_RUN };
@@ -91,7 +104,7 @@ fn fuzz(wanted: &str) {
         }
         run(name, target, &data, &format!("seed-{seed}"));
     }
-    println!("{name}: {} golden and {count} mutated", seeds.len());
+    println!("{name}: {} to begin with and {count} mutated", seeds.len());
 }
 
 #[test]
