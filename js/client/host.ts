@@ -48,6 +48,7 @@ export class Host {
   private readonly id: string;
   /** Where clients in other realms ask; none where there are none. */
   private readonly channel: string | undefined;
+  private readonly life: Promise<void> | undefined;
   private broadcast: BroadcastChannel | undefined;
   /** Gives up the wait for ownership, or the ownership itself. */
   private turn: Turn | undefined;
@@ -73,6 +74,7 @@ export class Host {
     hosting: Hosting,
     version: number | undefined,
     tell: (message: FromHost) => void,
+    isWorker: boolean,
   ) {
     this.name = name;
     this.hosting = hosting;
@@ -89,18 +91,22 @@ export class Host {
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
         : undefined;
-    if (this.channel !== undefined) this.live();
+    this.life = isWorker && this.channel !== undefined ? this.live() : undefined;
     this.reader =
       this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
   }
 
-  /** Has its page hear at once if this worker ends, for whatever reason. */
-  private live(): void {
-    const life = new Promise<never>(() => {});
+  /** Has its page hear at once if this worker ends, for whatever reason. Resolves when it will. */
+  private live(): Promise<void> {
     const lock = `varve:worker:${this.id}`;
-    locks()?.request(lock, () => {
-      this.tell({ type: "alive", lock });
-      return life;
+    return new Promise((resolve) => {
+      const hold = () => {
+        this.tell({ type: "alive", lock });
+        resolve();
+        return new Promise<never>(() => {});
+      };
+      // Without it the page asks, sooner or later.
+      locks()?.request(lock, hold).catch(resolve);
     });
   }
 
@@ -177,7 +183,10 @@ export class Host {
   }
 
   private rise(): void {
-    this.tell({ type: "up", channel: this.channel, build: this.build.build });
+    const up = () => this.tell({ type: "up", channel: this.channel, build: this.build.build });
+    // Not before its page would hear of its end.
+    if (this.life === undefined) up();
+    else this.life.then(up);
   }
 
   /** The engine's code. What the program has given for it may be a response, which is read once. */
@@ -209,6 +218,8 @@ export class Host {
     if (turn.over.aborted) return;
     this.tell({ type: "state", state: "opening" });
     const db = await this.open(turn);
+    // Its page learns which build this is before it asks for anything.
+    await this.life;
     if (turn.over.aborted) return db.close();
     const owned = new Owned(this.id, db, this.hosting, (progress) => this.progress(progress));
     if (!(await this.admit(owned, turn))) return;

@@ -124,7 +124,7 @@ export function serve<
       };
       listen(port, (wanted, of, tell) => {
         if (wanted !== name) throw otherName(name, wanted);
-        return new Host(name, hosting, of, tell);
+        return new Host(name, hosting, of, tell, port === dedicatedWorker());
       });
     },
     here() {
@@ -150,7 +150,7 @@ export function serveAny(): void {
     migrate: undefined,
     whole: WHOLE,
   };
-  listen(worker, (name, version, tell) => new Host(name, hosting, version, tell));
+  listen(worker, (name, version, tell) => new Host(name, hosting, version, tell, true));
 }
 
 const KNOWN = [
