@@ -219,6 +219,56 @@ suite("modules of one page that connect to one database", () => {
   });
 });
 
+/** What a worker with this program says first; everything that the package exports is there by name. */
+async function said(program: string): Promise<unknown> {
+  const file = new URL(`${context().root}/dist/index.js`, location.href).href;
+  const source = `import { connect, open, serve } from ${JSON.stringify(file)};
+    const engine = ${JSON.stringify(file.replace("index.js", "client/worker.js"))};
+    const run = async () => { ${program} };
+    run().then(postMessage, (error) => postMessage(String(error)));`;
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const worker = new Worker(url, { type: "module" });
+  cleanup(() => worker.terminate());
+  return new Promise((resolve, reject) => {
+    // What it serves speaks there too.
+    worker.onmessage = ({ data }) => {
+      if (Array.isArray(data) || typeof data === "string") resolve(data);
+    };
+    worker.onerror = ({ message }) => reject(new Error(message));
+  });
+}
+
+suite("a worker that connects", () => {
+  test("asks the owner that there is, and has a worker of its own when there is none", async () => {
+    const name = await fresh("connect-in-worker");
+    const program = `
+      const client = connect("${name}", { worker: () => new Worker(engine, { type: "module" }) });
+      await client.set("of the worker", "1");
+      const found = [await client.getText("of the page") ?? "", client.status.owner];
+      await client.close();
+      return found;`;
+    deepEqual(await said(program), ["", "here"]);
+    const client = tab(name);
+    await client.set("of the page", "2");
+    deepEqual(await said(program), ["2", "elsewhere"]);
+    equal(await client.getText("of the worker"), "1");
+  });
+
+  test("may serve what it has open itself, to pages too", async () => {
+    const name = await fresh("connect-own-open");
+    const found = await said(`
+      const db = await open("${name}");
+      db.set("opened", "1");
+      const client = connect("${name}", { worker: serve("${name}").here });
+      await client.set("asked", "2");
+      return [await client.getText("opened"), db.getText("asked"), client.status.owner];`);
+    deepEqual(found, ["1", "2", "here"]);
+    const client = tab(name);
+    equal(await client.getText("asked"), "2");
+    equal(client.status.owner, "elsewhere");
+  });
+});
+
 suite("two clients with a worker each", () => {
   test("are told why, if no worker can be had any more when the owner and their own are gone", async () => {
     const name = await fresh("connect-lost");

@@ -212,6 +212,20 @@ suite("an owner whose database refuses to go on", () => {
   });
 });
 
+suite("an await using block", () => {
+  test("closes the client at its end, when what was asked for is answered", async () => {
+    let late: Promise<void>;
+    let kept: { get(key: string): Promise<unknown> };
+    {
+      await using client = shop();
+      late = client.set("a", "1");
+      kept = client;
+    }
+    await late;
+    await rejects(kept.get("a"), { code: "VARVE_DATABASE_CLOSED" });
+  });
+});
+
 suite("a call", () => {
   test("ends with the reason of its signal", async () => {
     const client = shop();
