@@ -84,7 +84,7 @@ function checkShortcuts() {
   const sources = ["js", "tests", "demo", "benches", "crate"].flatMap((folder) =>
     filesBelow(
       folder,
-      (file) => /\.(ts|mjs|rs)$/.test(file) && !/node_modules|\/target\//.test(file),
+      (file) => /\.(ts|mjs|rs)$/.test(file) && !/node_modules|\/(target|\.build)\//.test(file),
     ),
   );
   const found = sources.flatMap((path) => {

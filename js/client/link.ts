@@ -358,15 +358,17 @@ export class Link {
   private guard(lock: string): void {
     const { worker } = this;
     const since = Date.now();
-    navigator.locks.request(lock, () => {
-      if (this.worker !== worker) return;
-      const { local } = this;
-      this.dismiss();
-      this.lose(local);
-      if (this.sender.owner === undefined) this.show("idle");
-      // One that ends again and again is begun anew when it is noticed that nobody answers.
-      if (Date.now() > since + LIFE_MS) this.need();
-    });
+    navigator.locks
+      .request(lock, () => {
+        if (this.worker !== worker) return;
+        const { local } = this;
+        this.dismiss();
+        this.lose(local);
+        if (this.sender.owner === undefined) this.show("idle");
+        // One that ends again and again is begun anew when it is noticed that nobody answers.
+        if (Date.now() > since + LIFE_MS) this.need();
+      })
+      .catch(() => {});
   }
 
   /** Something an owner says, here or elsewhere. */

@@ -33,7 +33,7 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
       file: opened,
       onExit: (commit) => opened.onExit(commit),
       beside: async () => beside(node, path, opened),
-      tidy: () => node.fs.rmSync(path + BESIDE, { force: true }),
+      tidy: () => opened.tidy(),
       discard: () => opened.discard(),
       room: () => roomFor(node, path, opened),
     };
@@ -227,11 +227,23 @@ class NodeFile implements StorageFile {
     this.#end(() => {});
   }
 
-  /** Closes it, and removes what was made here, before others may open it. */
+  /**
+   * Closes it, and removes it before others may open it, if it was made here and is empty still: somebody who has
+   * taken over the lock may have written to it.
+   */
   discard(): void {
+    const { fs } = this.#node;
+    const isOurs = this.#isNew && fs.fstatSync(this.#living()).size === 0;
     this.#end(() => {
-      if (this.#isNew) this.#node.fs.rmSync(this.#path, { force: true });
+      this.#lock?.assertHeld();
+      if (isOurs) fs.rmSync(this.#path, { force: true });
     });
+  }
+
+  /** Removes what lies beside it. */
+  tidy(): void {
+    this.#lock?.assertHeld();
+    this.#node.fs.rmSync(this.#path + BESIDE, { force: true });
   }
 
   #end(last: () => void): void {

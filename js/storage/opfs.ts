@@ -74,8 +74,10 @@ export function opfs(directory = ""): Storage {
         beside: () => beside(folders, wanted, name),
         tidy: () => remove(folders, wanted + BESIDE, name),
         async discard() {
+          const folder = await findFolder(folders, false);
           file.close();
-          if (isNew) await remove(folders, wanted, name);
+          // In one go: what somebody else writes who opens it now is not to be removed.
+          if (isNew) await folder.removeEntry(wanted);
         },
       };
     },
