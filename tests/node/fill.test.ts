@@ -1,4 +1,4 @@
-import { readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { databases, destroy, file, memory, open } from "varve";
 import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
@@ -105,4 +105,18 @@ suite("a program that is killed", () => {
       deepEqual([...found].sort(), ["new", replace ? "old" : undefined].sort());
     });
   }
+});
+
+suite("a new file that nothing comes of", () => {
+  test("stays if somebody else has written to it meanwhile", async () => {
+    const directory = folder();
+    const path = join(directory, "shop.varve");
+    for (const isWritten of [false, true]) {
+      const opened = await file(directory).open("shop");
+      ok(existsSync(path));
+      if (isWritten) writeFileSync(path, "of whoever has taken over the lock");
+      await opened.discard?.();
+      deepEqual(readdirSync(directory), isWritten ? ["shop.varve"] : []);
+    }
+  });
 });
