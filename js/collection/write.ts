@@ -8,6 +8,7 @@ import type { Session } from "../session.js";
 import { IN_CALLBACK } from "../session-gate.js";
 import { diedInCallback } from "../strict.js";
 import type { Codec } from "../struct/codec.js";
+import type { Cursor } from "../struct/type.js";
 import type { Form } from "./form.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
@@ -62,12 +63,14 @@ function placeIndexed<View, Writable, Input>(
 
 /**
  * A copy in place of a view of this memory, which may die when room is made for the record. What was
- * spread of one is refused: where a field may be absent, all that was in it would be lost unseen.
+ * spread of any view is refused: where a field may be absent, all that was in it would be lost unseen.
  */
 function lasting<Input>(value: Input, { memory }: Engine): Input {
-  const view = value as Partial<{ $v: { m: unknown }; snapshot(): Input }> | undefined | null;
-  if (view?.$v?.m !== memory) return value;
-  if (typeof view.snapshot === "function") return view.snapshot();
+  const view = value as Partial<{ $v: Partial<Cursor>; snapshot(): Input }> | undefined | null;
+  const m = view?.$v?.m;
+  // A value of json() may have a field of this name.
+  if (view == null || !(m?.data instanceof DataView)) return value;
+  if (typeof view.snapshot === "function") return m === memory ? view.snapshot() : value;
   throw badArgument(
     "This was spread of a view, whose fields are no properties of its own: { ...view.snapshot(), … } has " +
       "them.",

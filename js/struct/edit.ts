@@ -8,6 +8,7 @@ import {
   inside,
   type Listed,
   lone,
+  placeOf,
   release,
   type Type,
   type Viewed,
@@ -15,19 +16,42 @@ import {
 } from "./type.js";
 import type { Shape } from "./view.js";
 
-/** One update of one value. */
+const NOTHING = /* @__PURE__ */ lone(/* @__PURE__ */ new Uint8Array(0));
+
+/**
+ * One update of one value, and after its end another one: what it consists of is not made anew for each.
+ * Views of the value itself have to be put elsewhere then, or they would be of the next one.
+ */
 export class Edit implements Editing {
+  /** The place of the whole value, in every update the same. */
+  declare readonly root: Cursor;
   declare last: Cursor;
   /** Whether the value has moved to memory of its own, since a part got another length. */
   declare moved: boolean;
   /** Whether a later version of the schema wrote it, so that it cannot be made anew by this one. */
-  declare private readonly fixed: boolean;
+  declare fixed: boolean;
 
-  constructor(place: Cursor, fixed: boolean) {
-    this.last = place;
+  constructor() {
+    const root = placeOf(NOTHING, 0, 0);
+    root.e = -1;
+    root.w = this;
+    this.root = root;
+    this.last = root;
     this.moved = false;
-    this.fixed = fixed;
-    place.w = this;
+    this.fixed = false;
+  }
+
+  /** Begins with a value, of which it gives the place. */
+  begin(memory: Memory, at: number, length: number): Cursor {
+    const { root } = this;
+    root.m = memory;
+    root.d = memory.data;
+    root.o = at;
+    root.b = at;
+    root.n = length;
+    root.e = memory.epoch;
+    this.last = root;
+    return root;
   }
 
   /**

@@ -45,8 +45,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
       throw wrong(
-        `${struct} has to have its fields in an object, with names that begin with no digit, ` +
-          '"__proto__" in brackets.',
+        `${struct} has its fields in an object, by names that are no numbers, "__proto__" in brackets.`,
       );
     }
     const path = `${struct}.${name}`;
@@ -73,9 +72,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
     for (const leaf of flat?.leaves ?? [{ name, at: 0, type }]) {
       if (seen.has(leaf.name)) {
-        throw wrong(
-          `${struct}.${leaf.name} is there twice, or is what views have: give it another name.`,
-        );
+        throw wrong(`${struct}.${leaf.name} is there twice, or is what views have.`);
       }
       seen.add(leaf.name);
       if (at + leaf.at === packed) packed += leaf.type.bytes;

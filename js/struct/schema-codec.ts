@@ -5,7 +5,32 @@ import { copy, Edit } from "./edit.js";
 import { fingerprint } from "./fingerprint.js";
 import { layoutOf } from "./layout.js";
 import type { StructSchema } from "./struct.js";
-import { alive, drafted, lone, release, type Viewed, type Writer, within, wrong } from "./type.js";
+import {
+  type Cursor,
+  drafted,
+  lone,
+  release,
+  type Viewed,
+  type Writer,
+  within,
+  wrong,
+} from "./type.js";
+
+/** Puts a view to another place, and gives the one where it was. */
+type Move = (view: { $v: Cursor }, to: Cursor, from?: Cursor) => Cursor;
+
+/** Few schemas share one of these: at each place in the code engines remember four classes, as view.ts says. */
+// biome-ignore format: it is to be seen that they are the same.
+const MOVES: readonly Move[] = [
+  (view, to, from = view.$v) => { view.$v = to; return from; },
+  (view, to, from = view.$v) => { view.$v = to; return from; },
+  (view, to, from = view.$v) => { view.$v = to; return from; },
+  (view, to, from = view.$v) => { view.$v = to; return from; },
+];
+let schemas = 0;
+
+/** Where views are whose update has ended. */
+const ENDED = /* @__PURE__ */ new Edit();
 
 /** One for each schema. */
 export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
@@ -16,6 +41,12 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   /** The value that was measured last, and its bytes, until they are written. */
   private measured: unknown;
   private staged: Writer | undefined;
+  /**
+   * The update that has ended, to be the next one. One that begins within another, as in another
+   * database, makes its own.
+   */
+  private idle: Edit | undefined;
+  private readonly move: Move;
 
   constructor(schema: StructSchema) {
     this.kind = schema.kind;
@@ -24,6 +55,8 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     this.schema = schema;
     this.measured = undefined;
     this.staged = undefined;
+    this.idle = undefined;
+    this.move = MOVES[schemas++ % MOVES.length] as Move;
   }
 
   size(value: unknown): number {
@@ -69,23 +102,36 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
 
   writable(memory: Memory, at: number, length: number): Viewed {
     const { schema } = this;
-    const view = schema.view(memory, at, length);
+    const edit = this.idle ?? new Edit();
+    this.idle = undefined;
+    const view = schema.over(edit.begin(memory, at, length));
     const root = schema.growing ? memory.data.getUint16(at, true) : schema.bytes;
-    const edit = new Edit(view.$v, root > schema.bytes);
+    edit.fixed = root > schema.bytes;
     // What an earlier version wrote is brought to this one.
     if (root < schema.bytes) edit.move(lone(schema.encode(view)));
     return view;
   }
 
   finish(writable: Viewed): Uint8Array | undefined {
-    const { moved } = alive(writable).w as Edit;
-    const bytes = moved ? this.schema.encode(writable) : undefined;
-    this.revoke(writable);
-    return bytes;
+    const { schema, move } = this;
+    const place = move(writable, ENDED.root);
+    const edit = place.w as Edit;
+    try {
+      return edit.moved ? schema.encode(schema.make(place)) : undefined;
+    } finally {
+      this.end(edit);
+    }
   }
 
-  revoke({ $v }: Viewed): void {
-    ($v.w as Edit).end();
+  revoke(writable: Viewed): void {
+    this.end(this.move(writable, ENDED.root).w as Edit);
+  }
+
+  private end(edit: Edit): void {
+    if (edit === ENDED) return;
+    edit.end();
+    // One that has moved holds a copy of the value.
+    if (!edit.moved) this.idle = edit;
   }
 
   check(bytes: Uint8Array): void {

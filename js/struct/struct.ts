@@ -19,7 +19,7 @@ import {
   wrong,
   zero,
 } from "./type.js";
-import { type Shape, type ViewClass, viewClass } from "./view.js";
+import { type MakeView, type Shape, viewsOf } from "./view.js";
 
 /**
  * A schema: a struct with these fields, laid out in their order as Rust's `repr(C)` does it, and with
@@ -72,13 +72,13 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   declare readonly put: Type["put"];
   declare readonly take: Type["take"];
   declare readonly apart: boolean;
-  declare private readonly View: ViewClass;
+  declare readonly make: MakeView;
 
   constructor(layout: Layout) {
     const { leaves, bytes, packed, growing } = layout;
-    const View = viewClass(layout);
+    const make = viewsOf(layout);
     Object.assign(this, layout, {
-      View,
+      make,
       composite: true,
       apart: leaves.some(({ type }) => type.apart),
       put: (to, at, value) => {
@@ -86,7 +86,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
         if (growing) to.m.data.setUint16(at, bytes, true);
         put(leaves, to, at, value);
       },
-      take: (from, at) => new View(placeIn(from, at)),
+      take: (from, at) => make(placeIn(from, at)),
     } satisfies Partial<Type> & Record<string, unknown>);
   }
 
@@ -104,10 +104,13 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
       if (from instanceof Uint8Array) return this.view(lone(from), 0, from.length);
       throw wrong(`${this.name} is read from a Uint8Array.`, from);
     }
-    const { View } = this;
-    const place = placeOf(from as Memory, at, length as number);
+    return this.over(placeOf(from as Memory, at, length as number));
+  }
+
+  /** A view of the whole value at a place. */
+  over(place: Cursor): Viewed {
     if (place.n < this.bytes || this.growing) fits(place, this as unknown as Layout);
-    return new View(place);
+    return this.make(place);
   }
 
   check(bytes: Uint8Array): void {

@@ -142,7 +142,7 @@ export function up(at: number, align: number): number {
 /** Throws if the view is used after its end. */
 export function stale(): never {
   throw new StaleViewError(
-    "This view has ended: its update has, or the database moved on. Get it again, or keep a .snapshot().",
+    "This view has ended, with its update or turn. Get it again, or keep a .snapshot().",
   );
 }
 
@@ -318,5 +318,5 @@ export function inner(type: Type): Type {
     throw wrong("A type is one of varve/struct.", type);
   }
   if (!type.growing) return type;
-  throw wrong("A versioned struct can be no part of another.");
+  throw wrong("A versioned struct is no part of another.");
 }

@@ -1,10 +1,12 @@
-import { option, str, struct, u16, u32, type Writable } from "varve/struct";
+import { array, eq, json, option, str, struct, u16, u32, vec, type Writable } from "varve/struct";
 import { deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
 const Product = struct("Product", { stock: u16, name: str });
+const Size = struct("Size", { width: u16, height: u16 });
+const Order = struct("Order", { size: Size, sides: array(u16, 2), tags: vec(str) });
 const YEEZY = { stock: 20_001, name: "Yeezy Boost 350 V2" };
 
 const buyOne = (product: Writable<typeof Product>) => {
@@ -109,6 +111,128 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => last?.stock, { code: "VARVE_STALE_VIEW" });
   });
 
+  test("gives views of an update that stay ended in every later one", async () => {
+    const db = await opened(storage);
+    const products = db.collection("products", Product);
+    const archive = db.collection("archive", Product);
+    const orders = db.collection("orders", Order);
+    for (const collection of [products, archive]) {
+      for (const key of ["yeezy", "other"]) collection.set(key, YEEZY);
+    }
+    const order = { size: { width: 1, height: 2 }, sides: [1, 2], tags: ["a"] };
+    for (const key of ["first", "second"]) orders.set(key, order);
+
+    const uses: (() => unknown)[] = [];
+    products.updateIf("yeezy", (p) => {
+      uses.push(
+        () => p.stock,
+        () => p.name,
+        () => (p.stock = 1),
+        () => (p.name = "Yeezy Boost 350 V3"),
+        () => p.snapshot(),
+        () => JSON.stringify(p),
+        () => p.assign({ stock: 1 }),
+        () => eq(p, "name", "Yeezy"),
+        () => Product.encode(p),
+      );
+    });
+    orders.updateIf("first", (one) => {
+      const { size, sides, tags } = one;
+      uses.push(
+        () => one.size,
+        () => one.sides,
+        () => one.assign({ tags: ["b"] }),
+        () => size.width,
+        () => (size.width = 9),
+        () => sides.at(0),
+        () => sides.set(0, 9),
+        () => [...tags],
+        () => tags.set(0, "b"),
+      );
+    });
+    const allEnded = () => {
+      for (const use of uses) throws(use, { code: "VARVE_STALE_VIEW" });
+    };
+    allEnded();
+    const check = () => allEnded();
+    const refuse = () => {
+      allEnded();
+      return false;
+    };
+    for (const key of ["yeezy", "other"]) {
+      for (const collection of [products, archive]) {
+        ok(collection.updateIf(key, check));
+        ok(!collection.updateIf(key, check, { predicate: refuse }));
+        allEnded();
+      }
+    }
+    for (const key of ["first", "second"]) {
+      ok(orders.updateIf(key, check));
+      // What has moved to memory of its own, and what was thrown away, are ends too.
+      ok(
+        orders.updateIf(key, (one) => {
+          one.assign({ tags: ["a", "b"] });
+          allEnded();
+        }),
+      );
+      throws(
+        () =>
+          orders.updateIf(key, (one) => {
+            one.size.width = 9;
+            allEnded();
+            throw new Error("no");
+          }),
+        { message: "no" },
+      );
+      allEnded();
+    }
+    for (const collection of [products, archive]) {
+      for (const key of ["yeezy", "other"]) deepEqual(collection.get(key)?.snapshot(), YEEZY);
+    }
+    deepEqual(orders.get("second")?.snapshot(), { ...order, tags: ["a", "b"] });
+  });
+
+  test("keeps updates apart that run within one another, in several databases", async () => {
+    const filled = async () => {
+      const products = (await opened(storage)).collection("products", Product);
+      products.set("yeezy", YEEZY);
+      return products;
+    };
+    const [outer, middle, inner] = await Promise.all([filled(), filled(), filled()]);
+    const kept: { stock: number }[] = [];
+    for (let round = 1; round <= 3; round++) {
+      outer.updateIf("yeezy", (first) => {
+        first.stock = round;
+        middle.updateIf("yeezy", (second) => {
+          second.name = `the second, number ${round}`;
+          inner.updateIf("yeezy", (third) => {
+            third.stock = 3 * round;
+            first.stock += 100;
+            kept.push(third);
+          });
+          second.stock = 2 * round;
+          throws(() => kept.at(-1)?.stock, { code: "VARVE_STALE_VIEW" });
+          kept.push(second);
+        });
+        equal(first.stock, 100 + round);
+        first.name = `the first, number ${round}`;
+        kept.push(first);
+        for (const one of kept.slice(0, -1)) {
+          throws(() => (one.stock = 7), { code: "VARVE_STALE_VIEW" });
+        }
+      });
+      deepEqual(
+        [outer, middle, inner].map((products) => products.get("yeezy")?.snapshot()),
+        [
+          { stock: 100 + round, name: `the first, number ${round}` },
+          { stock: 2 * round, name: `the second, number ${round}` },
+          { stock: 3 * round, name: YEEZY.name },
+        ],
+      );
+      for (const one of kept) throws(() => one.stock, { code: "VARVE_STALE_VIEW" });
+    }
+  });
+
   test("gives views that never show another record, however much is written", async () => {
     const db = await opened(storage, { memory: 4 << 20 });
     const products = db.collection("products", Product);
@@ -182,12 +306,34 @@ everywhere("a collection of structs", ({ storage }) => {
 
   test("refuses what was spread of a view, where absent fields would be lost unseen", async () => {
     const db = await opened(storage);
-    const offers = db.collection("offers", struct("Offer", { stock: u16, price: option(u16) }));
+    const Offer = struct("Offer", { stock: u16, price: option(u16) });
+    const offers = db.collection("offers", Offer);
     offers.set("a", { stock: 1, price: 5 });
     const spread = () => ({ ...offers.get("a"), stock: 2 });
     const refused = { code: "VARVE_BAD_ARGUMENT", message: /view\.snapshot\(\)/ };
     throws(() => offers.set("a", spread()), refused);
     throws(() => offers.updateIf("a", (offer) => ({ ...offer, stock: 2 })), refused);
+    let ended: object = {};
+    let within: object = {};
+    offers.updateIf("a", (offer) => {
+      ended = offer;
+      within = { ...offer, stock: 2 };
+    });
+    throws(() => offers.set("a", { ...ended, stock: 2 }), refused);
+    throws(() => offers.set("a", { ...within, stock: 2 }), refused);
+    const elsewhere = Offer.view(Offer.encode({ stock: 1, price: 6 }));
+    throws(() => offers.set("a", { ...elsewhere, stock: 2 }), refused);
+    const copies = db.collection("copies", json<unknown>());
+    throws(() => copies.set("a", { ...elsewhere }), refused);
+    for (const value of [
+      { $v: 1 },
+      { $v: null },
+      { $v: { m: null } },
+      { $v: { m: { data: 1 } } },
+    ]) {
+      copies.set("a", value);
+      deepEqual(copies.get("a"), value);
+    }
     deepEqual(offers.get("a")?.snapshot(), { stock: 1, price: 5 });
     offers.updateIf("a", (offer) => ({ ...offer.snapshot(), stock: 2 }));
     deepEqual(offers.get("a")?.snapshot(), { stock: 2, price: 5 });
