@@ -218,8 +218,13 @@ impl Pool {
             return Ok(self.grow());
         }
         self.kill_views()?;
-        let free = self.evict(1, true, evict).0.or_else(|| self.free());
+        let free = self.evict(self.spare(), true, evict).0.or_else(|| self.free());
         Ok(free.unwrap_or_else(|| self.grow()))
+    }
+
+    /// A quarter is freed at once, so that views are detached once in many buffers.
+    fn spare(&self) -> usize {
+        (self.budget / 4).max(1)
     }
 
     /// Has all views die within a turn, so that what they show may be let go.
@@ -256,11 +261,9 @@ impl Pool {
         let remains = all.any(|buffer| buffer.holds == Holds::Remains && buffer.pins == 0);
         self.release_remains();
         let in_use = self.buffers.iter().filter(|buffer| buffer.holds != Holds::Nothing).count();
-        // A quarter is freed at once, so that views are detached once in many turns.
-        let spare = (self.budget / 4).max(1);
         let mut shown = false;
         if in_use > self.budget - 1 {
-            shown = self.evict(in_use - (self.budget - spare), true, evict).1;
+            shown = self.evict(in_use - (self.budget - self.spare()), true, evict).1;
         }
         while self.buffers.len() > self.budget
             && self.buffers.last().is_some_and(|buffer| buffer.holds == Holds::Nothing)
@@ -378,6 +381,21 @@ mod tests {
         // A turn that shows four buffers by itself has used up the budget.
         (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
         assert_eq!((take(&mut pool, 5), DETACHED.get()), (Ok(0), 1));
+    }
+
+    #[test]
+    fn a_turn_that_looks_at_everything_again_and_again_detaches_once_in_a_quarter() {
+        DETACHED.set(0);
+        let mut pool = Pool::new(64, 16 * 64, || DETACHED.set(DETACHED.get() + 1));
+        pool.lends_views = true;
+        for slot in 0..16 + 12 {
+            assert!(take(&mut pool, slot).is_ok());
+            // What it still has it looks at again before it takes the next.
+            let held = pool.buffers.iter().zip(0..).filter(|(one, _)| one.holds != Holds::Nothing);
+            let held: Vec<BufferId> = held.map(|(_, id)| id).collect();
+            held.into_iter().for_each(|id| pool.touch_for(id, Purpose::View));
+        }
+        assert_eq!((pool.memory(), DETACHED.get()), (16 * 64, 3));
     }
 
     #[test]
