@@ -4,7 +4,7 @@ use crate::format::payload::ExtentRef;
 use crate::index::hash::Position;
 use crate::sort;
 
-use super::{Log, Slot, Use};
+use super::{DroppedTail, Log, Slot, Use};
 
 /// Which extent: a slot may hold another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,16 @@ pub(crate) struct Victim {
     pub gain: usize,
 }
 
+impl Slot {
+    /// Bytes of what is needed of a segment, as far as is known; with the sequences of all that stand.
+    fn needed(&self, sequences: &[u32]) -> usize {
+        let covered = self.grave_oldest..self.sequence;
+        let from = sequences.partition_point(|&s| s < self.grave_oldest);
+        let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
+        self.live_bytes as usize + if covers { self.grave_bytes as usize } else { 0 }
+    }
+}
+
 /// Frames that are going, between two segments that stay.
 #[derive(Debug)]
 pub(crate) struct Gap {
@@ -205,26 +215,36 @@ impl Log {
         })
     }
 
-    /// The segment of which least is needed, among those below a sequence.
-    pub(crate) fn emptiest(&self, below: u32) -> Option<Victim> {
+    /// The segment of which least is needed, among those below a sequence. A [fresh](Log::is_fresh) one
+    /// comes first if that `helps` and not much of it is needed.
+    pub(crate) fn emptiest(&self, below: u32, helps: bool) -> Option<Victim> {
         let sequences = self.sequences();
-        let needed = |slot: &Slot| {
-            let covered = slot.grave_oldest..slot.sequence;
-            let from = sequences.partition_point(|&s| s < slot.grave_oldest);
-            let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
-            slot.live_bytes as usize + if covers { slot.grave_bytes as usize } else { 0 }
-        };
         let room = self.geometry.segment();
         let gains = self
             .candidates(below)
-            .map(|(index, slot)| Victim { slot: index, gain: room.saturating_sub(needed(slot)) });
-        gains.max_by_key(|victim| victim.gain)
+            .map(|(slot, it)| Victim { slot, gain: room.saturating_sub(it.needed(&sequences)) });
+        gains.max_by_key(|&Victim { slot, gain }| {
+            (helps && gain >= room - room / 4 && self.is_fresh(slot), gain)
+        })
     }
 
     /// Whether nothing in a segment is needed, and no record need be looked at to know that.
     pub(crate) fn is_dead(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
-        slot.ours && slot.live_bytes | slot.grave_bytes == 0
+        slot.ours && slot.needed(&self.sequences()) == 0
+    }
+
+    /// Whether no promise leans on a segment: it came since the last flush, and so does the checkpoint not
+    /// name it. One stands before it, where its gap can begin. On a full disk none is: there all room that
+    /// can be gained is gained together.
+    pub(crate) fn is_fresh(&self, slot: u32) -> bool {
+        let slot = &self.slots[slot as usize];
+        let is_ours = slot.ours && slot.written && slot.first_frame >= self.flushed_frames;
+        is_ours
+            && !self.full
+            && self.dropped_tail == DroppedTail::Gone
+            && self.is_tidy()
+            && self.in_order().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
     }
 
     /// The last segment of the file, if it could move to the front.

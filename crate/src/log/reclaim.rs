@@ -96,12 +96,10 @@ impl Log {
     }
 
     fn remove_headers(&mut self, file: &mut impl File) -> Result<(), WriteError> {
-        let geometry = self.geometry;
         for index in 0..self.slots.len() {
-            let Slot { used: Use::Garbage, span, .. } = self.slots[index] else { continue };
-            let end = geometry.slot_start(index as u32 + span) - segment::SIZE as u64;
-            write_zeros(file, geometry.slot_start(index as u32), segment::SIZE)?;
-            write_zeros(file, end, segment::SIZE)?;
+            if self.slots[index].used == Use::Garbage {
+                self.erase_headers(file, index as u32)?;
+            }
         }
         self.flush(file).map_err(WriteError::Unclear)?;
         self.forget_copies(|slot| slot.used == Use::Garbage);
@@ -116,6 +114,28 @@ impl Log {
         }
         self.count_slots();
         Ok(())
+    }
+
+    /// Gives a doomed segment back that is [fresh](Log::is_fresh), whose gap is committed. No flush
+    /// comes before that or after it: power loss may leave all of it, some or nothing, and the log
+    /// that is then found ends before it, within it, or goes on behind it where all of it is missing
+    /// and the record about the gap counts.
+    pub(crate) fn let_go(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
+        self.erase_headers(file, index)?;
+        self.forget_copies(|slot| slot.doomed);
+        self.leave_memory(index);
+        let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Dirty));
+        self.tail_bytes = self.tail_bytes.saturating_sub(u64::from(slot.end));
+        self.untidy = true;
+        self.count_slots();
+        Ok(())
+    }
+
+    fn erase_headers(&self, file: &mut impl File, index: u32) -> Result<(), Error> {
+        let end = index + self.slots[index as usize].span;
+        let end = self.geometry.slot_start(end) - segment::SIZE as u64;
+        write_zeros(file, self.geometry.slot_start(index), segment::SIZE)?;
+        write_zeros(file, end, segment::SIZE)
     }
 
     /// Opening is over: extents that no record names are garbage. Answers the position of one that

@@ -123,10 +123,7 @@ impl<F: File> Store<F> {
         }
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
-                Some(victim) if self.log.is_dead(victim) => {
-                    self.log.doom(victim);
-                    Ok(Job::Compacting(job))
-                }
+                Some(victim) if self.log.is_dead(victim) => self.let_go(victim, job),
                 Some(victim) => {
                     job.victim = self.take_up(victim).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
@@ -157,7 +154,7 @@ impl<F: File> Store<F> {
         self.commit_group().map_err(WriteError::RolledBack)?;
         match moved {
             Moved::Some => job.victim = Some(moving),
-            Moved::All => self.log.doom(moving.slot),
+            Moved::All => return self.let_go(moving.slot, job),
             Moved::Stuck => self.log.keep(moving.slot),
         }
         Ok(Job::Compacting(job))
@@ -173,7 +170,9 @@ impl<F: File> Store<F> {
         let thorough = job.all || self.is_pressed();
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
         let least = segment / if thorough { 64 } else { 8 };
-        let emptiest = self.log.emptiest(job.below).filter(|victim| victim.gain >= least);
+        // What no flush has seen goes without one, and without a checkpoint.
+        let helps = doomed == 0 && !job.all;
+        let emptiest = self.log.emptiest(job.below, helps).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = emptiest {
             return Some(victim.slot);
         }
@@ -185,6 +184,22 @@ impl<F: File> Store<F> {
             return self.log.last_in_file(u32::MAX);
         }
         None
+    }
+
+    /// Nothing in a segment is needed any more: it goes with the next checkpoint. One that no flush has
+    /// seen goes at once; others may come to be like it before there is any need of flushes.
+    fn let_go(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
+        // Where the file is only too long, what is behind it has to go as well.
+        let goes = self.is_large() && self.log.doomed_bytes() == 0 && !job.all;
+        self.log.doom(slot);
+        if !goes || !self.log.is_fresh(slot) {
+            return Ok(Job::Compacting(job));
+        }
+        self.anchor()?;
+        self.note_gaps().map_err(WriteError::RolledBack)?;
+        self.commit_group().map_err(WriteError::RolledBack)?;
+        self.log.let_go(&mut self.file, slot)?;
+        self.end_compaction(&job)
     }
 
     fn take_up(&mut self, slot: u32) -> Result<Option<Moving>, Error> {

@@ -4,7 +4,8 @@
 //! Compaction moves what lives in the emptiest segments to the tail and dooms them. The doomed go
 //! together: a record of each gap that they leave in the numbers of frames is committed, then a
 //! checkpoint is taken that does not name them, and once both superblocks lead to it they are
-//! erased. Until then a crash loses nothing but the work.
+//! erased. Until then a crash loses nothing but the work. A segment that no flush has seen goes at once,
+//! with nothing but the record of its gap.
 
 use crate::error::Error;
 use crate::file::File;

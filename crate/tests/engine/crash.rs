@@ -1,9 +1,11 @@
 //! Crashes, enumerated: whatever moment the process or the system dies at, the file opens, shows
 //! exactly the state after some commit, none that was flushed is missing, and it goes on from there.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use varve::format::{DATA_START, segment};
 use varve::{Options, Store};
 
 use crate::support::crashes::{
@@ -123,6 +125,88 @@ fn segments_of_a_mebibyte_with_large_values_recover_too() {
         explain(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
     });
     println!("{states} crash states with segments of a mebibyte");
+}
+
+/// A few keys are overwritten again and again, and hardly anything is flushed.
+fn hot_program(rng: &mut Rng) -> Vec<Step> {
+    let mut program = vec![];
+    let keys = rng.within(1..5);
+    let (has_large, deletes) = (rng.one_in(4), rng.one_in(3));
+    let flushed = rng.within(60..300);
+    for i in 1..rng.within(150..400) {
+        for _ in 0..rng.within(1..4) {
+            let key = vec![rng.below(keys) as u8];
+            program.push(match rng.below(12) {
+                0 if deletes => Step::Delete { keyspace: 0, key },
+                // Once in a while one in an extent.
+                1 if has_large && rng.one_in(6) => {
+                    Step::Set { keyspace: 0, key, len: 5_000, fill: i as u64 }
+                }
+                _ => Step::Set { keyspace: 0, key, len: rng.below(120), fill: i as u64 },
+            });
+        }
+        program.push(Step::Commit);
+        match rng.below(8) {
+            0 => program.push(Step::EndTurn),
+            1 => program.push(Step::Tend { slices: rng.within(1..4), all: rng.one_in(20) }),
+            2 if rng.one_in(2) => program.push(Step::Witness),
+            _ if i % flushed == 0 => program.push(Step::Flush),
+            _ if rng.one_in(100) => program.push(Step::Crash),
+            _ => {}
+        }
+    }
+    program
+}
+
+/// How many segments were begun where another one was begun since the last flush.
+fn reused_between_flushes(events: &[Event]) -> usize {
+    let (mut begun, mut reused) = (HashSet::new(), 0);
+    for event in events {
+        match event {
+            Event::Flush => begun.clear(),
+            Event::Write { at, bytes }
+                if *at >= DATA_START && (at - DATA_START).is_multiple_of(4096) =>
+            {
+                let begins = bytes[8..12] == segment::MAGIC.to_le_bytes();
+                reused += usize::from(begins && !begun.insert(*at));
+            }
+            _ => {}
+        }
+    }
+    reused
+}
+
+#[test]
+fn segments_that_no_flush_has_seen_are_used_again_and_any_crash_leaves_a_prefix() {
+    let (mut states, mut reused) = (0, 0);
+    for seed in 0..replayed("VARVE_HOT_SEEDS").unwrap_or(24) {
+        let mut rng = Rng::new(!seed);
+        let options = Options {
+            segment_log2: 12,
+            entropy: [seed, 7, 7, 7],
+            memory: if seed % 2 == 0 { 0 } else { 64 << 20 },
+            ..Options::default()
+        };
+        let mut session = Session::new(FaultFile::default(), options, State::new());
+        session.open(Bounds::only(session.start)).expect("it opens");
+        for step in hot_program(&mut rng) {
+            match step {
+                Step::Crash => session.revive(None),
+                step => session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?}: {e}")),
+            }
+            session.check();
+        }
+        let (base, events, start) = session.history();
+        reused += reused_between_flushes(&events);
+        let limits = Limits { exhaustive: 60, drawn: 12, patterns: 6, tear_step: 97, ..LIMITS };
+        walk(&base, start, &events, limits, &mut rng, |crash| {
+            states += 1;
+            let place = || trail(&events, crash.event);
+            explain(seed, place, || verify(&session.oracle, &options, crash, &Tally::default()));
+        });
+    }
+    println!("{states} crash states; {reused} segments in room that came free without a flush");
+    assert!(reused > 100, "only {reused} segments");
 }
 
 /// A commit of two frames of which the second, and its segment, never got to the file.
