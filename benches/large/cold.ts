@@ -1,5 +1,5 @@
 import { type Database, open, type Storage, type StorageFile } from "varve";
-import { Chooser, keysOf } from "../sizes/workload.js";
+import { Chooser, keysOf, Random } from "../sizes/workload.js";
 import type { Amounts, Ground, LargeResult } from "./ground.js";
 
 const VALUE = 1_024;
@@ -60,29 +60,67 @@ function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): vo
   }
 }
 
+interface Order {
+  id: string;
+  work: string;
+  /** Numbers of the keys of a sample, or of a turn before them. */
+  slice(index: number): Uint32Array;
+}
+
 /**
- * Random reads where four fifths of what there is are on the file: all keys in one random order, over
- * and over, so that each was used least recently when its turn comes again. What the database reads is
- * listened to once, and then asked of a bare file: the same calls, at the same places, in the same order.
+ * Random reads of a database four times its memory: all keys in one random order, over and over, so that
+ * each was used least recently when its turn comes again and none is in memory; and each key at random,
+ * so that some are. What the database reads is listened to once, and then asked of a bare file: the same
+ * calls, at the same places, in the same order.
  */
 export async function coldReads(ground: Ground, amounts: Amounts): Promise<LargeResult> {
-  const { coldMemory: memory, coldReads: count, samples } = amounts;
+  const { coldMemory: memory, coldReads: count } = amounts;
   const total = Math.ceil((4 * memory) / VALUE / count) * count;
   const order = new Chooser(total, 5).shuffled(Uint32Array.from({ length: total }, (_, i) => i));
+  ground.progress(`cold reads: ${total} values of ${VALUE} bytes`);
+  const db = await open(NAME, { storage: ground.storage, memory });
+  await fill(db, total, ground.turn);
+  await db.close();
+
+  const orders: Order[] = [
+    {
+      id: "cold",
+      work: `a value of ${VALUE} bytes`,
+      slice: (index) => order.subarray((index * count) % total, ((index * count) % total) + count),
+    },
+    {
+      id: "some",
+      work: `a value of ${VALUE} bytes, some in memory`,
+      slice(index) {
+        const random = new Random(11 + index);
+        return Uint32Array.from({ length: count }, () => random.below(total));
+      },
+    },
+  ];
+  const parts: LargeResult[] = [];
+  for (const one of orders) parts.push(await measure(ground, amounts, total, one));
+  await ground.remove(NAME);
+  return {
+    lines: parts.flatMap(({ lines }) => lines),
+    notes: parts.flatMap(({ notes }) => notes),
+  };
+}
+
+async function measure(
+  ground: Ground,
+  amounts: Amounts,
+  total: number,
+  order: Order,
+): Promise<LargeResult> {
+  const { coldMemory: memory, coldReads: count, samples } = amounts;
   const slice = (index: number) => {
-    const start = (index * count) % total;
-    const numbers = order.subarray(start, start + count);
+    const numbers = order.slice(index);
     return { numbers, keys: keysOf(numbers) };
   };
   const slices = total / count;
   const reads: Read[] = [];
 
-  ground.progress(`cold reads: ${total} values of ${VALUE} bytes`);
-  let db = await open(NAME, { storage: ground.storage, memory });
-  await fill(db, total, ground.turn);
-  await db.close();
-
-  db = await open(NAME, { storage: listening(ground.storage, reads), memory });
+  let db = await open(NAME, { storage: listening(ground.storage, reads), memory });
   for (let index = 0; index < slices; index++) {
     const { keys, numbers } = slice(index);
     getAll(db, keys, numbers);
@@ -90,7 +128,7 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
   }
   const asked: Read[][] = [];
   for (let sample = 0; sample < samples; sample++) {
-    const { keys, numbers } = slice(sample);
+    const { keys, numbers } = slice(slices + sample);
     const before = reads.length;
     getAll(db, keys, numbers);
     await ground.turn();
@@ -109,8 +147,8 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
   }
   const ours: number[] = [];
   for (let sample = 0; sample < samples; sample++) {
-    ground.progress(`cold reads: sample ${sample + 1} of ${samples}`);
-    const { keys, numbers } = slice(sample);
+    ground.progress(`cold reads of ${order.work}: sample ${sample + 1} of ${samples}`);
+    const { keys, numbers } = slice(slices + sample);
     const start = performance.now();
     getAll(db, keys, numbers);
     await ground.turn();
@@ -132,19 +170,18 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
     if (round >= samples) theirs.push(((performance.now() - start) * 1e6) / count);
   }
   raw.close();
-  await ground.remove(NAME);
 
   const mib = (value: number) => `${Math.round(value / 1_048_576).toLocaleString("en")} MiB`;
   const line = {
     group: "Cold random reads",
-    work: `a value of ${VALUE} bytes`,
+    work: order.work,
     unit: "ns" as const,
   };
   return {
     lines: [
-      { id: "cold", ...line, store: "varve", durability: "verified", samples: ours },
+      { id: order.id, ...line, store: "varve", durability: "verified", samples: ours },
       {
-        id: "coldRaw",
+        id: `${order.id}Raw`,
         ...line,
         store: "the same calls of read",
         durability: "as it is",
@@ -152,7 +189,7 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
       },
     ],
     notes: [
-      `Cold reads: ${total.toLocaleString("en")} values of ${VALUE} bytes, ${mib(total * VALUE)} with memory ${mib(memory)} (${mib(held)} held at the end), in one random order over and over. ${(all.length / (samples * count)).toFixed(3)} reads of the file for each get, of ${Math.round(bytes).toLocaleString("en")} bytes on average; the bare calls are told for each get as well. The file lies in the system's page cache for both.`,
+      `Cold reads: ${total.toLocaleString("en")} values of ${VALUE} bytes, ${mib(total * VALUE)} with memory ${mib(memory)} (${mib(held)} held at the end), ${order.id === "cold" ? "in one random order over and over" : "each at random"}. ${(all.length / (samples * count)).toFixed(3)} reads of the file for each get, of ${Math.round(bytes).toLocaleString("en")} bytes on average; the bare calls are told for each get as well. The file lies in the system's page cache for both.`,
     ],
   };
 }
