@@ -163,13 +163,24 @@ class RendererVictim extends BrowserVictim {
     if (this.page === undefined) return;
     const crashed = once(this.page, "error");
     const devtools = await this.browser.target().createCDPSession();
-    const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
-    // One of them is that of the page. The others are kept in reserve by the browser.
-    for (const { type, id } of processInfo) if (type === "renderer") process.kill(id, "SIGKILL");
+    // One of them is that of the page. The others are kept in reserve by the browser, which gives them
+    // to new pages until it has heard that they are dead: such a page would never come.
+    const killed = await renderers(devtools);
+    for (const id of killed) process.kill(id, "SIGKILL");
     await soon(crashed, "a page whose process was killed has not crashed");
+    await soon(forgotten(devtools, killed), "a browser still counts on killed processes");
     await devtools.detach();
     await this.page.close();
   }
+}
+
+async function renderers(devtools) {
+  const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
+  return processInfo.filter(({ type }) => type === "renderer").map(({ id }) => id);
+}
+
+async function forgotten(devtools, killed) {
+  while ((await renderers(devtools)).some((id) => killed.includes(id))) await pause();
 }
 
 /** Waits, but no longer than a death may take. */
@@ -190,7 +201,11 @@ async function emptied(group) {
     } catch {
       return;
     }
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await pause();
   }
   throw new Problem(`processes of the group ${group} are still there after they were killed.`);
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve, 5));
 }
