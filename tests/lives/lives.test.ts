@@ -6,6 +6,9 @@ import { add, owns, type Page, type Place, stop, type Tabs, tabsIn } from "./tab
 const TIMEOUT_MS = 3_000;
 const GRACE_MS = 2_000;
 
+/** So many answers are a stream, and not the first of them. */
+const MORE = 20;
+
 /** Happens to the tab that has the file, while another asks all the time. */
 const MISHAPS: Record<string, (owner: Page, tabs: Tabs) => Promise<unknown>> = {
   "is closed": (owner) => owner.close(),
@@ -118,10 +121,10 @@ for (const place of ["chromium", "firefox"] as const) {
         const other = await tabs.open(`?timeout=${TIMEOUT_MS}`);
         await add(other);
         await other.evaluate("void tab.begin()");
-        await new Promise((resolve) => setTimeout(resolve, 150));
+        await answered(other);
         await happen(owner, tabs);
         await owns(other);
-        await new Promise((resolve) => setTimeout(resolve, 150));
+        await answered(other);
         const told = (await other.evaluate("tab.end()")) as Stream;
         await settled(other, told);
       });
@@ -131,6 +134,12 @@ for (const place of ["chromium", "firefox"] as const) {
       await stopped(place);
     });
   });
+}
+
+/** Waits until that tab's stream has had so many answers more: it is in the middle of it. */
+async function answered(page: Page): Promise<void> {
+  const enough = ((await page.evaluate("tab.answered()")) as number) + MORE;
+  await page.waitForFunction(`tab.answered() >= ${enough}`, { timeout: 30_000 });
 }
 
 /** Nothing is lost, nothing done twice, nothing hangs. */

@@ -31,7 +31,9 @@ if (asked.has("flees")) {
 
 if (asked.has("asks")) addEventListener("pagehide", () => void client.call.add("last"));
 
-async function ask(told: Stream): Promise<void> {
+const told: Stream = { answered: 0, notDone: 0, unknown: 0, others: [], slowestMs: 0 };
+
+async function ask(): Promise<void> {
   const start = performance.now();
   try {
     await client.call.add("stream");
@@ -47,10 +49,9 @@ async function ask(told: Stream): Promise<void> {
 let isOver = false;
 
 async function stream(): Promise<Stream> {
-  const told: Stream = { answered: 0, notDone: 0, unknown: 0, others: [], slowestMs: 0 };
   const all: Promise<void>[] = [];
   while (!isOver) {
-    all.push(ask(told));
+    all.push(ask());
     await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
   }
   await Promise.all(all);
@@ -72,6 +73,8 @@ Object.assign(globalThis, {
         (answer) => ({ code: "none", applied: true, message: `answered: ${answer}` }),
         ({ code, applied, message }) => ({ code, applied, message }),
       ),
+    /** How many of the stream were answered so far. */
+    answered: () => told.answered,
     begin() {
       streaming = stream();
     },

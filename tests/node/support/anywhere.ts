@@ -78,14 +78,19 @@ export function startsBy([command = "", ...args]: readonly string[]): Program {
   return { child, ended };
 }
 
-/** Waits until a program has printed something. */
-export function speaks({ child }: Program): Promise<void> {
-  return new Promise((resolve) => child.stdout?.once("data", () => resolve()));
+/** Waits until a program has printed something; rejects if it ends without a word. */
+export function speaks({ child, ended }: Program): Promise<void> {
+  return new Promise((resolve, reject) => {
+    child.stdout?.once("data", () => resolve());
+    ended.then(({ code, signal, stderr }) => {
+      reject(new Error(`it ended before it said anything (${signal ?? code}): ${stderr}`));
+    });
+  });
 }
 
 /** A thread of this process. It is terminated after the test if it still runs. */
 export class Thread {
-  /** What the thread said first, by `parentPort.postMessage`; rejects if it fails before. */
+  /** What the thread said first, by `parentPort.postMessage`; rejects if it fails or ends before. */
   readonly said: Promise<unknown>;
   readonly ended: Promise<void>;
   readonly #worker: Worker;
@@ -95,6 +100,7 @@ export class Thread {
     this.said = new Promise((resolve, reject) => {
       this.#worker.once("message", resolve);
       this.#worker.once("error", reject);
+      this.#worker.once("exit", () => reject(new Error("it ended before it said anything")));
     });
     // Whoever does not wait for a word is not interested in why there was none.
     this.said.catch(() => undefined);
