@@ -96,7 +96,7 @@ export function opfs(directory = ""): Storage {
       const folder = await existing(() => findFolder(folders, false), task);
       const there = await existing(async () => folder?.getFileHandle(wanted), task);
       if (folder === undefined || there === undefined) return false;
-      await patiently(name, task, () => folder.removeEntry(wanted));
+      await patiently(name, task, () => folder.removeEntry(wanted).catch(unlessMissing));
       await existing(() => folder.removeEntry(wanted + BESIDE), task);
       return true;
     },
@@ -252,21 +252,30 @@ function missing(name: string): Error {
   );
 }
 
-/** What is in the way for a moment: the last owner, or that another has just removed what came of nothing. */
-const PASSING = ["NoModificationAllowedError", "NotFoundError"];
+/** Another has removed it in the meantime. */
+function unlessMissing(cause: unknown): void {
+  if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
+}
+
+/** So often another may have removed, in between, what is about to be opened. */
+const MOST_MISSED = 20;
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
 async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
-  for (let tries = 0; ; tries += 1) {
+  let missed = 0;
+  for (let tries = 0; ; ) {
     try {
       return await attempt();
     } catch (cause) {
       if (cause instanceof VarveError) throw cause;
       const { name: kind } = cause as Error;
-      const wait = RETRIES_MS[tries];
-      if (!PASSING.includes(kind) || (wait === undefined && kind !== PASSING[0])) {
-        throw unavailable(task, cause);
+      if (kind === "NotFoundError" && missed < MOST_MISSED) {
+        missed += 1;
+        continue;
       }
+      if (kind !== "NoModificationAllowedError") throw unavailable(task, cause);
+      const wait = RETRIES_MS[tries];
+      tries += 1;
       if (wait === undefined) {
         throw new DatabaseBusyError(
           `The database "${name}" is open in another worker or tab. Only one may have it open: ` +

@@ -222,7 +222,7 @@ suite("modules of one page that connect to one database", () => {
 /** What a worker with this program says first; everything that the package exports is there by name. */
 async function said(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
-  const source = `import { connect, open, serve } from ${JSON.stringify(file)};
+  const source = `import { connect, destroy, open, serve } from ${JSON.stringify(file)};
     const engine = ${JSON.stringify(file.replace("index.js", "client/worker.js"))};
     const run = async () => { ${program} };
     run().then(postMessage, (error) => postMessage(String(error)));`;
@@ -401,5 +401,33 @@ suite("two clients with a worker each", () => {
     worker?.terminate();
     deepEqual(new Set(await Promise.all(drops)), new Set([true]));
     deepEqual(await two.get("stock"), new Uint8Array([100]));
+  });
+});
+
+suite("workers that open a new database at once", () => {
+  test("keep what one writes while others fail to fill it, and remove what came of that", async () => {
+    const name = await fresh("connect-failing");
+    const patient = `
+      const patiently = async (task) => {
+        for (;;) try { return await task() } catch (error) { if (error.code !== "VARVE_DATABASE_BUSY") throw error }
+      };`;
+    const failing = `
+      const codes = new Set();
+      for (let i = 0; i < 25; i++) {
+        await open("${name}", { from: new Uint8Array(100) }).catch(({ code }) => codes.add(code));
+      }
+      return [...codes].filter((code) => !/UNSUPPORTED_FORMAT|BUSY|EXISTS/.test(code));`;
+    const writing = `${patient}
+      for (let i = 0; i < 10; i++) {
+        const db = await patiently(() => open("${name}"));
+        db.set("i", String(i));
+        await db.close();
+        const again = await patiently(() => open("${name}"));
+        if (again.getText("i") !== String(i)) return ["lost", i];
+        await again.close();
+        await patiently(() => destroy("${name}"));
+      }
+      return [];`;
+    deepEqual(await Promise.all([said(failing), said(writing), said(failing)]), [[], [], []]);
   });
 });
