@@ -291,7 +291,11 @@ mod tests {
     fn what_comes_in_pieces_has_the_checksum_of_the_whole() {
         let bytes: Vec<u8> =
             (0..9000_u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 23) as u8).collect();
-        for length in (241..1500).chain([2047, 2048, 2049, 4096, 4160, 8191, 8192, 9000]) {
+        // All of them are too many for Miri, which is to see how bytes are read.
+        let step = if cfg!(miri) { 97 } else { 1 };
+        for length in
+            (241..1500).step_by(step).chain([2047, 2048, 2049, 4096, 4160, 8191, 8192, 9000])
+        {
             for seed in [0, 1, 0xFEDC_BA98_7654_3210] {
                 let expected = xxh3_64_with_seed(&bytes[..length], seed);
                 for before in (0..length - 63).step_by(1024) {
