@@ -11,9 +11,9 @@ use varve::{Options, Store};
 use crate::support::crashes::{
     LIMITS, SEEDS, Tally, explain, on_two_threads, options_for, run_lie, run_seed, verify,
 };
-use crate::support::fault_file::{Event, FaultFile};
+use crate::support::fault_file::{Event, Fault, FaultFile, Harm};
 use crate::support::images::{Limits, trail, walk};
-use crate::support::oracle::{Bounds, State};
+use crate::support::oracle::{Bounds, State, UNKNOWN};
 use crate::support::phases::CHANGING;
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::session::{Session, Step, Update};
@@ -57,6 +57,31 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     assert!(total >= REQUIRED, "only {total} crash states");
     for (count, what) in [(extents, "extents"), (frames, "several frames"), (evicted, "eviction")] {
         assert!(count >= REQUIRED_OF_EACH, "only {count} crash states with {what}");
+    }
+}
+
+#[test]
+fn an_update_that_only_raises_a_version_is_told_from_the_commit_before_it() {
+    // It dies in its write, of which nothing gets to the file, or all.
+    for (byte, is_there) in [(0, false), (usize::MAX, true)] {
+        let mut session = Session::new(FaultFile::default(), options_for(1), State::new());
+        session.open(Bounds::only(session.start)).expect("it opens");
+        let key = || b"empty".to_vec();
+        let set = Step::Set { keyspace: 0, key: key(), len: 0, fill: 0 };
+        let update = Step::Update { keyspace: 0, key: key(), fill: 0, end: Update::InPlace };
+        for step in [&set, &Step::Flush, &update] {
+            session.step(step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
+        }
+        session.disk.arm(Fault { nth: 0, lasting: false, harm: Harm::Die(byte) });
+        let (_, trying) = session.step(&Step::Commit).expect_err("it died");
+        // Had the update itself written it, nobody would know which version it was to give.
+        let mut state = session.oracle.state(trying).clone();
+        state.values_mut().for_each(|entry| entry.version = UNKNOWN);
+        session.oracle.fix(trying, state);
+        let before = session.bounds(None).tip;
+        session.revive(Some(trying));
+        let found = if is_there { trying } else { before };
+        assert_eq!(session.bounds(None).tip, found, "of its write {byte} bytes are there");
     }
 }
 

@@ -16,8 +16,12 @@ pub const KEYSPACES: [u32; 3] = [0, 2, 65_535];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub value: Rc<[u8]>,
+    /// `UNKNOWN` for as long as the call that gives it has not returned.
     pub version: u64,
 }
+
+/// No version: the first one is 1.
+pub const UNKNOWN: u64 = 0;
 
 /// Everything the store holds, by keyspace and key.
 pub type State = BTreeMap<(u32, Vec<u8>), Entry>;
@@ -83,8 +87,16 @@ struct Node {
     state: State,
     /// Of keys and values.
     content: u64,
-    /// Of keys, values and versions; unknown when the call that made the commit never returned.
+    /// Of keys, values and versions; none if one of them is unknown.
     full: Option<u64>,
+}
+
+impl Node {
+    fn new(before: Option<Commit>, state: State) -> Self {
+        let (content, full) = digest_of(&state);
+        let is_known = state.values().all(|entry| entry.version != UNKNOWN);
+        Node { before, state, content, full: is_known.then_some(full) }
+    }
 }
 
 /// All commits that were ever tried, each knowing the one before it.
@@ -94,18 +106,15 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Notes a commit on top of `before`. `exact` says that the versions in `state` are known.
-    pub fn add(&mut self, before: Option<Commit>, state: State, exact: bool) -> Commit {
-        let (content, full) = digest_of(&state);
-        self.nodes.push(Node { before, state, content, full: exact.then_some(full) });
+    /// Notes a commit on top of `before`.
+    pub fn add(&mut self, before: Option<Commit>, state: State) -> Commit {
+        self.nodes.push(Node::new(before, state));
         self.nodes.len() - 1
     }
 
     /// The call that made `commit` has returned, with this outcome.
     pub fn fix(&mut self, commit: Commit, state: State) {
-        let (content, full) = digest_of(&state);
-        let before = self.nodes[commit].before;
-        self.nodes[commit] = Node { before, state, content, full: Some(full) };
+        self.nodes[commit] = Node::new(self.nodes[commit].before, state);
     }
 
     pub fn state(&self, commit: Commit) -> &State {
@@ -117,7 +126,8 @@ impl Oracle {
         let (content, full) = digest_of(seen);
         let matches = |&c: &Commit| {
             let node = &self.nodes[c];
-            node.full.map_or(node.content == content, |f| f == full)
+            let grew = || node.content == content && self.has_grown(node, seen);
+            node.full.map_or_else(grew, |f| f == full)
         };
         let mut path = vec![];
         let mut at = Some(bounds.tip);
@@ -136,6 +146,17 @@ impl Oracle {
             bounds.tip,
             difference(seen, self.state(bounds.tip))
         ))
+    }
+
+    /// Whether what is seen has the versions of `node`, all of whose keys and values it has: those that
+    /// are unknown are new, which alone tells an update of an empty value from the commit before it.
+    fn has_grown(&self, node: &Node, seen: &State) -> bool {
+        let before = node.before.map(|commit| &self.nodes[commit].state);
+        let given = before.and_then(|state| state.values().map(|e| e.version).max());
+        node.state.values().zip(seen.values()).all(|(noted, seen)| match noted.version {
+            UNKNOWN => Some(seen.version) > given,
+            version => seen.version == version,
+        })
     }
 }
 

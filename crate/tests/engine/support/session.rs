@@ -10,7 +10,9 @@ use varve::store::PinId;
 use varve::{Error, IoError, Options, Store};
 
 use super::fault_file::{Event, FaultFile, Harm};
-use super::oracle::{Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, difference, state_of};
+use super::oracle::{
+    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, difference, state_of,
+};
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
 use super::shapes;
@@ -128,7 +130,7 @@ impl Session {
     /// Opens `disk`, which holds exactly `state`.
     pub fn new(disk: FaultFile, options: Options, state: State) -> Self {
         let mut oracle = Oracle::default();
-        let start = oracle.add(None, state.clone(), true);
+        let start = oracle.add(None, state.clone());
         Session {
             disk,
             options,
@@ -229,7 +231,7 @@ impl Session {
         run: impl FnOnce(&mut Store<FaultFile>) -> Result<T, Error>,
         versions: impl FnOnce(&mut State, &mut Store<FaultFile>, &T),
     ) -> Result<T, (Error, Commit)> {
-        let trying = self.oracle.add(Some(self.tip), after.clone(), false);
+        let trying = self.oracle.add(Some(self.tip), after.clone());
         // Inside a savepoint nothing may become visible, so nothing is tried.
         if self.saved.is_empty() {
             self.disk.mark(Mark::Trying(trying));
@@ -404,7 +406,7 @@ impl Session {
         let value: Rc<[u8]> = bytes_of(fill, len).into();
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
-        let before = after.insert(at.clone(), Entry { value: value.clone(), version: 0 });
+        let before = after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
         let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
             state.insert(at, Entry { value: value.clone(), version });
@@ -423,7 +425,7 @@ impl Session {
         let value: Rc<[u8]> = bytes_of(fill, len).into();
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
-        after.insert(at.clone(), Entry { value: value.clone(), version: 0 });
+        after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
         let run = |store: &mut Store<FaultFile>| {
             store.begin_set(keyspace, key, room)?;
             store.staged_value().fill(0xCC);
@@ -470,10 +472,11 @@ impl Session {
             Update::Resize(len) => bytes_of(fill, len),
             Update::Refuse | Update::Throw => b.value.to_vec(),
         });
-        if let Some(entry) = after.get_mut(&at) {
-            entry.value = value.clone().expect("the key is there").into();
-        }
         let applies = before.is_some() && !matches!(end, Update::Refuse | Update::Throw);
+        if let Some(entry) = after.get_mut(&at).filter(|_| applies) {
+            let value = value.clone().expect("the key is there").into();
+            *entry = Entry { value, version: UNKNOWN };
+        }
         let run = |s: &mut Store<FaultFile>| {
             let seen = |bytes: &[u8]| {
                 assert_eq!(
@@ -506,7 +509,8 @@ impl Session {
             assert_eq!(applied, applies, "the answer of an update that was to {end:?}");
             if let Some(entry) = state.get_mut(&at).filter(|_| applied) {
                 let version = store.version(keyspace, key).unwrap().expect("the key is there");
-                assert!(version > entry.version, "version {version} did not grow");
+                let before = before.as_ref().map(|entry| entry.version);
+                assert!(Some(version) > before, "version {version} did not grow");
                 entry.version = version;
             }
         };
@@ -515,7 +519,7 @@ impl Session {
 
     fn reopen(&mut self) -> Result<(), (Error, Commit)> {
         let store = self.store.take().expect("the session is open");
-        let trying = self.oracle.add(Some(self.tip), self.state.clone(), true);
+        let trying = self.oracle.add(Some(self.tip), self.state.clone());
         self.disk.mark(Mark::Trying(trying));
         self.disk.enter(Stage::Closing);
         let closed = store.close();
