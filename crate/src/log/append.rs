@@ -68,8 +68,9 @@ impl Log {
             // Whoever died before may have taken back what he wrote, without a flush: power loss could
             // bring it back among what is written now. Or the superblock that he wrote last is not
             // flushed. Creation flushes both.
-            if self.superblock.generation > 2 {
+            if self.superblock_unflushed {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
+                self.superblock_unflushed = false;
             }
             self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;
             self.marked_open = true;

@@ -194,7 +194,8 @@ impl Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
             marked_open: false,
-            superblock_unflushed: false,
+            // Whoever died may have written one that he did not flush.
+            superblock_unflushed: superblock.generation > 2,
             dropped_tail: DroppedTail::Gone,
             slots: Vec::new(),
             cursor: Cursor::default(),
