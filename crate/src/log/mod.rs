@@ -88,7 +88,8 @@ struct Slot {
     touched: u32,
     shown: bool,
     pins: u32,
-    /// Log: where its frames end, and the number behind the last of them.
+    /// Log: where its frames end, and the number behind the last of them. Of a dirty slot: up to where it
+    /// is erased.
     end: u32,
     end_frame: u64,
     /// Log: live records and their bytes.

@@ -15,6 +15,8 @@ use super::{Log, Slot, Use};
 /// Zeros are written in pieces of this many bytes.
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
+/// A slot is erased in so many steps.
+const ERASED_BY: usize = 4;
 
 fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
@@ -80,10 +82,14 @@ impl Log {
         }
         let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
         if let Some(index) = dirty {
-            let at = self.geometry.slot_start(index as u32);
-            write_zeros(file, at, self.geometry.segment())?;
-            self.slots[index] = Slot::new(Use::Spare);
-            self.count_slots();
+            let segment = self.geometry.segment();
+            let (at, slot) = (self.geometry.slot_start(index as u32), &mut self.slots[index]);
+            write_zeros(file, at + u64::from(slot.end), segment / ERASED_BY)?;
+            slot.end += (segment / ERASED_BY) as u32;
+            if slot.end as usize == segment {
+                *slot = Slot::new(Use::Spare);
+                self.count_slots();
+            }
             return Ok(true);
         }
         self.untidy = false;

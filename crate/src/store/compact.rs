@@ -19,12 +19,14 @@ use super::tend::Job;
 use super::{Staged, Store};
 
 /// Bytes of a victim that one slice goes through.
-const SLICE: usize = 128 << 10;
+const SLICE: usize = 64 << 10;
 
 /// Moving records out of segments.
 #[derive(Debug)]
 pub(super) struct Compacting {
     victim: Option<Moving>,
+    /// Memory of the one before: new pages take longer than reading into them.
+    spare: Option<AlignedBytes>,
     /// A large value that is being moved.
     lift: Option<Box<Lift>>,
     /// Whether one was.
@@ -109,6 +111,7 @@ impl<F: File> Store<F> {
         let below = all.or(self.pressed_from).unwrap_or(now);
         self.compact_slice(Compacting {
             victim: None,
+            spare: None,
             lift: None,
             has_lifted: false,
             below,
@@ -125,7 +128,8 @@ impl<F: File> Store<F> {
             return match self.choose(&job) {
                 Some(victim) if self.log.is_dead(victim) => self.let_go(victim, job),
                 Some(victim) => {
-                    job.victim = self.take_up(victim).map_err(WriteError::RolledBack)?;
+                    job.victim =
+                        self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
                 None if self.wants_shrinking(&job) && self.log.ends_at_the_end() => {
@@ -154,7 +158,10 @@ impl<F: File> Store<F> {
         self.commit_group().map_err(WriteError::RolledBack)?;
         match moved {
             Moved::Some => job.victim = Some(moving),
-            Moved::All => return self.let_go(moving.slot, job),
+            Moved::All => {
+                job.spare = Some(moving.bytes);
+                return self.let_go(moving.slot, job);
+            }
             Moved::Stuck => self.log.keep(moving.slot),
         }
         Ok(Job::Compacting(job))
@@ -202,8 +209,9 @@ impl<F: File> Store<F> {
         self.end_compaction(&job)
     }
 
-    fn take_up(&mut self, slot: u32) -> Result<Option<Moving>, Error> {
-        let mut bytes = AlignedBytes::zeroed(self.log.geometry().segment());
+    fn take_up(&mut self, slot: u32, spare: Option<AlignedBytes>) -> Result<Option<Moving>, Error> {
+        let segment = self.log.geometry().segment();
+        let mut bytes = spare.unwrap_or_else(|| AlignedBytes::zeroed(segment));
         self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
         let (sequence, end) = self.log.extent_of_segment(slot);
         let segments = self.log.sequences();

@@ -21,12 +21,12 @@ use super::{Staged, Store};
 /// when its turn comes.
 const RANGE: usize = 1024;
 /// A slice ends when it has written so many.
-const ENTRIES_PER_SLICE: usize = 8 * RANGE;
+const ENTRIES_PER_SLICE: usize = 4 * RANGE;
 
 /// For each so many bytes that are committed while the file is too large,
 const SLICE: usize = 128 << 10;
 /// so many slices are done at once; where there is no room at all, as many as it takes.
-const SLICES_TO_KEEP_UP: usize = 3;
+const SLICES_TO_KEEP_UP: usize = 6;
 
 /// A checkpoint is worth its flushes when opening would have to replay this many segments,
 const TAIL_SEGMENTS: u64 = 8;
