@@ -107,6 +107,38 @@ fn an_overwritten_value_and_a_deleted_key_never_come_back() {
 }
 
 #[test]
+fn a_file_that_is_compacted_does_not_grow_and_brings_nothing_back() {
+    // 25 kB of live data, far more garbage than makes it compact.
+    let mut store = filled(250);
+    let deleted: Vec<[u8; 2]> = (200..250).map(|i| [b'k', i]).collect();
+    for round in 0..600_u32 {
+        for i in 0..200_u8 {
+            store.set(0, &[b'k', i], &[round.to_le_bytes(); 25].concat()).expect("set");
+        }
+        if round == 300 {
+            deleted.iter().for_each(|key| assert!(store.delete(0, key).expect("delete")));
+        }
+        store.commit().expect("commit");
+        store.end_turn();
+        for _ in 0..round % 40 {
+            store.tend(round % 100 == 0).expect("tend");
+        }
+        if round % 50 == 49 {
+            store = open(if round % 100 == 49 { store.into_file() } else { closed(store) });
+        }
+        let file = store.stats().file_bytes;
+        assert!(file < 4 * 25_000, "{file} bytes in round {round}");
+        let value = [round.to_le_bytes(); 25].concat();
+        for i in 0..200_u8 {
+            assert_eq!(store.get(0, &[b'k', i]).unwrap(), Some(&*value), "key {i}, {round}");
+        }
+        for key in &deleted {
+            assert_eq!(store.has(0, key).unwrap(), round < 300, "{key:?} in round {round}");
+        }
+    }
+}
+
+#[test]
 fn garbage_does_not_change_what_the_drop_does() {
     let mut store = open(MemoryFile::default());
     store.set(0, b"product", &20_001_u64.to_le_bytes()).expect("set");

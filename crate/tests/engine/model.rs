@@ -5,10 +5,14 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use varve::index::hash::KeyHash;
+use varve::store::PinId;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
 use crate::support::oracle::KEYSPACES;
 use crate::support::rng::{Rng, bytes_of, replayed};
+
+/// More slices of housekeeping than there ever is to do at once.
+const ALL: usize = 5_000;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -55,6 +59,15 @@ enum Op {
         reverse: bool,
         limit: usize,
     },
+    /// Holds a value until it is let go, or the store is opened anew.
+    Pin(Place),
+    /// Lets go of the value that was held first.
+    Unpin,
+    /// So many slices of housekeeping; everything that can be gained, or what is worth it.
+    Tend {
+        slices: usize,
+        all: bool,
+    },
     EndTurn,
     Savepoint,
     Release,
@@ -75,6 +88,8 @@ struct Model {
     now: Map,
     committed: Map,
     saved: Vec<(Savepoint, Map)>,
+    /// What is pinned, and the value that it has to show.
+    pinned: Vec<(PinId, Vec<u8>)>,
     /// The largest version seen since the last opening, and the largest found at one: those that
     /// were given for what was never committed may be given again.
     version: u64,
@@ -100,6 +115,7 @@ impl Model {
             now: Map::new(),
             committed: Map::new(),
             saved: vec![],
+            pinned: vec![],
             version: 0,
             committed_version: 0,
         }
@@ -134,8 +150,26 @@ impl Model {
             Op::Range { keyspace, from, to, reverse, limit } => {
                 self.range(*keyspace, (from, to), *reverse, *limit)?;
             }
+            Op::Pin(at) if self.saved.is_empty() && self.pinned.len() < 3 => {
+                let pin = self.store().pin(at.0, &at.1).map_err(failed("pin"))?;
+                let value = self.now.get(at).map(|(value, _)| value.clone());
+                check(pin.is_some() == value.is_some(), || format!("a pin of {at:?}: {pin:?}"))?;
+                self.pinned.extend(pin.zip(value));
+            }
+            Op::Unpin if !self.pinned.is_empty() => {
+                let (pin, _) = self.pinned.remove(0);
+                self.store().unpin(pin);
+            }
+            Op::Tend { slices, all } if self.saved.is_empty() => {
+                let mut more = self.store().tend(*all).map_err(failed("tend"))?;
+                for _ in 1..*slices {
+                    more = more && self.store().tend(false).map_err(failed("tend"))?;
+                }
+                check(!more || *slices < ALL, || "housekeeping has no end".into())?;
+            }
             Op::EndTurn => {
                 self.store().end_turn();
+                self.check_pins()?;
             }
             Op::Savepoint if self.saved.len() < 4 => {
                 let savepoint = self.store().savepoint();
@@ -161,6 +195,7 @@ impl Model {
             Op::Reopen if self.saved.is_empty() => self.reopen()?,
             Op::Crash => self.crash()?,
             Op::Savepoint | Op::Commit | Op::Flush | Op::Reopen => {}
+            Op::Pin(_) | Op::Unpin | Op::Tend { .. } => {}
         }
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
             self.committed.clone_from(&self.now);
@@ -309,7 +344,16 @@ impl Model {
         check(count == keys.len() as u64, || format!("the count of {keyspace} is {count}"))
     }
 
+    fn check_pins(&mut self) -> Checked {
+        let store = self.store.as_mut().expect("the store is open");
+        self.pinned.iter().try_for_each(|(pin, value)| {
+            let shown = store.pinned(*pin);
+            check(shown == Some(value), || format!("a pinned value of {} bytes", value.len()))
+        })
+    }
+
     fn whole(&mut self) -> Checked {
+        self.check_pins()?;
         for keyspace in KEYSPACES {
             self.scan(keyspace)?;
         }
@@ -343,6 +387,7 @@ impl Model {
     }
 
     fn open(&mut self, file: MemoryFile) -> Checked {
+        self.pinned.clear();
         self.store = Some(Store::open(file, self.options).map_err(failed("open"))?);
         Ok(())
     }
@@ -391,7 +436,9 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
         _ => rng.below(24),
     };
     if rng.one_in(taste.rare) {
-        return match rng.below(8) {
+        return match rng.below(11) {
+            8 | 9 => Op::Tend { slices: rng.within(1..20), all: rng.one_in(3) },
+            10 => Op::Tend { slices: ALL, all: rng.one_in(2) },
             0 | 1 => Op::Reopen,
             2 | 3 => Op::Crash,
             4 => Op::Flush,
@@ -404,7 +451,9 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
         };
     }
     let resize = rng.one_in(2).then_some(len);
-    match rng.below(50) {
+    match rng.below(53) {
+        50 | 51 => Op::Pin(at),
+        52 => Op::Unpin,
         40..43 => Op::Staged { at, room: len + rng.below(60) * rng.below(60), len, fill },
         43 => Op::Abandoned { at, room: len },
         44 | 45 => Op::Broken { at, resize },
