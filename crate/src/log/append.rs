@@ -59,7 +59,7 @@ impl Log {
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        self.make_room(file, 0, Need::Relief).map_err(WriteError::RolledBack)?;
+        self.make_room(file, 0, Need::Note).map_err(WriteError::RolledBack)?;
         self.write_group(file, next_version)
     }
 

@@ -83,7 +83,8 @@ impl Log {
         need: Need,
     ) -> Result<(), Error> {
         let end = self.geometry.room_end();
-        if self.cursor.slot.is_some() && self.cursor.tail + size <= end {
+        let fits = self.cursor.slot.is_some() && self.cursor.tail + size <= end;
+        if fits && (self.blank_slots > 0 || need == Need::Note || self.leaves_room(size)) {
             return Ok(());
         }
         if segment::SIZE + frame::SIZE + size > end {

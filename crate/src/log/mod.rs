@@ -466,19 +466,22 @@ impl Log {
             .cursor
             .slot
             .map_or(DATA_START, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
+        let mut clean = Some((sequence, end));
         // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
         // being reported.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
             match self.write_witness(file, next_version) {
                 Ok(()) => {}
                 // The superblock tells how many frames are flushed; for a second one to say so there is
-                // no room, and nothing is lost by that.
-                Err(WriteError::RolledBack(Error::Quota))
-                    if self.dropped_tail == DroppedTail::Gone => {}
+                // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:
+                // it will be found and dropped again.
+                Err(WriteError::RolledBack(Error::Quota)) => {
+                    clean = clean.filter(|_| self.dropped_tail == DroppedTail::Gone);
+                }
                 Err(failure) => return Err(failure.into_error()),
             }
         }
-        self.write_superblock(file, Some((sequence, end)), next_version)?;
+        self.write_superblock(file, clean, next_version)?;
         file.flush()?;
         Ok(())
     }

@@ -18,6 +18,10 @@ const RESERVE: u32 = 2;
 /// is anything to gain in one of them.
 const SEGMENTS_PER_SLOT: u32 = 32;
 
+/// Bytes that are noted of an emptied segment at most: of the gap that it leaves, and of one before it. So
+/// many go at once as there are for sixteen slots, and three; a witness and a frame take as much as one.
+const NOTE: usize = 128;
+
 /// What room is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -25,8 +29,10 @@ pub(crate) enum Need {
     Write,
     /// Likewise; it lets the emptied go, so at the bound it may take what is left.
     Checkpoint,
-    /// Deletions and what housekeeping notes: they free more than they take.
+    /// Deletions: they free more than they take.
     Relief,
+    /// What housekeeping notes: without it nothing goes.
+    Note,
     /// Records that move: likewise, but what was emptied before them may make room first.
     Move,
 }
@@ -41,6 +47,34 @@ impl Log {
     /// How many slots the file should have at most.
     fn bound(&self) -> u32 {
         (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.checkpoint_slots
+    }
+
+    /// Whether the notes without which nothing emptied can go would find room behind so many bytes, where
+    /// there is no slot left for them: else nothing would ever fit again.
+    #[inline(never)]
+    pub(super) fn leaves_room(&self, size: usize) -> bool {
+        let notes = (self.slots.len() / 16 + 4) * NOTE;
+        let end = self.cursor.tail + size + notes;
+        self.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.room_end()
+    }
+
+    /// Whether the segment in which the log ends is nearly full, and half of that is not needed, on a full
+    /// disk: values do not take the slots that are left, so that it has to make room for them itself.
+    pub(crate) fn ends_in_waste(&self) -> bool {
+        let is_waste = |slot: u32| {
+            let slot = &self.slots[slot as usize];
+            let needed = 2 * (slot.live_bytes + slot.grave_bytes);
+            slot.written && (needed as usize) < self.geometry.segment()
+        };
+        self.full
+            && self.blank_slots >= RESERVE
+            && self.cursor.tail > self.geometry.segment() / 4 * 3
+            && self.cursor.slot.is_some_and(is_waste)
+    }
+
+    /// Whether no slot is left on a full disk, and the checkpoint has one that it could do without.
+    pub(crate) fn needs_room_of_checkpoint(&self) -> bool {
+        self.full && self.blank_slots == 0 && self.checkpoint.is_some()
     }
 
     fn reserve(&self) -> u32 {
@@ -113,7 +147,7 @@ impl Log {
             let grown = self.grow(file, wanted);
             self.full = matches!(grown, Err(Error::Quota | Error::Full));
             match need {
-                Need::Relief | Need::Move if self.full => self.grow(file, taken)?,
+                Need::Relief | Need::Note | Need::Move if self.full => self.grow(file, taken)?,
                 _ => grown?,
             }
         }

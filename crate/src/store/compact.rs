@@ -105,9 +105,11 @@ impl<F: File> Store<F> {
         self.compact_above = 0;
         self.log.holes_came = false;
         let now = self.log.next_sequence();
-        // Until there is room again nothing moves twice: it would gain nothing the second time.
+        // Until there is room again, or something was written, nothing moves twice: it would gain nothing
+        // the second time, and large records, which leave room behind them, would go round without end.
         let pressed_from = self.pressed_from.take().unwrap_or(now);
-        self.pressed_from = self.is_pressed().then_some(pressed_from);
+        let goes_on = self.is_pressed() || !std::mem::take(&mut self.has_written);
+        self.pressed_from = goes_on.then_some(pressed_from);
         let below = all.or(self.pressed_from).unwrap_or(now);
         self.compact_slice(Compacting {
             victim: None,
@@ -132,7 +134,9 @@ impl<F: File> Store<F> {
                         self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
-                None if self.wants_shrinking(&job) && self.log.ends_at_the_end() => {
+                None if self.wants_shrinking(&job) && self.log.ends_at_the_end()
+                    || job.all && self.log.ends_in_waste() =>
+                {
                     self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
@@ -389,6 +393,12 @@ impl<F: File> Store<F> {
         if is_doomed || job.has_lifted {
             // It goes on when these have gone.
             self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+        }
+        if !is_doomed && self.log.needs_room_of_checkpoint() {
+            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+            self.log.go_without_checkpoint(&mut self.file, self.next_version)?;
+            self.unflushed = false;
+            return Ok(Job::Nothing);
         }
         if !is_doomed {
             self.compact_above = u64::MAX;

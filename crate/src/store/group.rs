@@ -110,6 +110,7 @@ impl<F: File> Store<F> {
             Ok(wrote) => {
                 self.undo.clear();
                 self.unflushed |= wrote;
+                self.has_written |= wrote && !self.is_tending;
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),

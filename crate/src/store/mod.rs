@@ -137,8 +137,11 @@ pub struct Store<F> {
     wants_all: Option<u32>,
     /// Compaction is worth trying again when so many bytes are used and dead.
     compact_above: u64,
-    /// Segments from this sequence on came since there was too little room.
+    /// Segments from this sequence on came since there was too little room, or since the last commit but
+    /// for those of housekeeping.
     pressed_from: Option<u32>,
+    /// Whether there was such a commit since compaction began.
+    has_written: bool,
     read_only: bool,
     poisoned: bool,
     /// The failure of housekeeping that poisoned the store and that nobody was told of.
@@ -322,7 +325,8 @@ impl<F: File> Store<F> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        self.log.make_room(&mut self.file, size, Need::Relief)?;
+        let need = if self.is_tending { Need::Note } else { Need::Relief };
+        self.log.make_room(&mut self.file, size, need)?;
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,

@@ -90,6 +90,7 @@ impl<F: File> Store<F> {
             wants_all: None,
             compact_above: 0,
             pressed_from: None,
+            has_written: false,
             read_only: options.read_only,
             poisoned: false,
             trouble: None,

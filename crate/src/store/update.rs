@@ -228,7 +228,7 @@ impl<F: File> Store<F> {
         let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
         let inline = if in_extent { size_of::<ExtentRef>() } else { capacity };
         let size = record::size_of_record(key.len(), align_up(inline));
-        let need = if self.is_tending { Need::Relief } else { Need::Write };
+        let need = if self.is_tending { Need::Note } else { Need::Write };
         self.log.make_room(&mut self.file, size, need)?;
         let extent = match in_extent {
             true => Some(self.log.take_extent(&mut self.file, capacity)?),

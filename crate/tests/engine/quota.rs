@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use varve::{Error, File, IoError, MemoryFile, Options, Store};
 
-use crate::support::rng::{Rng, bytes_of};
+use crate::support::rng::{Rng, bytes_of, replayed};
 
 const SEGMENT: u64 = 4096;
 
@@ -340,6 +340,106 @@ fn a_transaction_that_finds_no_room_leaves_nothing_behind() {
             full.check();
             full.reopen();
         }
+    }
+}
+
+/// Tears the last frame of a full disk and opens that, closes it and opens it again. Answers whether the
+/// torn tail was still there then.
+fn close_behind_a_torn_tail(mut full: Full, written: u64) -> Option<bool> {
+    let before = full.disk.image().bytes;
+    let key = key_of(written - 1);
+    full.store.delete(0, &key).and_then(|_| full.store.commit()).ok()?;
+    let after = full.disk.image().bytes;
+    drop(full.store.into_file());
+    let is_new = |at: &usize| before.get(*at) != Some(&after[*at]);
+    let at = (8192..after.len()).rev().find(is_new)?;
+    full.disk.file.borrow_mut().bytes[at] ^= 1;
+    for is_open_before in [false, true] {
+        full.store = Store::open(full.disk.clone(), full.options).expect("it opens");
+        let recovery = *full.store.recovery();
+        assert!(is_open_before || recovery.torn_bytes > 0, "{}: {recovery:?}", full.place);
+        full.check();
+        if is_open_before {
+            let is_torn = recovery.torn_bytes > 0;
+            assert_ne!(recovery.clean, is_torn, "{}: {recovery:?}", full.place);
+            full.disk.limit.set(u64::MAX);
+            assert!(full.set(b"with room", &[1; 30]), "{}", full.place);
+            full.reopen();
+            return Some(is_torn);
+        }
+        let Full { store, .. } = full;
+        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("closing: {e}"));
+    }
+    None
+}
+
+#[test]
+fn a_torn_tail_on_a_full_disk_keeps_nobody_from_closing() {
+    let (mut stayed, mut ended) = (0, 0);
+    for style in STYLES {
+        for limit in limits() {
+            let Some(mut full) = Full::new(limit, style) else { continue };
+            let written = full.fill(0, 200);
+            if written == 0 {
+                continue;
+            }
+            match close_behind_a_torn_tail(full, written) {
+                Some(true) => stayed += 1,
+                Some(false) => ended += 1,
+                None => {}
+            }
+        }
+    }
+    println!("{stayed} torn tails stayed for want of room, {ended} were ended");
+    assert!(stayed > 10 && ended > 10);
+}
+
+/// Fills a disk, deletes part of that, does housekeeping or not, and closes or not, a few times over; then
+/// everything is deleted, without a refusal.
+fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
+    let Some(mut full) = Full::new(limit, style) else { return };
+    let mut next = 0;
+    for round in 0..4 {
+        next = full.fill(next, size);
+        if rng.one_in(2) {
+            full.tend(rng.one_in(2));
+        }
+        if rng.one_in(3) {
+            full = full.reopen();
+        }
+        let mut keys: Vec<_> = full.content.keys().cloned().collect();
+        if rng.one_in(2) {
+            (1..keys.len()).for_each(|i| keys.swap(i, rng.below(i + 1)));
+        }
+        let count = if round == 3 { keys.len() } else { rng.below(keys.len() + 1) };
+        for key in &keys[..count] {
+            let done = full.store.delete(0, key).and_then(|_| full.store.commit());
+            assert_eq!(done, Ok(()), "{}, {size} bytes, round {round}", full.place);
+            full.content.remove(key);
+        }
+        if rng.one_in(2) {
+            full.tend(rng.one_in(2));
+        }
+    }
+    full.tend(true);
+    full.check();
+    assert!(full.set(b"with room again", &[1; 30]), "{}, {size} bytes", full.place);
+    full.reopen();
+}
+
+#[test]
+fn deletions_find_room_however_often_a_disk_was_full_before() {
+    let seeds = match replayed("VARVE_FULL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..replayed("VARVE_FULL_SEEDS").unwrap_or(1_500),
+    };
+    for seed in seeds {
+        let mut rng = Rng::new(seed);
+        let style = *rng.pick(&[Style::Throws, Style::TakesNothing, Style::TakesPart]);
+        let limit = 8192 + SEGMENT * rng.within(5..28) as u64 + rng.below(4096) as u64;
+        let size = *rng.pick(&[0, 30, 100, 300, 700, 1000]);
+        println!("VARVE_FULL_SEED={seed}");
+        fill_again_and_again(limit, style, size, &mut rng);
     }
 }
 

@@ -127,11 +127,9 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         let outcome = session.step(&step);
         match outcome {
             Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
-            // Behind a torn tail a close takes a segment, for which there may be no room.
-            Err((Error::Quota, trying)) if session.disk.is_limited() && !session.is_open() => {
-                session.revive(Some(trying));
+            Err((Error::Quota, _)) if session.disk.is_limited() && session.is_open() => {
+                session.note_failure();
             }
-            Err((Error::Quota, _)) if session.disk.is_limited() => session.note_failure(),
             Err((error, _)) => panic!("{step:?} failed: {error}"),
             Ok(()) if session.disk.is_dead() => session.revive(None),
             Ok(()) => {}
