@@ -1,7 +1,10 @@
 //! The file's bound: 1.5 times what lives, or whatever the factor is, and two checkpoints and four
 //! segments, however seldom there is time between turns.
 
-use varve::{MemoryFile, Options, Store};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use varve::{File, IoError, MemoryFile, Options, Store};
 
 use crate::support::rng::Rng;
 
@@ -109,6 +112,114 @@ fn compact_scattered(seed: u64) -> usize {
 fn compaction_comes_to_an_end_whatever_stands_in_its_way() {
     let most = (0..400).map(compact_scattered).max();
     println!("at most {most:?} slices");
+}
+
+/// A file in memory that counts the bytes that are read and written.
+#[derive(Default)]
+struct Counted {
+    file: MemoryFile,
+    bytes: Rc<Cell<usize>>,
+}
+
+impl File for Counted {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        let read = self.file.read(buf, at)?;
+        self.bytes.set(self.bytes.get() + read);
+        Ok(read)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.bytes.set(self.bytes.get() + bytes.len());
+        self.file.write(bytes, at)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.file.truncate(size)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.file.size()
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// Bytes that each slice of housekeeping reads and writes, in order, with segments as browsers have them.
+fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
+    let options = Options { memory, ..Options::default() };
+    let file = Counted::default();
+    let bytes = Rc::clone(&file.bytes);
+    let mut store = Store::open(file, options).expect("opens");
+    let mut rng = Rng::new(keys);
+    let mut slices = Vec::new();
+    for i in 0..writes {
+        let key = if i < keys { i } else { rng.below(keys as usize) as u64 };
+        store.set(0, &key.to_be_bytes(), &vec![i as u8; *rng.pick(lengths)]).expect("set");
+        if i % (keys / 8) == 0 {
+            store.flush().expect("flush");
+            store.end_turn();
+            for _ in 0..20 {
+                let before = bytes.get();
+                store.tend(false).expect("tend");
+                slices.push(bytes.get() - before);
+            }
+        }
+    }
+    slices.retain(|&bytes| bytes > 0);
+    slices.sort_unstable();
+    slices
+}
+
+#[test]
+fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
+    const MIB: usize = 1 << 20;
+    for (what, lengths, keys, writes) in [
+        ("small values", &[100][..], 40_000, 400_000),
+        ("large values", &[300_000, 1_500_000, 3_000_000], 16, 160),
+    ] {
+        for memory in [0, 256 * MIB] {
+            let slices = bytes_of_slices(memory, lengths, keys, writes);
+            let [half, most] = [slices[slices.len() / 2], slices[slices.len() - 1]];
+            println!("{what}, {} slices: {half} bytes, at most {most}", slices.len());
+            assert!(slices.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most slices");
+            // What is not in memory is read once, and by itself.
+            let limit = if memory == 0 { MIB + 4096 } else { MIB / 2 };
+            assert!(most <= limit, "{what}: {most} bytes in a slice");
+        }
+    }
+}
+
+#[test]
+fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
+    // Records of which three go into a segment, and a quarter of that is left; or other parts of it.
+    for (factor, length) in
+        [120, 150, 300].into_iter().flat_map(|f| [60, 640, 945, 1000].map(|l| (f, l)))
+    {
+        for seed in 0..20 {
+            let options = Options { segment_log2: 12, factor, ..Options::default() };
+            let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+            let mut rng = Rng::new(seed);
+            let keys = rng.within(20..120);
+            for i in 0..keys * 4 {
+                let key = if i < keys { i } else { rng.below(keys) } as u64;
+                match i < keys * 3 || rng.one_in(3) {
+                    true => drop(store.set(0, &key.to_be_bytes(), &vec![1; length]).expect("set")),
+                    false => drop(store.delete(0, &key.to_be_bytes()).expect("delete")),
+                }
+                store.commit().expect("commit");
+                if seed % 2 == 0 && i % 16 == 0 {
+                    store.tend(false).expect("tend");
+                }
+            }
+            let mut slices = 0;
+            while store.tend(false).expect("tend") {
+                slices += 1;
+                assert!(slices < 3_000, "{factor}, {length} bytes, seed {seed}: without an end");
+            }
+        }
+    }
 }
 
 /// Random overwrites and deletes of values of up to `most` segments each, each of which takes whole
