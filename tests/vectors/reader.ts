@@ -293,6 +293,7 @@ class Reader {
     const [keyspaces = 0, segments = 0, extents = 0] = counts;
     const tables = keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
     if (length !== HEAD + tables || u64(view, 16) !== checkpointFrame) return undefined;
+    if (u64(view, 32) === 0) return undefined;
     const checkpoint: Checkpoint = {
       frame: checkpointFrame,
       endSequence: view.getUint32(24, true),

@@ -65,6 +65,7 @@ impl Log {
         let length = head.full_length().filter(|&n| {
             head.magic == checkpoint::MAGIC
                 && (head.frame | head.next_version) >> 56 == 0
+                && head.next_version != 0
                 && n == head.length as usize
                 && (n as u64).saturating_add(head.block_bytes()) <= end - at
         });
