@@ -177,6 +177,8 @@ export class Link {
   private refusal: unknown;
   private readonly unhook: () => void;
   private asleep = false;
+  /** Waits for the worker's lock. A page that was given one while it is kept for going back to is not kept. */
+  private guarding: AbortController | undefined;
   /** Since when the worker was asked and has said nothing. */
   private deafSince: number | undefined;
 
@@ -358,8 +360,10 @@ export class Link {
   private guard(lock: string): void {
     const { worker } = this;
     const since = Date.now();
+    const guarding = new AbortController();
+    this.guarding = guarding;
     navigator.locks
-      .request(lock, () => {
+      .request(lock, guarding, () => {
         if (this.worker !== worker) return;
         const { local } = this;
         this.dismiss();
@@ -432,6 +436,7 @@ export class Link {
     this.worker = undefined;
     this.local = undefined;
     this.deafSince = undefined;
+    this.guarding?.abort();
     if (worker !== undefined) stop(worker);
   }
 
