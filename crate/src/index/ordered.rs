@@ -139,6 +139,8 @@ pub struct OrderedKeys {
     groups: Tier<Group>,
     len: usize,
     later: Vec<Key>,
+    /// Right behind the key that was added last.
+    next: Place,
 }
 
 impl OrderedKeys {
@@ -159,10 +161,12 @@ impl OrderedKeys {
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {
-            // Keys that come in order fill their blocks: at the end of one a new one begins.
+            // Keys that come in order fill their blocks: at the end of one a new one begins, and what
+            // stands behind them goes there.
+            let cut = if self.next == (in_groups, in_group, at) { at } else { BLOCK / 2 };
             let (behind, is_in_new) = match at {
                 BLOCK => (Vec::with_capacity(BLOCK), true),
-                _ => (block.split_off(BLOCK / 2), at > BLOCK / 2),
+                _ => (block.split_off(cut), at > cut),
             };
             let start = behind.first().unwrap_or(&new).clone();
             let left = block.len();
@@ -172,6 +176,7 @@ impl OrderedKeys {
             }
         }
         group.parts[in_group].insert(at, new);
+        self.next = (in_groups, in_group, at + 1);
         if group.parts.len() > GROUP {
             let is_end = in_group == GROUP;
             let behind = group.split_off(if is_end { GROUP } else { GROUP / 2 });
@@ -503,9 +508,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_in_order_fill_their_blocks() {
+    fn keys_that_come_in_order_fill_their_blocks_whatever_stands_behind_them() {
         let mut keys = OrderedKeys::default();
-        (0..100_000_u32).for_each(|n| keys.insert(&n.to_be_bytes()));
+        // Most of the first half come when the second is there, some of it in the block where they go.
+        let numbers = (0..10).chain(50_000..100_000).chain(10..50_000_u32);
+        numbers.for_each(|n| keys.insert(&n.to_be_bytes()));
         assert!(keys.bytes() < 100_000 * (size_of::<Key>() + 2), "{}", keys.bytes());
+        let all = keys.range(Bound::Unbounded, Bound::Unbounded);
+        assert!(all.map(|key| &**key).eq((0..100_000_u32).map(u32::to_be_bytes)));
     }
 }
