@@ -6,11 +6,27 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
-import { execute, Problem, root } from "../scripts/lib.mjs";
+import { installPackages } from "../scripts/install.mjs";
+import { execute, must, Problem, root } from "../scripts/lib.mjs";
 import { runtimeCommand } from "../scripts/programs.mjs";
 import { runner } from "./runner.mjs";
 
 const MINUTE = 60_000;
+
+/** By room: what its tests use, and what takes longer to make or to fetch than a test has. */
+const NEEDED = {
+  cli: () => example("shop"),
+  packaging: async () => {
+    await example("records");
+    await installPackages("tests/fixtures", { scripts: false });
+  },
+};
+
+/** A program in Rust, built as `cargo test` builds it. */
+function example(name) {
+  const what = ["--quiet", "--package", "varve", "--example", name, "--profile", "test"];
+  return must("cargo", ["build", ...what]);
+}
 
 runner(
   {
@@ -18,7 +34,8 @@ runner(
     places: ["node", "node24", "deno", "bun"],
     rooms: ["contract", "node", "vectors", "struct", "client"],
   },
-  async ({ place, build, files, filter }) => {
+  async ({ place, build, rooms, files, filter }) => {
+    for (const room of rooms) await NEEDED[room]?.();
     const [program, ...flags] = await runtimeCommand(place);
     const runtime = place === "node24" ? "node" : place;
     const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
@@ -36,7 +53,7 @@ runner(
       writeFileSync(task, JSON.stringify({ harness, modules, context, wasm, filter, report }));
       const allowed = runtime === "deno" ? ["--allow-all"] : [];
       const words = [...flags, ...allowed, "tests/run-here.mjs", task];
-      const { code, signal } = await execute(program, words, { timeout: 24 * MINUTE });
+      const { code, signal } = await execute(program, words, { timeout: 59 * MINUTE });
       if (code !== 0 || !existsSync(report)) {
         throw new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
       }

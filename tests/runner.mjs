@@ -6,8 +6,8 @@ import { entry, filesBelow, Problem, parseArguments, say } from "../scripts/lib.
 const BUILDS = ["release", "debug"];
 
 /**
- * Runs `run` with what the arguments say: `{ place, build, filter, files }`, of which `place` is one
- * of `places`, a name that scripts/programs.mjs knows, and `files` are those of the rooms. `run`
+ * Runs `run` with what the arguments say: `{ place, build, rooms, filter, files }`, of which `place` is one
+ * of `places`, a name that scripts/programs.mjs knows, and `files` are those of its rooms. `run`
  * gives a report as tests/harness.ts does.
  */
 export function runner({ program, places, rooms }, run) {
@@ -20,7 +20,10 @@ export function runner({ program, places, rooms }, run) {
     const build = oneOf(BUILDS, values["--build"], usage);
     const chosen = values["--rooms"]?.split(",") ?? rooms;
     const files = chosen.flatMap((room) => testsOf(room));
-    conclude(`${place}, ${build} wasm`, await run({ place, build, files, filter: words[0] }));
+    conclude(
+      `${place}, ${build} wasm`,
+      await run({ place, build, rooms: chosen, files, filter: words[0] }),
+    );
   });
 }
 
