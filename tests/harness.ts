@@ -19,8 +19,9 @@
  * ```
  *
  * Suites nest; their names are joined. Tests run one after the other in the order of registration;
- * each has two minutes, or what its options say. `cleanup(fn)` inside a test runs `fn` after it, also
- * when it failed, last registered first. There is no way to skip a test.
+ * each has five minutes, or what its options say: that ends what hangs, and is no measure of speed.
+ * `cleanup(fn)` inside a test runs `fn` after it, also when it failed, last registered first. There is
+ * no way to skip a test.
  *
  * Where tests run: `tests/contract/` in Node 20 and 24, Deno, Bun and in workers of Chromium and
  * Firefox, on the release wasm and again on the debug wasm; `tests/struct/` in all of them once, and in workerd;
@@ -114,7 +115,7 @@ export function test(name: string, body: () => unknown, options: { timeout?: num
   if (registered.some((other) => other.name === full)) {
     throw new Error(`Two tests have the same name: ${full}`);
   }
-  registered.push({ name: full, body, timeout: options.timeout ?? 120_000 });
+  registered.push({ name: full, body, timeout: options.timeout ?? 300_000 });
 }
 
 /** Runs `fn` when the running test has ended, whatever its end. */
@@ -198,6 +199,11 @@ export function text(value: Uint8Array | undefined): string | undefined {
 /** Gives the event loop a turn: all microtasks, and one task. */
 export function turn(ms = 0): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Waits until something holds, however slow the machine is; a test that waits for ever is ended. */
+export async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await turn(5);
 }
 
 /** A seeded source of numbers: `next(n)` is an integer from 0 to n - 1. The same seed, the same run. */

@@ -1,5 +1,16 @@
 import type { Database, OpenOptions } from "varve";
-import { cleanup, deepEqual, equal, ok, rejects, suite, test, throws, turn } from "../harness.js";
+import {
+  cleanup,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  throws,
+  turn,
+  until,
+} from "../harness.js";
 import { type Call, FakeStorage, type Fault, platform } from "./fake.js";
 import { filled, freshName, opened } from "./places.js";
 
@@ -329,7 +340,7 @@ suite("a failed flush", () => {
     db.set("a", "new");
     await turn();
     failing(fake, "flush", platform.io);
-    await turn(1_200);
+    await until(() => heard.length > 0);
     equal(heard.length, 1);
     throws(() => db.get("a"), { name: "StorageError" });
     throws(() => db.set("a", "newer"), POISONED);

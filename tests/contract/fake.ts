@@ -90,9 +90,9 @@ export class FakeStorage implements Storage {
     return this.calls.filter(({ op }) => op === "write" || op === "flush").map(({ time }) => time);
   }
 
-  /** Waits until the order of calls is this one, or for some seconds. */
+  /** Waits until the order of calls is this one, or for longer than any machine needs. */
   async reaches(order: string): Promise<void> {
-    const end = performance.now() + 8_000;
+    const end = performance.now() + 60_000;
     while (this.order !== order && performance.now() < end) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }

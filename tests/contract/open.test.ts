@@ -11,7 +11,6 @@ import {
   suite,
   test,
   throws,
-  turn,
   wasmOption,
 } from "../harness.js";
 import { FakeStorage } from "./fake.js";
@@ -340,7 +339,8 @@ suite("a file", () => {
     const db = await opened(fake);
     db.set("flushed", "1");
     db.flush();
-    await turn(150);
+    // The witness of the flush is not to come in between.
+    await fake.reaches(`${fake.order} write`);
     const before = fake.content.slice();
     db.set("torn", filled(2_000, 9));
     db.commit();
