@@ -39,8 +39,10 @@ function portOf(child: ChildProcess): Promise<number> {
     child.stderr?.on("data", (chunk) => {
       complaint += chunk;
     });
+    let told = "";
     child.stdio[3]?.on("data", (chunk) => {
-      const found = /"port":(\d+)/.exec(String(chunk));
+      told += chunk;
+      const found = /"port":(\d+)\D/.exec(told);
       if (found !== null) resolve(Number(found[1]));
     });
     child.on("error", reject);

@@ -16,6 +16,16 @@ function signalTo({ child }: Program, signal: NodeJS.Signals): void {
   process.kill(child.pid as number, signal);
 }
 
+/** Says so when the process has a handler of SIGTERM, the fifteenth: Deno takes a moment until it has. */
+const LISTENING = `
+  import { existsSync, readFileSync } from "node:fs";
+  const status = "/proc/self/status";
+  const caught = () => BigInt("0x" + /^SigCgt:\\s*(\\w+)/m.exec(readFileSync(status, "utf8"))[1]);
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  if (!existsSync(status)) await pause(1_000);
+  else while ((caught() & (1n << 14n)) === 0n) await pause(1);
+  console.log("ready");`;
+
 /** How programs end that have a word to say about it, and what their parent then sees. */
 const ENDS: Record<string, { source: string; code: number }> = {
   "by process.exit": { source: "process.exit(3);", code: 3 },
@@ -164,8 +174,7 @@ suite("a signal", () => {
       `${shopIn(directory)}
        const db = await shop({ durability: "buffered" });
        process.on("SIGTERM", () => { db.set("key", "at the last moment"); process.exit(0); });
-       // Deno takes a moment until it listens.
-       setTimeout(() => console.log("ready"), 200);
+       ${LISTENING}
        setInterval(() => {}, 1000);`,
     );
     await speaks(program);

@@ -116,7 +116,7 @@ suite("the lock of a database file", () => {
     await first.tell("open", { directory, name: NAME });
     // Killed without waiting: for a moment it is a zombie, whose number still answers.
     const ended = first.kill();
-    const deadline = Date.now() + 5000;
+    const deadline = Date.now() + 60_000;
     for (;;) {
       try {
         await opensAndCloses(directory);
@@ -176,9 +176,9 @@ suite("the lock of a database file", () => {
     const { file: opened } = await file(directory).open(NAME);
     cleanup(() => opened.close());
     const before = statSync(lockOf(directory)).mtimeMs;
-    const deadline = Date.now() + 10_000;
+    const deadline = Date.now() + 60_000;
     while (statSync(lockOf(directory)).mtimeMs === before) {
-      ok(Date.now() < deadline, "it was touched within ten seconds");
+      ok(Date.now() < deadline, "it was touched");
       await turn(100);
     }
   });
@@ -282,45 +282,37 @@ suite("starters that race for a dead lock", () => {
   const STARTERS = 8;
   const ROUNDS = 20;
 
-  test(
-    "never hold it together, and each gets its turn, in twenty rounds of eight",
-    async () => {
-      const directory = folder();
-      const dead = await forgedLock(directory, { pid: process.pid, started: "1" });
-      const starters = await Promise.all(
-        Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
-      );
-      for (let round = 0; round < ROUNDS; round += 1) {
-        writeFileSync(lockOf(directory), dead);
-        const results = await Promise.all(
-          starters.map((starter) => starter.tell("race", { directory, name: NAME })),
-        );
-        equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
-        deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
-      }
-    },
-    { timeout: 120_000 },
-  );
-
-  test(
-    "get past holders that are killed one after the other",
-    async () => {
-      const directory = folder();
-      const starters = await Promise.all(
-        Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
-      );
+  test("never hold it together, and each gets its turn, in twenty rounds of eight", async () => {
+    const directory = folder();
+    const dead = await forgedLock(directory, { pid: process.pid, started: "1" });
+    const starters = await Promise.all(
+      Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
+    );
+    for (let round = 0; round < ROUNDS; round += 1) {
+      writeFileSync(lockOf(directory), dead);
       const results = await Promise.all(
-        starters.map((starter, index) =>
-          starter
-            .tell("race", { directory, name: NAME, die: index % 2 === 0 })
-            .catch((error) => ({ together: error.code === "ENDED" ? 0 : 1, refused: 0 })),
-        ),
+        starters.map((starter) => starter.tell("race", { directory, name: NAME })),
       );
-      equal(results.filter(({ together }) => together !== 0).length, 0);
-      await opensAndCloses(directory);
-    },
-    { timeout: 60_000 },
-  );
+      equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
+      deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
+    }
+  });
+
+  test("get past holders that are killed one after the other", async () => {
+    const directory = folder();
+    const starters = await Promise.all(
+      Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
+    );
+    const results = await Promise.all(
+      starters.map((starter, index) =>
+        starter
+          .tell("race", { directory, name: NAME, die: index % 2 === 0 })
+          .catch((error) => ({ together: error.code === "ENDED" ? 0 : 1, refused: 0 })),
+      ),
+    );
+    equal(results.filter(({ together }) => together !== 0).length, 0);
+    await opensAndCloses(directory);
+  });
 });
 
 suite("the end of a process", () => {

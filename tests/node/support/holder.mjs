@@ -66,7 +66,7 @@ const commands = {
    */
   async race({ directory, name, die }) {
     const witness = join(directory, "witness");
-    const deadline = Date.now() + 30_000;
+    const deadline = Date.now() + 200_000;
     let refused = 0;
     while (Date.now() < deadline) {
       let one;
