@@ -81,7 +81,7 @@ async function counted(check) {
 async function cargoTests() {
   const { code, output } = await execute("cargo", ["test", "--workspace", "--quiet"], {
     capture: true,
-    timeout: 30 * MINUTE,
+    timeout: 90 * MINUTE,
   });
   const sum = { passed: 0, failed: 0, skipped: 0 };
   const results = /^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored/gm;
@@ -94,7 +94,7 @@ async function cargoTests() {
 }
 
 async function script(args, echo) {
-  const options = { capture: true, echo, timeout: 25 * MINUTE };
+  const options = { capture: true, echo, timeout: 60 * MINUTE };
   const { code, output } = await execute(process.execPath, args, options);
   if (!echo) say(output.trimEnd());
   // The runner prints it once, at its end; what goes to stderr may be read after it.

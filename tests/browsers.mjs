@@ -25,16 +25,29 @@ const LAUNCH = {
   firefox: { browser: "firefox" },
 };
 
-/** Starts a browser on a profile that is there. Neither that nor what it is asked takes longer than `patience`. */
-export async function launch(place, profile, { patience = 60_000 } = {}) {
+/**
+ * Starts a browser on a profile that is there. Neither that nor what it or one of its pages is asked takes
+ * longer than `patience`: it is there for what hangs, and not for what a busy machine is slow at.
+ */
+export async function launch(place, profile, { patience = 120_000 } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
-  return puppeteer.launch({
+  const browser = await puppeteer.launch({
     ...LAUNCH[place],
     executablePath: await findProgram(place),
     userDataDir: profile,
     timeout: patience,
     protocolTimeout: patience,
   });
+  // The driver has its own idea of how long a page may take, and no setting for all pages at once.
+  for (const method of ["newPage", "pages"]) {
+    const give = browser[method].bind(browser);
+    browser[method] = async () => {
+      const given = await give();
+      for (const page of [given].flat()) page.setDefaultTimeout(patience);
+      return given;
+    };
+  }
+  return browser;
 }
 
 /** The page with which a browser has begun. What goes wrong there is said here. */
@@ -52,7 +65,8 @@ export async function withProfile(place, use) {
   try {
     return await use(profile);
   } finally {
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+    // A process of the browser may live a little longer than the browser, and write to it.
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 

@@ -10,7 +10,7 @@ import { serve } from "../scripts/serve.mjs";
 import { withPage } from "./browsers.mjs";
 import { runner } from "./runner.mjs";
 
-const PATIENCE_MS = 24 * 60_000;
+const PATIENCE_MS = 59 * 60_000;
 
 runner(
   {
@@ -167,7 +167,7 @@ function runInBrowser(place, url) {
     async (page) => {
       if (place === "chromium") await letLimitStorage(page, url);
       await page.goto(url);
-      await page.waitForFunction(() => "runTests" in globalThis, { timeout: 30_000 });
+      await page.waitForFunction(() => "runTests" in globalThis);
       const { onPage, report, error } = await page.evaluate("runTests()");
       if (report === undefined) throw new Problem(`the tests in the worker broke off: ${error}`);
       return {

@@ -42,7 +42,7 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
   const child = spawn(program, words, {
     stdio: ["ignore", start.stdout ?? "pipe", "pipe"],
     cwd,
-    timeout: 60_000,
+    timeout: 240_000,
   });
   cleanup(() => child.kill("SIGKILL"));
   const chunks: Buffer[] = [];

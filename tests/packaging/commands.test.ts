@@ -46,7 +46,7 @@ suite("npm start", () => {
         durability: "written",
       },
     );
-    ok(result.ms > 0 && result.ms < 10_000, `${result.ms} ms`);
+    ok(result.ms > 0, `${result.ms} ms`);
     ok(Math.abs(result.opsPerSecond / ((cycles / result.ms) * 1000) - 1) < 0.01, "a true rate");
     equal(result.reopened.stock, 1);
   });

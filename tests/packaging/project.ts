@@ -80,7 +80,7 @@ export function runs(
 
 /** Runs a command in that project and gives what it printed; fails with what it complained of. */
 export function command([program = "", ...args]: readonly string[]): string {
-  return execFileSync(program, args, { cwd: project(), encoding: "utf8", timeout: 60_000 });
+  return execFileSync(program, args, { cwd: project(), encoding: "utf8", timeout: 240_000 });
 }
 
 /** How a program is run by its name in scripts/programs.mjs: Deno with these permissions. */

@@ -58,7 +58,7 @@ async function onPage<T>(folders: string[], use: (page: Page, url: string) => Pr
 /** The first text that the page shows. */
 async function shown(page: Page): Promise<unknown> {
   const text = "document.body.textContent.trim()";
-  await page.waitForFunction(text, { timeout: 30_000 });
+  await page.waitForFunction(text);
   return page.evaluate(text);
 }
 

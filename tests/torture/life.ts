@@ -65,7 +65,7 @@ export interface News {
 export type Tell = (news: News) => Promise<void>;
 
 /** Whoever was killed does not hold its database for longer than this. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /** Lives until it is killed, or has done what it was told. */
 export async function live(order: Order, storage: Storage, tell: Tell): Promise<void> {

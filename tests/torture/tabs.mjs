@@ -163,7 +163,7 @@ class Crowd {
     const tab = { page, name: `tab${this.#names}`, pid: 0 };
     page.on("pageerror", (error) => say(`  [${tab.name}] ${error}`));
     await page.goto(this.#url);
-    await page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+    await page.waitForFunction(() => "begin" in globalThis);
     tab.pid = await processOf(this.#browser, page);
     this.#tabs.push(tab);
     return tab;
@@ -203,7 +203,7 @@ class Crowd {
       case "reload":
         await this.#leave(owner);
         await owner.page.reload();
-        await owner.page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+        await owner.page.waitForFunction(() => "begin" in globalThis);
         await this.#again(owner);
         break;
       case "kill":
@@ -226,7 +226,7 @@ class Crowd {
   async #answered(begun) {
     const [tab] = this.#tabs;
     if (tab === undefined) return;
-    await tab.page.evaluate('client.get("stock", { timeout: 20000 })');
+    await tab.page.evaluate('client.get("stock", { timeout: 60000 })');
     this.#longestGap = Math.max(this.#longestGap, Date.now() - begun);
   }
 

@@ -15,7 +15,7 @@ const PAGE = `<!doctype html><meta charset="utf-8"><title>varve torture</title><
 <script type="module" src="/page.js"></script>`;
 
 /** A killed process is gone within that time, or the system is in trouble. */
-const GONE_MS = 20_000;
+const GONE_MS = 60_000;
 
 /**
  * By name, each `(use) => …`: gives a victim to `use`, in a place where its databases outlive it.
@@ -124,7 +124,7 @@ class BrowserVictim {
     this.version ??= await this.browser.version();
     this.page = await this.freshPage(this.#place);
     await this.page.goto(this.#url);
-    await this.page.waitForFunction(() => "begin" in globalThis, { timeout: 30_000 });
+    await this.page.waitForFunction(() => "begin" in globalThis);
     await this.page.evaluate(`begin(${JSON.stringify(order)})`);
   }
 
