@@ -1,0 +1,78 @@
+//! The host's file, which is all that the engine imports.
+
+use crate::file::{File, IoError};
+
+/// Imports of the module `host`.
+mod imports {
+    #[link(wasm_import_module = "host")]
+    unsafe extern "C" {
+        pub fn read(address: *mut u8, length: usize, at: f64) -> i32;
+        pub fn write(address: *const u8, length: usize, at: f64) -> i32;
+        pub fn truncate(size: f64) -> i32;
+        pub fn size() -> f64;
+        pub fn flush() -> i32;
+        pub fn detach();
+        pub fn panicked(address: *const u8, length: usize);
+    }
+}
+
+/// The file that the host holds.
+#[derive(Debug)]
+pub(super) struct HostFile;
+
+fn host_error(code: i32) -> IoError {
+    match code {
+        -2 => IoError::Quota,
+        -3 => IoError::Lost,
+        _ => IoError::Other,
+    }
+}
+
+impl File for HostFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
+        let n = unsafe { imports::read(buf.as_mut_ptr(), buf.len(), at as f64) };
+        let n = usize::try_from(n).map_err(|_| host_error(n))?;
+        if n > buf.len() { Err(IoError::Other) } else { Ok(n) }
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host reads `length` bytes at `address`.
+        let n = unsafe { imports::write(bytes.as_ptr(), bytes.len(), at as f64) };
+        usize::try_from(n).map_err(|_| host_error(n))
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { imports::truncate(size as f64) } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        // SAFETY: no memory is passed.
+        let size = unsafe { imports::size() };
+        if size < 0.0 { Err(host_error(size as i32)) } else { Ok(size as u64) }
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { imports::flush() } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+}
+
+/// All views die.
+pub(super) fn detach() {
+    // SAFETY: no memory is passed.
+    unsafe { imports::detach() }
+}
+
+/// Tells what a panic says.
+pub(super) fn panicked(text: &str) {
+    // SAFETY: the host reads `length` bytes at `address`.
+    unsafe { imports::panicked(text.as_ptr(), text.len()) }
+}

@@ -1,0 +1,149 @@
+//! One key: reading, writing, changing in place; going back.
+
+use super::instance::instance;
+use crate::store::Store;
+
+/// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
+/// cold record could not be read.
+#[unsafe(no_mangle)]
+extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
+    let found = instance().run(|store, keys, answer| {
+        let value = store.get(keyspace, &keys[..key_len])?;
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    found.flatten().unwrap_or(std::ptr::null())
+}
+
+/// A key's version in number 0 and 1, or 3 when it is uncertain; 0 when absent; -1 when a cold record
+/// could not be read.
+#[unsafe(no_mangle)]
+extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
+    let found = instance().run(|store, keys, answer| {
+        let Some((version, uncertain)) = store.stamp(keyspace, &keys[..key_len])? else {
+            return Ok(0);
+        };
+        answer.numbers[0] = version as f64;
+        Ok(1 | i32::from(uncertain) << 1)
+    });
+    found.unwrap_or(-1)
+}
+
+/// How many keys there are.
+#[unsafe(no_mangle)]
+extern "C" fn count(keyspace: u32) -> f64 {
+    instance().store.as_ref().map_or(0.0, |store| store.count(keyspace) as f64)
+}
+
+/// Pins a key's value: a handle, or 0, with a code unless the key is absent.
+#[unsafe(no_mangle)]
+extern "C" fn pin(keyspace: u32, key_len: usize) -> u32 {
+    let pinned = instance().run(|store, keys, _| store.pin(keyspace, &keys[..key_len]));
+    pinned.flatten().map_or(0, |id| id + 1)
+}
+
+/// The address of a pinned value, its length in the answer; 0 when the pin has ended.
+#[unsafe(no_mangle)]
+extern "C" fn pinned(handle: u32) -> *const u8 {
+    let value = instance().run(|store, _, answer| {
+        let value = store.pinned(handle.wrapping_sub(1));
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    value.flatten().unwrap_or(std::ptr::null())
+}
+
+/// Ends a pin.
+#[unsafe(no_mangle)]
+extern "C" fn unpin(handle: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.unpin(handle.wrapping_sub(1));
+    }
+}
+
+/// Stages a record; the address of its value's room, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *const u8 {
+    let staged = instance().run(|store, keys, answer| {
+        store.begin_set(keyspace, &keys[..key_len], capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(std::ptr::null())
+}
+
+/// Ends the staged record with `length` bytes of value.
+#[unsafe(no_mangle)]
+extern "C" fn set_commit(length: usize) -> u32 {
+    instance().status(|store| store.finish(length).map(drop))
+}
+
+/// Drops the staged record.
+#[unsafe(no_mangle)]
+extern "C" fn set_abort() {
+    instance().status(|store| {
+        store.abort();
+        Ok(())
+    });
+}
+
+/// 1: was there and is gone; 0: was not; -1: failed.
+#[unsafe(no_mangle)]
+extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
+    let removed = instance().run(|store, keys, _| store.delete(keyspace, &keys[..key_len]));
+    removed.map_or(-1, i32::from)
+}
+
+/// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
+#[unsafe(no_mangle)]
+extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
+    let staged = instance().run(|store, keys, answer| {
+        let found = store.begin_update(keyspace, &keys[..key_len])?;
+        Ok(found.then(|| answer.bytes(store.staged_value())))
+    });
+    staged.flatten().unwrap_or(std::ptr::null())
+}
+
+/// Room for the bytes that take the staged value's place; its address, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn update_resize(capacity: usize) -> *const u8 {
+    let staged = instance().run(|store, _, answer| {
+        store.resize_update(capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(std::ptr::null())
+}
+
+/// Ends the staged update.
+#[unsafe(no_mangle)]
+extern "C" fn update_commit(length: usize) -> u32 {
+    instance().status(|store| store.finish(length).map(drop))
+}
+
+/// Restores every byte.
+#[unsafe(no_mangle)]
+extern "C" fn update_abort() {
+    set_abort();
+}
+
+/// Marks a place to go back to; how many are then open.
+#[unsafe(no_mangle)]
+extern "C" fn savepoint() -> u32 {
+    let Some(store) = instance().store.as_mut() else {
+        return 0;
+    };
+    drop(store.savepoint());
+    store.depth() as u32
+}
+
+/// Keeps what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn release() -> u32 {
+    instance().status(Store::release_last)
+}
+
+/// Takes back what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn rollback() {
+    instance().status(|store| {
+        store.rollback_last();
+        Ok(())
+    });
+}

@@ -1,0 +1,101 @@
+//! Numbers about the store, the last opening and the last error; verifying.
+
+use super::instance::instance;
+use crate::error::Error;
+use crate::store::{Spot, Store};
+
+/// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending and
+/// index bytes, evictions, budget.
+#[unsafe(no_mangle)]
+extern "C" fn stats() {
+    let instance = instance();
+    let Some(s) = instance.store.as_ref().map(Store::stats) else {
+        return;
+    };
+    instance.numbers(&[
+        s.count,
+        s.live_bytes,
+        s.file_bytes,
+        s.memory_bytes,
+        s.segments,
+        s.next_frame,
+        s.next_version,
+        u64::from(s.poisoned),
+        s.pending_bytes,
+        s.index_bytes,
+        s.evictions,
+        s.budget_bytes,
+    ]);
+}
+
+/// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created, whether
+/// the index came from a checkpoint, whether flushed data was damaged; lost frames, bytes and keys,
+/// uncertain keys.
+#[unsafe(no_mangle)]
+extern "C" fn recovery() {
+    let instance = instance();
+    let Some(r) = instance.store.as_ref().map(|store| *store.recovery()) else {
+        return;
+    };
+    instance.numbers(&[
+        r.torn_bytes,
+        r.dropped_frames,
+        r.last_frame,
+        r.replayed_frames,
+        u64::from(r.clean),
+        u64::from(r.created),
+        u64::from(r.checkpoint),
+        u64::from(r.damaged),
+        r.lost_frames,
+        r.lost_bytes,
+        r.lost_keys,
+        r.uncertain_keys,
+    ]);
+}
+
+/// Numbers from 1, of the last error when it is a format that is not known: major version, unknown
+/// features. When it is damage: position, expected frame, flushed frames,
+/// intact frames and bytes beyond; whether the commits before can be had, their keys and version.
+#[unsafe(no_mangle)]
+extern "C" fn error_report() {
+    let instance = instance();
+    if let Some(Error::UnsupportedFormat { major, features }) = &instance.error {
+        instance.numbers(&[u64::from(*major), **features]);
+    }
+    if let Some(Error::Corruption(d)) = &instance.error {
+        let values = [
+            d.position,
+            d.expected_frame,
+            d.flushed_frames,
+            d.intact_frames,
+            d.intact_bytes,
+            u64::from(d.is_prefix_whole),
+            d.keys,
+            d.version,
+        ];
+        instance.numbers(&values);
+    }
+}
+
+/// Verifies a piece of the file, from a spot that is given by two numbers; -1 when it could not be
+/// read. Numbers from 1: the next spot, bytes, segments, frames and records that were seen; what is
+/// wrong, from where on, and for how many bytes.
+#[unsafe(no_mangle)]
+extern "C" fn verify(unit: u32, part: u32) -> i32 {
+    let instance = instance();
+    let Some(v) = instance.run(|store, _, _| store.verify(Spot { unit, part })) else {
+        return -1;
+    };
+    instance.numbers(&[
+        u64::from(v.next.unit),
+        u64::from(v.next.part),
+        v.bytes,
+        v.segments,
+        v.frames,
+        v.records,
+        v.what as u64,
+        v.at,
+        v.length,
+    ]);
+    0
+}
