@@ -64,7 +64,8 @@ function leftOutOfWorkers() {
 
 const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
 
-function importsOf(path, pattern = IMPORTS) {
+/** What a file imports, as it is written there. */
+export function importsOf(path, pattern = IMPORTS) {
   const source = readFileSync(join(root, path), "utf8").replace(
     /\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm,
     "",
