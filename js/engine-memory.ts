@@ -135,6 +135,11 @@ export class EngineMemory {
     return new Uint8Array(this.buffer, at, length);
   }
 
+  /** A view of its own of what was found last, at this address. */
+  freshView(at: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
   /**
    * A view of memory of which the engine has said where it lies. One of the same bytes serves again:
    * reading a record and then changing it makes one view and not two, and neither does reading the same

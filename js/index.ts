@@ -44,7 +44,8 @@ export type { Index, IndexRange } from "./collection/lookup.js";
 export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/ref.js";
 export type { TypedUpdateOptions } from "./collection/write.js";
-export type { BatchOperation, Database, Synchronous } from "./database.js";
+export type { Database } from "./database.js";
+export type { BatchOperation, Synchronous } from "./database-writes.js";
 export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine-reports.js";
 export {
   type BadArgumentError,

@@ -373,7 +373,7 @@ export class Groups extends Gate implements EngineListener {
   /** The program ends now: what is complete is committed, what is not is undone. */
   private exit(): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
-    if ((this.gate & IN_CALLBACK) !== 0) this.engine.updateAbort();
+    if ((this.gate & IN_CALLBACK) !== 0) this.engine.abort();
     for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
     this.gate &= ~IN_CALLBACK;
     if (this.poisoned()) return;

@@ -323,15 +323,15 @@ export class Session extends Groups {
       }
     } catch (error) {
       this.gate &= ~IN_CALLBACK;
-      if (this.death === undefined) engine.updateAbort();
+      if (this.death === undefined) engine.abort();
       throw error;
     }
     this.gate &= ~IN_CALLBACK;
     if (!applied) {
-      engine.updateAbort();
+      engine.abort();
       return false;
     }
-    engine.updateCommit(length);
+    engine.finish(length);
     if (!this.queued) this.queue();
     if (this.watch !== undefined) this.watch.renew(engine.view(at, view.length));
     return true;

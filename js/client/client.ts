@@ -1,7 +1,7 @@
 /** The calls of a client: those of a database, from far away. */
 
 import type { Key, Value } from "../bytes.js";
-import type { BatchOperation } from "../database.js";
+import type { BatchOperation } from "../database-writes.js";
 import { asyncDispose } from "../dispose.js";
 import type { Verification } from "../engine-reports.js";
 import type { ByteRange, Range, TextRange } from "../range.js";

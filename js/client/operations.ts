@@ -1,7 +1,8 @@
 /** What a client may ask for, done on the database. All that is answered is a copy. */
 
 import type { Key, Value } from "../bytes.js";
-import { type BatchOperation, Database } from "../database.js";
+import { Database } from "../database.js";
+import type { BatchOperation } from "../database-writes.js";
 import { badArgument, ConflictError, describe } from "../errors.js";
 import type { ByteRange, Range } from "../range.js";
 import type { SetOptions } from "../session.js";

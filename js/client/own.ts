@@ -1,7 +1,7 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
 import type { Key, Value } from "../bytes.js";
-import type { BatchOperation } from "../database.js";
+import type { BatchOperation } from "../database-writes.js";
 
 /** A copy, if it can change. */
 export function own<T extends Key | Value>(given: T): T {

@@ -137,7 +137,7 @@ export class IndexSpace implements Space {
     const at = engine.setBegin(engine.encodeBy(copier, bytes), ENTRY, this.keyspace);
     engine.memory.data.setUint32(at, head, true);
     engine.memory.data.setUint32(at + 4, 0, true);
-    engine.setCommit(ENTRY);
+    engine.finish(ENTRY);
   }
 
   remove(engine: Engine, { bytes }: Entry): void {

@@ -92,11 +92,11 @@ export function place<View, Writable, Input>(
     codec.write(engine.memory, at, value, size);
   } catch (error) {
     session.gate &= ~IN_CALLBACK;
-    if (session.isAlive()) engine.setAbort();
+    if (session.isAlive()) engine.abort();
     throw error;
   }
   session.gate &= ~IN_CALLBACK;
-  engine.setCommit(size);
+  engine.finish(size);
 }
 
 /** Removes a key, and what leads to it. Says whether it was there. */
@@ -336,13 +336,13 @@ function apply<K, View, Writable, Input>(
   }
   session.gate &= ~IN_CALLBACK;
   if (!applied) {
-    engine.updateAbort();
+    engine.abort();
     return false;
   }
-  if (before?.moved === undefined) engine.updateCommit(length);
+  if (before?.moved === undefined) engine.finish(length);
   else {
     // A staged record cannot be taken back once it is committed: this one was staged in vain.
-    engine.updateAbort();
+    engine.abort();
     const plain = form as Form<unknown, unknown, unknown, never, never>;
     writeAnew(session, plain, before.key, before.moved);
   }
@@ -371,7 +371,7 @@ function undone<Writable>(
 ): unknown {
   session.gate &= ~IN_CALLBACK;
   if (writable !== undefined) codec.revoke(writable);
-  if (session.isAlive()) session.engine.updateAbort();
+  if (session.isAlive()) session.engine.abort();
   return error;
 }
 
@@ -446,7 +446,7 @@ function placeBytes(
 ): void {
   const at = engine.setBegin(keyLength, bytes.length, space.keyspace);
   engine.memory.u8.set(bytes, at);
-  engine.setCommit(bytes.length);
+  engine.finish(bytes.length);
 }
 
 /** Stores bytes that are a value, under the encoded key. They lie outside of the engine's memory. */

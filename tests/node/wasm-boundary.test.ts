@@ -5,7 +5,7 @@ import { context, deepEqual, ok, suite, test } from "../harness.js";
 /** What the engine asks of its host: a file, dead views before memory is reused, an ear before a trap. */
 const IMPORTS = ["detach", "flush", "panicked", "read", "size", "truncate", "write"];
 
-/** What crosses the boundary the other way. Only js/engine.ts calls these. */
+/** What crosses the boundary the other way. Only js/engine*.ts call these. */
 const EXPORTS = [
   "close",
   "commit",

@@ -1,0 +1,220 @@
+/**
+ * The calls for one key: found, written, changed where it lies, pinned. They are hot, and each that is
+ * says for itself what the others leave to `call`.
+ */
+
+import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
+import { EngineInstance, OK } from "./engine-instance.js";
+import { encoder, RAW, SHORT_TEXT } from "./engine-memory.js";
+
+/** What `version` answers for a key that lost writes may have changed. */
+const UNCERTAIN = 3;
+
+/** Texts above this length are encoded apart first, so that not three times their length is staged. */
+const LONG_TEXT = 8_192;
+
+/** An instance whose records can be asked for and written. */
+export class EnginePoints extends EngineInstance {
+  private uncertain = false;
+
+  // ---------------------------------------------------------------- reading
+
+  /** A view of the value, or `undefined`. */
+  get(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
+    const at = this.find(this.encodeKey(key), keyspace);
+    if (at === 0) return undefined;
+    return this.view(at, this.u32[this.lengthAt] as number);
+  }
+
+  has(key: Key, keyspace = RAW): boolean {
+    return this.find(this.encodeKey(key), keyspace) !== 0;
+  }
+
+  /** The address of the value of the encoded key, 0 when there is none; its length is `foundLength()`. */
+  find(keyLength: number, keyspace: number): number {
+    let at: number;
+    try {
+      at = this.wasm.find(keyspace, keyLength) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    // A cold record may have taken memory.
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) this.check(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  /** The version of the encoded key's value; 0 when there is none. */
+  version(keyLength: number, keyspace = RAW): number {
+    const found = this.call(() => this.wasm.version(keyspace, keyLength));
+    if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.uncertain = found === UNCERTAIN;
+    return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
+  }
+
+  /** Whether lost writes may have changed or deleted the key whose version was asked for last. */
+  isUncertain(): boolean {
+    return this.uncertain;
+  }
+
+  // ---------------------------------------------------------------- writing
+
+  set(key: Key, value: Value, keyspace = RAW): void {
+    if (typeof value === "string") {
+      this.setText(key, value, keyspace);
+      return;
+    }
+    let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
+    const { length } = bytes;
+    if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes);
+    const at = this.setBegin(this.encodeKey(key), length, keyspace);
+    this.copy(bytes, length, at);
+    this.finish(length);
+  }
+
+  private setText(key: Key, text: string, keyspace: number): void {
+    const { length } = text;
+    if (length > SHORT_TEXT) {
+      refuseLoneSurrogates("value", text);
+      if (length > LONG_TEXT) {
+        this.set(key, encoder.encode(text), keyspace);
+        return;
+      }
+    }
+    const capacity = length * 3;
+    const at = this.setBegin(this.encodeKey(key), capacity, keyspace);
+    let written = length <= SHORT_TEXT ? this.copyAscii(text, at) : -1;
+    if (written < 0) {
+      if (length <= SHORT_TEXT) this.refuseStagedText(text);
+      written = encoder.encodeInto(text, new Uint8Array(this.buffer, at, capacity)).written;
+    }
+    this.finish(written);
+  }
+
+  private refuseStagedText(text: string): void {
+    try {
+      refuseLoneSurrogates("value", text);
+    } catch (error) {
+      this.abort();
+      throw error;
+    }
+  }
+
+  /** Stages a record of the encoded key. `finish` or `abort` has to follow. */
+  setBegin(keyLength: number, capacity: number, keyspace: number): number {
+    let at: number;
+    try {
+      at = this.wasm.set_begin(keyspace, keyLength, capacity) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  /** Whether the key was there. */
+  remove(key: Key, keyspace = RAW): boolean {
+    return this.removeEncoded(this.encodeKey(key), keyspace);
+  }
+
+  removeEncoded(keyLength: number, keyspace: number): boolean {
+    let answer: number;
+    this.changes += 1;
+    try {
+      answer = this.wasm.remove(keyspace, keyLength);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (answer < 0) throw this.writeFailure(this.u32[this.codeAt] as number);
+    return answer === 1;
+  }
+
+  // ---------------------------------------------------------------- changing in place
+
+  /**
+   * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
+   * length is `foundLength()`. Then `finish` or `abort` has to follow.
+   */
+  updateBegin(key: Key): number {
+    return this.updateBeginEncoded(this.encodeKey(key), RAW);
+  }
+
+  updateBeginEncoded(keyLength: number, keyspace: number): number {
+    let at: number;
+    try {
+      at = this.wasm.update_begin(keyspace, keyLength) >>> 0;
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (at === 0) {
+      const code = this.u32[this.codeAt] as number;
+      if (code !== OK) throw this.failure(code);
+    }
+    return at;
+  }
+
+  /** Replaces the staged bytes by these and gives their length, for `finish`. */
+  updateReplace(value: Value): number {
+    if (typeof value === "string") refuseLoneSurrogates("value", value);
+    let bytes =
+      typeof value === "string"
+        ? encoder.encode(value)
+        : value instanceof Uint8Array
+          ? value
+          : asBytes("value", value);
+    bytes = this.inspect(bytes);
+    const { length } = bytes;
+    this.copy(bytes, length, this.updateResize(length));
+    return length;
+  }
+
+  /** Room for so many bytes in place of those that are staged: its address. */
+  updateResize(length: number): number {
+    const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  // ---------------------------------------------------------------- what is staged
+
+  /** Ends the staged record, new or changed, with so many bytes of value. */
+  finish(length: number): void {
+    let status: number;
+    this.changes += 1;
+    try {
+      status = this.wasm.set_commit(length);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    if (status !== OK) throw this.writeFailure(status);
+  }
+
+  /** Gives up the staged record. One that was being changed has every byte as it was. */
+  abort(): void {
+    this.call(this.wasm.set_abort);
+  }
+
+  // ---------------------------------------------------------------- pins
+
+  /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
+  pin(key: Key): number {
+    const keyLength = this.encodeKey(key);
+    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
+    if (handle === 0) this.check(this.u32[this.codeAt] as number);
+    return handle;
+  }
+
+  /** A view of a pinned value. */
+  pinned(handle: number): Uint8Array<ArrayBuffer> {
+    const at = this.call(() => this.wasm.pinned(handle)) >>> 0;
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
+  unpin(handle: number): void {
+    this.call(() => this.wasm.unpin(handle));
+  }
+}

@@ -1,0 +1,111 @@
+/** The calls for many keys: ranges, a page at a time, and keys that are looked for together. */
+
+import type { Key } from "./bytes.js";
+import { type KeyRange, type Page, RAW } from "./engine-memory.js";
+import { EnginePoints } from "./engine-points.js";
+
+const LOWER_EXCLUDED = 1;
+const UPPER_INCLUDED = 2;
+const BACKWARDS = 4;
+const WITH_VALUES = 8;
+
+function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
+  return (
+    (lowerExcluded ? LOWER_EXCLUDED : 0) |
+    (upperIncluded ? UPPER_INCLUDED : 0) |
+    (reverse ? BACKWARDS : 0)
+  );
+}
+
+/** An instance whose keys can be asked for in order. */
+export class EngineRanges extends EnginePoints {
+  private onSorting: ((count: number) => void) | undefined = undefined;
+
+  /**
+   * Views of the values of several keys. What is in memory is looked for together: the processor fetches
+   * it all at once. Looking for the others may kill the views of these.
+   */
+  getMany(keys: readonly Key[], keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
+    const views: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+    while (views.length < keys.length) {
+      const count = this.encodeMany(keys, views.length);
+      try {
+        this.wasm.find_many(keyspace, count);
+      } catch (trap) {
+        throw this.die(trap);
+      }
+      for (const index of this.viewsOfMany(count, views)) {
+        views[index] = this.get(keys[index] as Key, keyspace);
+      }
+    }
+    return views;
+  }
+
+  count(keyspace = RAW): number {
+    return this.call(() => this.wasm.count(keyspace));
+  }
+
+  countRange(range: KeyRange, keyspace = RAW): number {
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    const count = this.ranged(() => this.wasm.count_range(keyspace, lower, upper, flags));
+    if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.onSorting = undefined;
+    return count;
+  }
+
+  /** The first keys of a range, at most so many. */
+  scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
+    const at = this.ranged(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.onSorting = undefined;
+    return this.pageAt(at, maxKeys, withValues);
+  }
+
+  /**
+   * The address of the value of the key with this number on a page; 0 when there is none. Its length is
+   * `foundLength()`.
+   */
+  findOnPage(page: Page, index: number, keyspace: number): number {
+    const { numbers, values } = page;
+    if (page.changes === this.changes) {
+      const at = numbers[values + 2 * index] as number;
+      this.u32[this.lengthAt] = numbers[values + 2 * index + 1] as number;
+      if (at !== 0) return at;
+    }
+    const start = numbers[index] as number;
+    const end = numbers[index + 1] as number;
+    this.encodeFromPage(page.bytes, start, end);
+    return this.find(end - start, keyspace);
+  }
+
+  /**
+   * Hears how many bytes each read brings that the first range does to sort the keys. What it throws ends
+   * that range.
+   */
+  hearSorting(onBytes: (count: number) => void): void {
+    this.onSorting = onBytes;
+  }
+
+  /** Calls for a range; the first one sorts the keys. */
+  private ranged(wasmCall: () => number): number {
+    const { host, onSorting } = this;
+    if (onSorting === undefined) return this.call(wasmCall);
+    let ended: { reason: unknown } | undefined;
+    host.onBytes = (count) => {
+      try {
+        onSorting(count);
+      } catch (reason) {
+        ended = { reason };
+        throw reason;
+      }
+    };
+    const answer = this.call(wasmCall);
+    host.onBytes = undefined;
+    if (ended === undefined) return answer;
+    host.takeCause();
+    throw ended.reason;
+  }
+}
