@@ -30,33 +30,43 @@ export class Holder {
   readonly #waiting = new Map<number, (answer: Answer) => void>();
   readonly #ended: Promise<number | null>;
   #next = 1;
+  /** What it said on standard error. */
+  #complaint = "";
 
   private constructor(flags: string[]) {
     this.#child = fork(join(context().root, "tests/node/support/holder.mjs"), flags, {
       stdio: ["ignore", "ignore", "pipe", "ipc"],
       execArgv: context().runtime === "node" ? process.execArgv : [],
     });
-    this.#child.stderr?.resume();
-    this.#child.on("message", (answer: Answer) => {
-      this.#waiting.get(answer.id)?.(answer);
-      this.#waiting.delete(answer.id);
+    this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.#complaint += text;
     });
-    this.#ended = new Promise((resolve) => {
-      this.#child.on("close", (code) => {
-        for (const [id, answered] of this.#waiting) {
-          answered({ id, error: { name: "Error", code: "ENDED", message: "the process ended" } });
-        }
-        this.#waiting.clear();
-        resolve(code);
-      });
-    });
+    this.#child.on("message", (answer: Answer) => this.#hear(answer));
+    // Of what cannot be sent any more is told that the process ended.
+    this.#child.on("error", () => undefined);
+    this.#ended = new Promise((resolve) => this.#child.on("close", resolve));
     cleanup(() => this.kill());
+  }
+
+  #hear(answer: Answer): void {
+    this.#waiting.get(answer.id)?.(answer);
+    this.#waiting.delete(answer.id);
+  }
+
+  async #answerTo(id: number): Promise<Record<string, number>> {
+    void this.#ended.then(() => {
+      const message = `the process ended: ${this.#complaint}`;
+      this.#hear({ id, error: { name: "Error", code: "ENDED", message } });
+    });
+    const answer = await new Promise<Answer>((resolve) => this.#waiting.set(id, resolve));
+    if (answer.error !== undefined) throw new RemoteError(answer.error);
+    return answer.result ?? {};
   }
 
   /** With "--dawdle" its file calls take their time, so that processes meet in between. */
   static async start(...flags: "--dawdle"[]): Promise<Holder> {
     const holder = new Holder(flags);
-    await new Promise((resolve) => holder.#waiting.set(0, resolve));
+    await holder.#answerTo(0);
     return holder;
   }
 
@@ -65,18 +75,12 @@ export class Holder {
   }
 
   /** Has a command run there and gives what it gave; throws a `RemoteError` for what it threw. */
-  async tell(
-    command: string,
-    options: Record<string, unknown> = {},
-  ): Promise<Record<string, number>> {
+  tell(command: string, options: Record<string, unknown> = {}): Promise<Record<string, number>> {
     const id = this.#next;
     this.#next += 1;
-    const answer = await new Promise<Answer>((resolve) => {
-      this.#waiting.set(id, resolve);
-      this.#child.send({ id, command, options });
-    });
-    if (answer.error !== undefined) throw new RemoteError(answer.error);
-    return answer.result ?? {};
+    const answer = this.#answerTo(id);
+    this.#child.send({ id, command, options });
+    return answer;
   }
 
   /** Kills it as a crash would, and waits until it is gone. Gives its exit code. */
