@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { bundleForNode } from "../scripts/bundle.mjs";
 import { entry, parseArguments, root } from "../scripts/lib.mjs";
+import * as recording from "../scripts/record.mjs";
 import { installRivals } from "./rivals/install.mjs";
 
 const USAGE = `npm run bench [-- parts] [-- --quick]
@@ -47,13 +48,14 @@ entry(async () => {
   ];
   await bundleForNode(entries, ".build/bench");
   const { main } = await import(pathToFileURL(join(root, ".build/bench/main.mjs")).href);
-  await main({
+  const options = {
     root,
     sections: words,
     quick: values["--quick"] === true,
     sizes: values["--sizes"]?.split(",").map(Number),
     stores: values["--stores"]?.split(","),
-  });
+  };
+  await main(options, recording);
 });
 
 async function printReadme(path) {

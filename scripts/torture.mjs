@@ -1,9 +1,11 @@
-// Programs that die and whose files fail, without end: crate/examples/torture.rs.
+// Programs that die and whose files fail, without end: crate/examples/torture.rs. What came of a run that
+// ended by --seconds or --states goes to benches/results/torture.json.
 
 import { spawn } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { entry, must, root } from "./lib.mjs";
+import { begin, keep } from "./record.mjs";
 
 const TORTURE = ["--quiet", "-p", "varve", "--example", "torture", "--profile", "torture"];
 
@@ -11,10 +13,14 @@ entry(async () => {
   await must("cargo", ["build", ...TORTURE]);
   const kept = join(root, ".build/torture");
   mkdirSync(kept, { recursive: true });
-  const env = { ...process.env, VARVE_KEEP_IMAGE: join(kept, "failed.varve") };
+  const [image, told] = [join(kept, "failed.varve"), join(kept, "told.json")];
+  rmSync(told, { force: true });
+  const begun = begin();
+  const env = { ...process.env, VARVE_KEEP_IMAGE: image, VARVE_KEEP_TOLD: told };
   const args = ["run", ...TORTURE, "--", ...process.argv.slice(2)];
   // Ctrl-C is for the program; this one ends when that has.
   process.on("SIGINT", () => undefined);
   const child = spawn("cargo", args, { cwd: root, env, stdio: "inherit" });
   process.exitCode = await new Promise((done) => child.on("close", (code) => done(code ?? 1)));
+  if (existsSync(told)) keep("torture", begun, JSON.parse(readFileSync(told, "utf8")));
 });

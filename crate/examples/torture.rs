@@ -1,7 +1,8 @@
 //! Random programs that die and whose files fail, without end: `npm run torture`.
 //!
 //! Every seed is another program; the tests of the crate run the first of them. A failure tells its
-//! seed, and keeps the image of the file where `VARVE_KEEP_IMAGE` says.
+//! seed, and keeps the image of the file where `VARVE_KEEP_IMAGE` says. A run that was told when to end
+//! keeps what came of it where `VARVE_KEEP_TOLD` says.
 
 #[expect(
     dead_code,
@@ -98,6 +99,31 @@ fn tell(done: &Done, begin: Instant) {
     }
 }
 
+/// Ends a run: says what came of it, and keeps it as JSON.
+fn conclude(done: &Done, begin: Instant, first: u64, failed: bool) {
+    tell(done, begin);
+    println!();
+    let Some(path) = std::env::var_os("VARVE_KEEP_TOLD") else { return };
+    let Done { crashes, failures, lies, seeds } = done;
+    let counts = [
+        ("firstSeed", first),
+        ("seconds", begin.elapsed().as_secs()),
+        ("programs", seeds.load(Ordering::Relaxed)),
+        ("states", done.states()),
+        ("ofProcesses", crashes.process.load(Ordering::Relaxed)),
+        ("ofSystems", crashes.system.load(Ordering::Relaxed)),
+        ("whileRecovering", crashes.nested.load(Ordering::Relaxed)),
+        ("failedCalls", failures.cases.load(Ordering::Relaxed)),
+        ("afterFailedCalls", failures.walked.load(Ordering::Relaxed)),
+        ("afterLies", lies.load(Ordering::Relaxed)),
+        ("failures", failed.into()),
+    ];
+    let told = counts.map(|(name, count)| format!("\"{name}\":{count}")).join(",");
+    if let Err(error) = std::fs::write(&path, format!("{{{told}}}")) {
+        eprintln!("{} cannot be written: {error}", path.display());
+    }
+}
+
 fn main() -> ExitCode {
     let wanted = match arguments() {
         Ok(wanted) => wanted,
@@ -150,13 +176,13 @@ fn main() -> ExitCode {
                 || wanted.states.is_some_and(|n| done.states() >= n);
             if enough {
                 // Programs that are under way take a while, and have shown nothing.
-                tell(&done, begin);
-                println!();
-                std::process::exit(failed.load(Ordering::Relaxed).into());
+                let failed = failed.load(Ordering::Relaxed);
+                conclude(&done, begin, first, failed);
+                std::process::exit(failed.into());
             }
         }
     });
-    tell(&done, begin);
-    println!();
-    ExitCode::from(u8::from(failed.load(Ordering::Relaxed)))
+    let failed = failed.load(Ordering::Relaxed);
+    conclude(&done, begin, first, failed);
+    ExitCode::from(u8::from(failed))
 }

@@ -5,7 +5,7 @@
 // benches/results/kills.json.
 
 import { entry, Problem, parseArguments, say } from "../../scripts/lib.mjs";
-import { begin, keep } from "./record.mjs";
+import { begin, keep } from "../../scripts/record.mjs";
 import { VICTIMS } from "./victims.mjs";
 
 const USAGE = `npm run torture:browser [-- --in ${Object.keys(VICTIMS).join(",")}] [--rounds n] [--seed n]

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundleForNode } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
-import { begin, keep } from "./record.mjs";
+import { begin, keep } from "../../scripts/record.mjs";
 
 const USAGE = `npm run soak [-- --minutes n]
   --minutes   10 when left out`;

@@ -8,10 +8,10 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
+import { begin, keep } from "../../scripts/record.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { launch, withProfile } from "../browsers.mjs";
 import { processOf, stop } from "../processes.mjs";
-import { begin, keep } from "./record.mjs";
 
 const USAGE = `npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
   --tabs     8 when left out

@@ -1,0 +1,36 @@
+// What came of a bench or of a long run, kept with the machine, the commit and the time of its beginning.
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
+import { join } from "node:path";
+import { ask, root } from "./lib.mjs";
+
+/** The load counts at the beginning, too: in the end it is the run's own. */
+export function begin() {
+  return { date: new Date().toISOString(), commit: commit(), machine: machine() };
+}
+
+/** Writes `benches/results/<name>.json`. */
+export function keep(name, begun, told) {
+  const results = join(root, "benches/results");
+  mkdirSync(results, { recursive: true });
+  const text = JSON.stringify({ ...begun, ...told }, null, 2);
+  writeFileSync(join(results, `${name}.json`), `${text}\n`);
+}
+
+function machine() {
+  return {
+    cpu: cpus()[0]?.model ?? "unknown",
+    cores: cpus().length,
+    // Above the number of cores, somebody else is at work and times say little.
+    load: loadavg()[0],
+    platform: `${process.platform} ${process.arch}`,
+    node: process.version,
+  };
+}
+
+function commit() {
+  const name = ask("git", ["rev-parse", "--short", "HEAD"]);
+  if (name === undefined) return "unknown";
+  return ask("git", ["status", "--porcelain"]) === "" ? name : `${name} with changes`;
+}
