@@ -1,39 +1,11 @@
-import { type Database, open, type Storage, type StorageFile } from "varve";
+import { type Database, open } from "varve";
 import { Chooser, keysOf, Random } from "../sizes/workload.js";
 import type { Amounts, Ground, LargeResult } from "./ground.js";
+import { type Call, listening } from "./listening.js";
 
 const VALUE = 1_024;
 const NAME = "cold";
 const GROUP = 500;
-
-interface Read {
-  at: number;
-  length: number;
-}
-
-/** The same storage, with a list of all that is read. */
-function listening(storage: Storage, reads: Read[]): Storage {
-  return {
-    kind: storage.kind,
-    identity: (name) => storage.identity(name),
-    async open(name, mode) {
-      const opened = await storage.open(name, mode);
-      const { file } = opened;
-      const heard: StorageFile = {
-        read(buffer, options) {
-          reads.push({ at: options.at, length: buffer.length });
-          return file.read(buffer, options);
-        },
-        write: (buffer, options) => file.write(buffer, options),
-        truncate: (size) => file.truncate(size),
-        getSize: () => file.getSize(),
-        flush: () => file.flush(),
-        close: () => file.close(),
-      };
-      return { ...opened, file: heard };
-    },
-  };
-}
 
 /** Every value begins with the number of its key, so that a read shows whether it is the right one. */
 async function fill(db: Database, count: number, turn: () => Promise<void>): Promise<void> {
@@ -118,15 +90,15 @@ async function measure(
     return { numbers, keys: keysOf(numbers) };
   };
   const slices = total / count;
-  const reads: Read[] = [];
+  const reads: Call[] = [];
 
-  let db = await open(NAME, { storage: listening(ground.storage, reads), memory });
+  let db = await open(NAME, { storage: listening(ground.storage, { reads }), memory });
   for (let index = 0; index < slices; index++) {
     const { keys, numbers } = slice(index);
     getAll(db, keys, numbers);
     await ground.turn();
   }
-  const asked: Read[][] = [];
+  const asked: Call[][] = [];
   for (let sample = 0; sample < samples; sample++) {
     const { keys, numbers } = slice(slices + sample);
     const before = reads.length;

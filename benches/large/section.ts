@@ -22,12 +22,12 @@ function section(title: string, { lines, notes }: LargeResult): Section {
     })),
     goals: [
       ratio("cold read against the same calls of read", "cold", "coldRaw", 1.5),
-      ...sizes.map(([name, size]) =>
-        ratio(
-          `write of ${name}, new, against write of the same bytes`,
-          `set${size}`,
-          `write${size}`,
-          1.2,
+      ...sizes.flatMap(([name, size]) =>
+        [
+          ["write of the same bytes", `write${size}`],
+          ["the same calls of write", `same${size}`],
+        ].map(([what, theirs]) =>
+          ratio(`write of ${name}, new, against ${what}`, `set${size}`, theirs!, 1.2),
         ),
       ),
       ...["index", "wasm"].map((id) =>

@@ -1,10 +1,12 @@
 import { open } from "varve";
 import type { Amounts, Ground, LargeResult, Line } from "./ground.js";
+import { type Call, listening } from "./listening.js";
 
 const KIB = 1_024;
 const SIZES = [64 * KIB, 4 * KIB * KIB];
 const NAME = "values";
 const RAW = "values.raw";
+const SAME = "values.same";
 /** Bytes that one of the two writes before it is the other's turn. */
 const TURN = KIB * KIB;
 /** All values of the last samples fit in: reads are reads of memory. */
@@ -26,17 +28,23 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
     Array.from({ length: count }, (_, i) => `value:${name}:${String(i).padStart(10, "0")}`);
   const inTurn = Math.max(1, TURN / size);
   const value = new Uint8Array(size);
+  /** No write of the database is longer than a value and two segments. */
+  const room = new Uint8Array(size + 2 * TURN);
   const times = {
     set: [] as number[],
     over: [] as number[],
     write: [] as number[],
+    same: [] as number[],
     first: [] as number[],
     view: [] as number[],
     copy: [] as number[],
   };
   const memory = MEMORY_SAMPLES * amounts.valueBytes;
-  const db = await open(NAME, { storage: ground.storage, memory });
+  const asked: Call[] = [];
+  const storage = listening(ground.storage, { writes: asked });
+  const db = await open(NAME, { storage, memory });
   const raw = await ground.raw(RAW);
+  const same = await ground.raw(SAME);
   let at = 0;
   const over = keysOf("over");
   // Until memory is full, and what is written takes the place of what was.
@@ -64,19 +72,34 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
         at += size;
       }
     };
-    // By turns, and each as often the first: what the system writes back meanwhile it does to both. What
+    // As many bytes as the database writes, where it writes them: beside the value a header of its frame
+    // and one of its record, so that no write begins where a page of the system does.
+    const repeat = (calls: readonly Call[]) => {
+      for (const { at, length } of calls) {
+        if (same.write(room.subarray(0, length), at) !== length)
+          throw new Error("the disk is full");
+      }
+    };
+    // By turns, and each as often the first: what the system writes back meanwhile it does to all. What
     // was written before is on the medium by then.
-    let [set, write] = [0, 0];
+    let [set, write, repeated] = [0, 0, 0];
     for (let from = 0, ourTurn = round % 2 === 0; from < count; from += inTurn) {
       const names = keys.slice(from, from + inTurn);
       for (const first of [true, false]) {
-        if (first === ourTurn) set += await timed(() => ours(names));
-        else write += await timed(() => bare(names.length));
+        if (first === ourTurn) {
+          set += await timed(() => {
+            asked.length = 0;
+            ours(names);
+          });
+          const calls = asked.slice();
+          repeated += await timed(() => repeat(calls));
+        } else write += await timed(() => bare(names.length));
       }
       ourTurn = !ourTurn;
     }
     db.flush();
     raw.flush();
+    same.flush();
     const look = () => {
       for (const key of keys) check(db.get(key), size, mark);
     };
@@ -85,17 +108,19 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
     const copy = await timed(() => {
       for (const key of keys) check(db.get(key)?.slice(), size, mark);
     });
-    const again = await timed(() => ours(over));
+    const overwritten = await timed(() => ours(over));
     db.flush();
     if (round < warmup) continue;
     times.set.push(set);
-    times.over.push(again);
+    times.over.push(overwritten);
     times.write.push(write);
+    times.same.push(repeated);
     times.first.push(first);
     times.view.push(view);
     times.copy.push(copy);
   }
   raw.close();
+  same.close();
   await db.close();
   const again = await open(NAME, { storage: ground.storage, memory });
   for (let round = 0; round < warmup + amounts.samples; round++) {
@@ -106,6 +131,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   await again.close();
   await ground.remove(NAME);
   await ground.remove(RAW);
+  await ground.remove(SAME);
 
   const group = `Values of ${sizeName(size)}`;
   const written = "survives the process, not a power loss";
@@ -128,6 +154,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   return [
     line("set", "written, a commit each", "varve", written, times.set),
     line("write", "written, a commit each", "write of the same bytes", written, times.write),
+    line("same", "written, a commit each", "the same calls of write", written, times.same),
     line("over", "written over itself, a commit each", "varve", written, times.over),
     line("first", "read as a view, the first time", "varve", "reads", times.first),
     line("view", "read as a view, again", "varve", "reads", times.view),
@@ -143,7 +170,7 @@ export async function largeValues(ground: Ground, amounts: Amounts): Promise<Lar
   return {
     lines,
     notes: [
-      `Large values: ${total} MiB a sample, with memory ${MEMORY_SAMPLES * total} MiB, on new keys, so that both files grow by the same bytes, by turns of a MiB or a value. Both are flushed after each sample, outside of its time. "Over itself" are the same keys in every sample: what was there has to be given back, which costs flushes and erasing in its time, since no turn ends. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
+      `Large values: ${total} MiB a sample, with memory ${MEMORY_SAMPLES * total} MiB, on new keys, so that all files grow by the same bytes, by turns of a MiB or a value. "The same calls" are as many bytes, written where the database writes them: it has headers between values. A system may take a multiple of 64 KiB at such a place as one page, or look long for one of 2 MiB. All are flushed after each sample, outside of its time. "Over itself" are the same keys in every sample: what was there has to be given back, which costs flushes and erasing in its time, since no turn ends. Read again, whole, after closing and opening. A view is looked at in its first and last byte; so is the copy.`,
     ],
   };
 }
