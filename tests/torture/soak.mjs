@@ -2,15 +2,9 @@
 // within its bound. Prints a table; all samples go to benches/results/soak.json.
 //   npm run soak [-- --minutes n]
 
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { bundleForNode } from "../../scripts/bundle.mjs";
-import { entry, Problem, parseArguments, root, say } from "../../scripts/lib.mjs";
-import { begin, keep } from "../../scripts/record.mjs";
+import { entry, parseArguments, say } from "../../scripts/lib.mjs";
+import { begin } from "../../scripts/record.mjs";
+import { bounded, conclude, middle, samplesOf } from "./samples.mjs";
 
 const USAGE = `npm run soak [-- --minutes n]
   --minutes   10 when left out`;
@@ -27,46 +21,20 @@ entry(async () => {
   const { values } = parseArguments(process.argv.slice(2), { "--minutes": "count" }, USAGE);
   const { "--minutes": minutes = 10 } = values;
   const begun = begin();
-  const samples = await run(minutes);
-  const verdict = judge(samples);
-  keep("soak", begun, { minutes, verdict, samples });
-  process.stdout.write("All samples are in benches/results/soak.json.\n");
-  for (const { what, is, atMost, holds } of verdict) {
-    process.stdout.write(`${holds ? "    ok" : "FAILED"}  ${what}: ${is}, at most ${atMost}\n`);
-  }
-  if (!verdict.every(({ holds }) => holds)) process.exitCode = 1;
+  say(HEAD);
+  const samples = await samplesOf("soak", minutes, (all) => {
+    if (all.length % 5 === 0) say(row(all.at(-1)));
+  });
+  conclude("soak", begun, { minutes, verdict: judge(samples), samples });
 });
-
-async function run(minutes) {
-  const out = `.build/tests/soak-kills-${process.pid}`;
-  const folder = mkdtempSync(join(tmpdir(), "varve-soak-"));
-  try {
-    await bundleForNode(["tests/torture/soak.ts"], out);
-    const program = join(root, out, "soak.mjs");
-    const args = ["--expose-gc", program, folder, String(minutes)];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-    const samples = [];
-    say(HEAD);
-    createInterface(child.stdout).on("line", (line) => {
-      samples.push(JSON.parse(line));
-      if (samples.length % 5 === 0) say(row(samples.at(-1)));
-    });
-    const [code] = await once(child, "close");
-    if (code !== 0) throw new Problem(`the soak broke off (exit code ${code}).`);
-    return samples;
-  } finally {
-    rmSync(join(root, out), { recursive: true, force: true });
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
 
 /** What has to hold, over all samples after the warm-up. */
 function judge(samples) {
   const warm = samples.slice(WARM_UP);
   const third = Math.floor(warm.length / 3);
-  const middle = (some, key) => some.map((one) => one[key]).sort((a, b) => a - b)[third >> 1];
-  const first = (key) => middle(warm.slice(0, third), key);
-  const last = (key) => middle(warm.slice(-third), key);
+  const of = (some, key) => middle(some.map((one) => one[key]));
+  const first = (key) => of(warm.slice(0, third), key);
+  const last = (key) => of(warm.slice(-third), key);
   const most = (key) => Math.max(...warm.map((one) => one[key]));
   const { budgetBytes } = warm[0];
   const tightest = samples.reduce((a, b) =>
@@ -79,12 +47,6 @@ function judge(samples) {
     bounded("the file where it was closest to its bound", tightest.fileBytes, tightest.boundBytes),
   ];
 }
-
-function bounded(what, is, atMost) {
-  return { what, is: mib(is), atMost: mib(atMost), holds: is <= atMost };
-}
-
-const mib = (bytes) => `${(bytes / MIB).toFixed(1)} MiB`;
 
 const HEAD =
   "seconds   writes    reads  wasm MiB  records MiB  RSS MiB  live MiB  file MiB  at most  cold reads  slices  p50 ms  p99 ms  max ms";

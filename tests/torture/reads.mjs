@@ -1,0 +1,51 @@
+// Random reads of a database sixteen times its memory: whether memory stays flat. All samples go to
+// benches/results/reads.json.
+//   npm run reads [-- --minutes n]
+
+import { entry, Problem, parseArguments, say } from "../../scripts/lib.mjs";
+import { begin } from "../../scripts/record.mjs";
+import { bounded, conclude, mib, middle, samplesOf } from "./samples.mjs";
+
+const USAGE = `npm run reads [-- --minutes n]
+  --minutes   60 when left out`;
+
+/** The process' own memory is Node's affair too. */
+const RSS_TOLERANCE = 1.1;
+
+entry(async () => {
+  const { values } = parseArguments(process.argv.slice(2), { "--minutes": "count" }, USAGE);
+  const { "--minutes": minutes = 60 } = values;
+  const begun = begin();
+  const samples = await samplesOf("reads", minutes, tell);
+  conclude("reads", begun, { minutes, verdict: judge(samples), samples });
+});
+
+function tell(samples) {
+  const { when, reads, rssBytes, stats } = samples.at(-1);
+  if (samples.length % 5 !== 1 && stats !== undefined) return;
+  const held =
+    stats === undefined ? "" : `, wasm ${mib(stats.wasmBytes)}, records ${mib(stats.memoryBytes)}`;
+  say(`  ${when}: ${reads} reads, process ${mib(rssBytes)}${held}`);
+}
+
+/** What has to hold while it reads, from when memory is full on, and when it has closed. */
+function judge(samples) {
+  const reading = samples.filter(({ stats }) => stats?.evictions > 0);
+  if (reading.length < 6)
+    throw new Problem("memory was not full before the end: give it more minutes.");
+  const third = Math.floor(reading.length / 3);
+  const most = (key) => Math.max(...reading.map(({ stats }) => stats[key]));
+  const rss = (some) => middle(some.map(({ rssBytes }) => rssBytes));
+  const { wasmBytes, budgetBytes } = reading[0].stats;
+  const { arrayBuffers } = samples.find(({ when }) => when === "closed");
+  return [
+    bounded("wasm memory, once it is full", most("wasmBytes"), wasmBytes),
+    bounded("bytes of records in memory", most("memoryBytes"), budgetBytes * 1.25),
+    bounded(
+      "memory of the process",
+      rss(reading.slice(-third)),
+      rss(reading.slice(0, third)) * RSS_TOLERANCE,
+    ),
+    bounded("memory outside of JavaScript when it has closed", arrayBuffers, 1_048_576),
+  ];
+}
