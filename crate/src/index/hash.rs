@@ -43,10 +43,9 @@ impl KeyHash {
         if let Some(end) = key.last_chunk::<8>().filter(|_| length <= SHORT_KEY) {
             // The last word overlaps the one before it, unless it begins where that ends.
             for (word, secret) in key[..length - 1].chunks_exact(8).zip(rest) {
-                let word = word.try_into().map_or(0, u64::from_le_bytes);
-                sum = sum.wrapping_add(product(word, *secret));
+                sum = sum.wrapping_add(halves(half(&word[..4]), half(&word[4..]), *secret));
             }
-            sum = sum.wrapping_add(product(u64::from_le_bytes(*end), *last));
+            sum = sum.wrapping_add(halves(half(&end[..4]), half(&end[4..]), *last));
         } else if length > SHORT_KEY {
             sum = sum.wrapping_add(checksum(key, *last));
         } else {
@@ -63,9 +62,21 @@ impl KeyHash {
 /// The halves of a word, each under its half of the secret, multiplied.
 #[inline(always)]
 const fn product(word: u64, secret: u64) -> u64 {
-    let low = (word as u32).wrapping_add(secret as u32);
-    let high = ((word >> 32) as u32).wrapping_add((secret >> 32) as u32);
+    halves(word as u32, (word >> 32) as u32, secret)
+}
+
+#[inline(always)]
+const fn halves(low: u32, high: u32, secret: u64) -> u64 {
+    let low = low.wrapping_add(secret as u32);
+    let high = high.wrapping_add((secret >> 32) as u32);
     (low as u64).wrapping_mul(high as u64)
+}
+
+/// Half of a word. A key was written a moment ago four bytes at a time, and a processor that reads eight
+/// of them has to wait until both writes have reached its cache.
+#[inline(always)]
+fn half(bytes: &[u8]) -> u32 {
+    bytes.try_into().map_or(0, u32::from_le_bytes)
 }
 
 /// Position of a record in units of 8 bytes from the first segment; 0 is no record's.

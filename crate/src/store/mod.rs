@@ -632,11 +632,11 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let (mut x, mut y) = (a.chunks_exact(8), b.chunks_exact(8));
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let (mut x, mut y) = (a.chunks_exact(4), b.chunks_exact(4));
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
     let words = x.by_ref().zip(y.by_ref()).fold(0, |all, (x, y)| all | (word(x) ^ word(y)));
     let rest = x.remainder().iter().zip(y.remainder());
-    rest.fold(words, |all, (x, y)| all | u64::from(x ^ y)) == 0
+    rest.fold(words, |all, (x, y)| all | u32::from(x ^ y)) == 0
 }
 
 /// Restores every byte of a staged record that did not come to its end.
