@@ -32,8 +32,6 @@ export interface Exports {
   find(keyspace: number, keyLength: number): number;
   find_many(keyspace: number, count: number): void;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
-  set_commit(length: number): number;
-  set_abort(): void;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
   count_range(keyspace: number, lower: number, upper: number, flags: number): number;
@@ -44,6 +42,8 @@ export interface Exports {
   unpin(handle: number): void;
   update_begin(keyspace: number, keyLength: number): number;
   update_resize(capacity: number): number;
+  finish(length: number): number;
+  abort(): void;
   savepoint(): number;
   release(): number;
   rollback(): void;

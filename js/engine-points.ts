@@ -185,7 +185,7 @@ export class EnginePoints extends EngineInstance {
     let status: number;
     this.changes += 1;
     try {
-      status = this.wasm.set_commit(length);
+      status = this.wasm.finish(length);
     } catch (trap) {
       throw this.die(trap);
     }
@@ -195,7 +195,7 @@ export class EnginePoints extends EngineInstance {
 
   /** Gives up the staged record. One that was being changed has every byte as it was. */
   abort(): void {
-    this.call(this.wasm.set_abort);
+    this.call(this.wasm.abort);
   }
 
   // ---------------------------------------------------------------- pins

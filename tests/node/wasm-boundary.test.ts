@@ -7,6 +7,7 @@ const IMPORTS = ["detach", "flush", "panicked", "read", "size", "truncate", "wri
 
 /** What crosses the boundary the other way. Only js/engine*.ts call these. */
 const EXPORTS = [
+  "abort",
   "close",
   "commit",
   "count",
@@ -15,6 +16,7 @@ const EXPORTS = [
   "error_report",
   "find",
   "find_many",
+  "finish",
   "flush",
   "open",
   "pending",
@@ -28,17 +30,13 @@ const EXPORTS = [
   "savepoint",
   "scan",
   "scratch",
-  "set_abort",
   "set_begin",
-  "set_commit",
   "stats",
   "tend",
   "unflushed",
   "unpin",
   "unwitnessed",
-  "update_abort",
   "update_begin",
-  "update_commit",
   "update_resize",
   "verify",
   "version",

@@ -69,21 +69,6 @@ extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *cons
     staged.unwrap_or(std::ptr::null())
 }
 
-/// Ends the staged record with `length` bytes of value.
-#[unsafe(no_mangle)]
-extern "C" fn set_commit(length: usize) -> u32 {
-    instance().status(|store| store.finish(length).map(drop))
-}
-
-/// Drops the staged record.
-#[unsafe(no_mangle)]
-extern "C" fn set_abort() {
-    instance().status(|store| {
-        store.abort();
-        Ok(())
-    });
-}
-
 /// 1: was there and is gone; 0: was not; -1: failed.
 #[unsafe(no_mangle)]
 extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
@@ -111,16 +96,19 @@ extern "C" fn update_resize(capacity: usize) -> *const u8 {
     staged.unwrap_or(std::ptr::null())
 }
 
-/// Ends the staged update.
+/// Ends the staged record, new or changed, with `length` bytes of value.
 #[unsafe(no_mangle)]
-extern "C" fn update_commit(length: usize) -> u32 {
+extern "C" fn finish(length: usize) -> u32 {
     instance().status(|store| store.finish(length).map(drop))
 }
 
-/// Restores every byte.
+/// Drops the staged record; one that was being changed has every byte as it was.
 #[unsafe(no_mangle)]
-extern "C" fn update_abort() {
-    set_abort();
+extern "C" fn abort() {
+    instance().status(|store| {
+        store.abort();
+        Ok(())
+    });
 }
 
 /// Marks a place to go back to; how many are then open.
