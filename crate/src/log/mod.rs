@@ -2,11 +2,12 @@
 //!
 //! Three regions, as in FASTER's hybrid log (Chandramouli et al., SIGMOD 2018): the frame under
 //! construction is *mutable* in memory; what has been handed to the file is *read-only*; what is
-//! not in memory is *cold* (a slot without `bytes`).
+//! not in memory is *cold* (a slot without a buffer, or without a value).
 
 pub mod append;
 pub mod chain;
 pub mod checkpoint;
+mod copies;
 pub mod group;
 pub(crate) mod lift;
 pub(crate) mod live;
@@ -18,6 +19,7 @@ pub(crate) mod renew;
 pub(crate) mod reserve;
 mod slots;
 mod superblocks;
+mod values;
 pub mod verify;
 
 use crate::error::Error;
@@ -32,10 +34,10 @@ use crate::index::small::SmallMap;
 use crate::memory::AlignedBytes;
 
 use append::WriteError;
+use copies::Copies;
 use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
-use read::Copies;
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use crate::sort;
 
 use super::chain::{Chain, Flaw, FrameAt};
 use super::checkpoint::Loaded;
+use super::copies::Copies;
 use super::group::Cursor;
 use super::pool::Pool;
-use super::read::Copies;
 use super::{DroppedTail, Geometry, Log, Mending, Slot, Use, superblocks};
 
 /// What opening found.
