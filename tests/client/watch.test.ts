@@ -159,6 +159,7 @@ suite("what a watch hears", () => {
     });
     const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({}, listener);
+    await client.count();
     await client.call.later();
     await until(() => heard.length === 1);
     equal(heard[0]?.[0]?.key, "late");
