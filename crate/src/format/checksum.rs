@@ -292,13 +292,13 @@ mod tests {
         let bytes: Vec<u8> =
             (0..9000_u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 23) as u8).collect();
         // All of them are too many for Miri, which is to see how bytes are read.
-        let step = if cfg!(miri) { 97 } else { 1 };
+        let (step, rest, seeds) = if cfg!(miri) { (97, 3072, 2) } else { (1, 1024, 3) };
         for length in
             (241..1500).step_by(step).chain([2047, 2048, 2049, 4096, 4160, 8191, 8192, 9000])
         {
-            for seed in [0, 1, 0xFEDC_BA98_7654_3210] {
+            for &seed in &[0, 0xFEDC_BA98_7654_3210, 1][..seeds] {
                 let expected = xxh3_64_with_seed(&bytes[..length], seed);
-                for before in (0..length - 63).step_by(1024) {
+                for before in (0..length - 63).step_by(rest) {
                     let mut sum = Checksum::new(seed);
                     bytes[..before].chunks(2048).for_each(|piece| sum.add(piece));
                     let told = sum.end(&bytes[before..length]);

@@ -86,8 +86,9 @@ fn a_flipped_byte_is_never_served() {
 #[test]
 fn an_overwritten_value_and_a_deleted_key_never_come_back() {
     let mut store = open(MemoryFile::default());
-    let mut rng = Rng::new(5);
-    for round in 0..60_u64 {
+    // Of this seed, twenty rounds have reached every function that the others reach: enough for Miri.
+    let (mut rng, rounds) = (Rng::new(1), if cfg!(miri) { 20 } else { 60 });
+    for round in 0..rounds {
         store.set(0, b"overwritten", &bytes_of(round, rng.below(900))).expect("set");
         store.set(0, b"deleted", &bytes_of(round, rng.below(1500))).expect("set");
         store.commit().expect("commit");
