@@ -144,7 +144,7 @@ pub(crate) struct Victim {
 
 impl Slot {
     /// Bytes of what is needed of a segment, as far as is known; with the sequences of all that stand.
-    fn needed(&self, sequences: &[u32]) -> usize {
+    pub(super) fn needed(&self, sequences: &[u32]) -> usize {
         let covered = self.grave_oldest..self.sequence;
         let from = sequences.partition_point(|&s| s < self.grave_oldest);
         let covers = sequences.get(from).is_some_and(|s| covered.contains(s));

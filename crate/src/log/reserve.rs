@@ -63,8 +63,7 @@ impl Log {
     pub(crate) fn ends_in_waste(&self) -> bool {
         let is_waste = |slot: u32| {
             let slot = &self.slots[slot as usize];
-            let needed = 2 * (slot.live_bytes + slot.grave_bytes);
-            slot.written && (needed as usize) < self.geometry.segment()
+            slot.written && 2 * slot.needed(&self.sequences()) < self.geometry.segment()
         };
         self.full
             && self.blank_slots >= RESERVE

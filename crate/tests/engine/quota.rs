@@ -444,6 +444,16 @@ fn deletions_find_room_however_often_a_disk_was_full_before() {
 }
 
 #[test]
+fn deletions_that_nothing_needs_do_not_keep_a_full_segment_from_making_room_for_itself() {
+    // Four segments: one that is full, half of it with deletions, a checkpoint, and the reserve.
+    for (size, seed) in [(0, 29), (0, 81), (0, 92), (1, 35), (1, 38), (8, 35), (8, 38), (30, 35)] {
+        let mut rng = Rng::new(seed);
+        let limit = 8192 + SEGMENT * 4 + rng.below(4096) as u64;
+        fill_again_and_again(limit, Style::Throws, size, &mut rng);
+    }
+}
+
+#[test]
 fn large_values_find_room_as_a_whole_or_not_at_all() {
     for style in STYLES {
         for limit in limits() {
