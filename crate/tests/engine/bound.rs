@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use varve::{File, IoError, MemoryFile, Options, Store};
+use varve::{File, IoError, MemoryFile, Options, Stats, Store};
 
 use crate::support::rng::Rng;
 
@@ -23,10 +23,15 @@ struct Life {
     skewed: bool,
 }
 
+/// The room that one checkpoint takes.
+fn checkpoint_of(stats: &Stats, segment: u64) -> u64 {
+    (8 * stats.count + 4096).div_ceil(segment) * segment
+}
+
 /// The most that the file may have, how much of that is for one checkpoint, and what it has.
 fn sizes(store: &Store<MemoryFile>, factor: u32) -> [u64; 3] {
     let stats = store.stats();
-    let checkpoint = (8 * stats.count + 4096).div_ceil(SEGMENT) * SEGMENT;
+    let checkpoint = checkpoint_of(&stats, SEGMENT);
     let bound = 8192 + stats.live_bytes * u64::from(factor) / 100 + 2 * checkpoint + 4 * SEGMENT;
     [bound, checkpoint, stats.file_bytes]
 }
@@ -223,7 +228,8 @@ fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
 }
 
 /// Random overwrites and deletes of values of up to `most` segments each, each of which takes whole
-/// segments. Whenever there was time for all housekeeping the file is within its bound.
+/// segments. Whenever there was time for all housekeeping the file is within its bound: what lives, with
+/// the segments that it takes, and half as much again, two checkpoints and four segments.
 fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
     let segment = 1_usize << segment_log2;
     let options = Options { segment_log2, ..Options::default() };
@@ -270,8 +276,11 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
         // What a turn writes and replaces stands twice until it is flushed, and what was deleted is
         // given back when there is time.
         lived = lived.max(live);
-        let in_use = 8192 + lived * 3 / 2 + room(6 * (1 + most as u64));
-        let bound = if at_rest { 8192 + live * 3 / 2 + room(6) } else { in_use };
+        let beside = 2 * checkpoint_of(&store.stats(), segment as u64) + room(4);
+        let bound = match at_rest {
+            true => 8192 + live * 3 / 2 + beside,
+            false => 8192 + lived * 3 / 2 + beside + room(6 * most as u64),
+        };
         lived = if at_rest { live } else { lived };
         assert!(
             file <= bound,
