@@ -131,7 +131,7 @@ impl<F: File> Store<F> {
         let recovered = self.log.end_walk(&mut self.file, walk, way)?;
         let Recovered { frames, extents, recovery, damage } = recovered;
         self.recovery = Recovery { created: self.recovery.created, ..recovery };
-        self.unflushed = !way.read_only && recovery.replayed_frames > 0 && !recovery.clean;
+        self.unflushed = !way.read_only && !recovery.clean;
         if replayed.is_ok() {
             replayed = self.replay(&frames[done..]);
         }
