@@ -49,9 +49,9 @@ struct Buffer {
     pins: u32,
 }
 
-/// The segment that is read, the one before it, whose last commit may end in it, and copies of cold
-/// records.
-const WHILE_OPENING: usize = 3;
+/// The segment that is read, and the one before it, whose last commit may end in it. Copies of cold
+/// records may take one more.
+const WHILE_OPENING: usize = 2;
 
 /// Takes the content of a buffer, and says whether it may go.
 pub type Evict<'a> = &'a mut dyn FnMut(BufferId, Holds, &[u8]) -> bool;
@@ -62,7 +62,7 @@ pub struct Pool {
     buffers: Vec<Buffer>,
     budget: usize,
     size: usize,
-    /// Counts up with each buffer that is taken and each turn.
+    /// Counts up with each buffer that is taken or turned to, and each turn.
     clock: u32,
     /// When the running turn began.
     turn: u32,
@@ -111,6 +111,12 @@ impl Pool {
     #[inline]
     pub fn touch(&mut self, id: BufferId) {
         self.buffers[id as usize].touched = self.clock;
+    }
+
+    /// Notes that a buffer is looked at from now on, later than all others.
+    pub fn turn_to(&mut self, id: BufferId) {
+        self.clock += 1;
+        self.touch(id);
     }
 
     /// Notes that a view of a buffer may be given out.
@@ -189,7 +195,7 @@ impl Pool {
         let id = match self.free() {
             Some(id) => id,
             // Up to the budget memory is reserved, so a callback's view outlives this.
-            None if self.buffers.len() < self.allowed() => self.grow(),
+            None if self.buffers.len() < self.allowed(holds) => self.grow(),
             None => self.take_back(evict)?,
         };
         let touched = self.clock;
@@ -200,8 +206,9 @@ impl Pool {
 
     /// How many buffers there may be before one is taken back. While the database is being opened what
     /// is read is looked at once, and memory that is new to the process costs more than the reading.
-    fn allowed(&self) -> usize {
-        if self.lends_views { self.budget } else { WHILE_OPENING }
+    fn allowed(&self, holds: Holds) -> usize {
+        let while_opening = WHILE_OPENING + usize::from(holds == Holds::Copies);
+        if self.lends_views { self.budget } else { while_opening }
     }
 
     fn free(&self) -> Option<BufferId> {

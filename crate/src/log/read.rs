@@ -172,7 +172,7 @@ impl Log {
     pub fn load(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
         let resident = self.slots[slot as usize].buffer;
         if resident != NO_BUFFER {
-            self.pool.touch(resident);
+            self.pool.turn_to(resident);
             return Ok(());
         }
         let id = self.take_buffer(Holds::Segment(slot))?;

@@ -18,7 +18,7 @@ impl Log {
         let count = count.ok_or(Error::NotADatabase)?;
         self.slots = (0..count).map(|_| Slot::new(Use::Unknown)).collect();
         let mut headers = Vec::new();
-        for index in 0..count {
+        for index in 0..=count {
             self.read_headers(file, index, &mut headers)?;
         }
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
@@ -30,26 +30,26 @@ impl Log {
         Ok(())
     }
 
-    /// Adds the headers that stand at the start of slot `index` and, as trailers, at its end.
+    /// Adds what stands where slot `index` begins, as far as it is valid: the trailer of the slot before it and
+    /// its own header. They lie side by side, so that one call reads both.
     fn read_headers(
         &self,
         file: &mut impl File,
         index: u32,
         found: &mut Vec<SegmentHeader>,
     ) -> Result<(), Error> {
-        let start = self.geometry.slot_start(index);
-        for at in [start, start + self.geometry.room_end() as u64] {
-            let mut bytes = [0; segment::SIZE];
-            read_full(file, &mut bytes, at)?;
-            let Some(header) = SegmentHeader::unverified(&bytes) else { continue };
+        let mut both = [0; 2 * segment::SIZE];
+        read_full(file, &mut both, self.geometry.slot_start(index) - segment::SIZE as u64)?;
+        for is_trailer in [true, false] {
+            let bytes = &both[if is_trailer { 0 } else { segment::SIZE }..][..segment::SIZE];
+            let Some(header) = SegmentHeader::unverified(bytes) else { continue };
             // A trailer names its first slot, which its checksum is bound to.
             let SegmentHeader { slot, span, .. } = header;
-            let is_trailer = at != start;
             let here = match is_trailer {
-                true => slot <= index && slot.checked_add(span) == Some(index + 1),
+                true => slot < index && slot.checked_add(span) == Some(index),
                 false => slot == index,
             };
-            if here && self.is_ours(file, &header, &bytes, is_trailer)? {
+            if here && self.is_ours(file, &header, bytes, is_trailer)? {
                 found.push(header);
             }
         }
