@@ -269,10 +269,9 @@ export class Database extends Writes {
    * ```
    *
    * It is a copy as of one moment after this call, made in memory before the first bytes come, a few
-   * milliseconds at a time, while the program goes on reading and writing; in a Durable Object at once. Two
-   * steps are made in one go, and take time with the number of keys: sorting them at the beginning, unless a
-   * range was asked for before, and writing the index of the copy at the end. Versions begin anew in it. Who
-   * cancels the stream ends the copying.
+   * milliseconds at a time, while the program goes on reading and writing; in a Durable Object at once. One
+   * step is made in one go, and takes time with the number of keys: writing the index of the copy at the end.
+   * Versions begin anew in it. Who cancels the stream ends the copying.
    *
    * @throws TypeError when the database was opened with `ordered: false`
    * @throws (who reads is told) the reason of `signal` when that is aborted, and what `onProgress` throws;

@@ -34,6 +34,7 @@ export interface Exports {
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
+  sort_part(): number;
   count_range(keyspace: number, lower: number, upper: number, flags: number): number;
   scan(keyspace: number, lower: number, upper: number, flags: number, maxKeys: number): number;
   version(keyspace: number, keyLength: number): number;

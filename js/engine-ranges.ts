@@ -48,9 +48,19 @@ export class EngineRanges extends EnginePoints {
   countRange(range: KeyRange, keyspace = RAW): number {
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range);
-    const count = this.ranged(() => this.wasm.count_range(keyspace, lower, upper, flags));
-    if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
+    const count = this.counted(() => this.wasm.count_range(keyspace, lower, upper, flags));
     this.onSorting = undefined;
+    return count;
+  }
+
+  /** Sorts a part of the keys, of which the first range sorts all at once. Says whether there are more. */
+  sortPart(): boolean {
+    return this.counted(() => this.wasm.sort_part()) > 0;
+  }
+
+  private counted(wasmCall: () => number): number {
+    const count = this.ranged(wasmCall);
+    if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
     return count;
   }
 

@@ -55,8 +55,11 @@ export async function exported(
 ): Promise<() => Bytes | undefined> {
   const session = source();
   session.admitOutside("export()");
+  const pace = new Pace(source, options);
+  // The first page would have all keys sorted at once.
+  while (session.engine.sortPart()) await pace.rest(0, session.engine.stats().liveBytes);
   if (session.engine.pending() !== 0) session.commit();
-  const moment = new Moment(source, options);
+  const moment = new Moment(source, pace);
   try {
     const segmentLog2 = await segmentFor(moment);
     const file = new Pieces();
@@ -82,9 +85,8 @@ type Visit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) 
 class Moment {
   readonly living: Living;
   readonly liveBytes: number;
-  private readonly source: () => Session;
   private readonly engine: Engine;
-  private readonly options: ExportOptions;
+  private readonly pace: Pace;
   private readonly unhear: () => void;
   private readonly keyspaces: ReadonlySet<number>;
   /** Keys that were written since, before they were visited: what they had is copied, if they were there. */
@@ -96,13 +98,11 @@ class Moment {
   private failure: { reason: unknown } | undefined;
   private bytes: number;
   private since: number;
-  private until: number;
 
-  constructor(source: () => Session, options: ExportOptions) {
+  constructor(source: () => Session, pace: Pace) {
     const { engine } = source();
-    this.source = source;
     this.engine = engine;
-    this.options = options;
+    this.pace = pace;
     this.living = livingOf(engine);
     this.liveBytes = engine.stats().liveBytes;
     this.keyspaces = new Set(this.living.keyspaces);
@@ -112,7 +112,6 @@ class Moment {
     this.failure = undefined;
     this.bytes = 0;
     this.since = 0;
-    this.until = Date.now() + SLICE_MS;
     this.unhear = engine.hearKeys((keyspace, length) => this.keep(keyspace, length));
   }
 
@@ -126,7 +125,7 @@ class Moment {
       let lower: Bytes | undefined;
       do {
         lower = this.page(lower, keyspace, visit);
-        if (Date.now() >= this.until) await this.rest();
+        if (this.pace.isOver) await this.rest();
       } while (lower !== undefined);
     }
     for (const [key, value, keyspace] of this.kept) {
@@ -197,15 +196,36 @@ class Moment {
     // What was flushed is not read again by who opens it: there is a checkpoint.
     copy.flush();
     copy.close();
-    this.tell(this.liveBytes);
+    this.pace.tell(this.liveBytes, this.liveBytes);
+  }
+
+  private async rest(): Promise<void> {
+    if (this.failure !== undefined) throw this.failure.reason;
+    await this.pace.rest(Math.min(this.bytes, this.liveBytes), this.liveBytes);
+  }
+}
+
+/** Has the program go on after every few milliseconds of work, and hear how far that is. */
+class Pace {
+  private readonly source: () => Session;
+  private readonly options: ExportOptions;
+  private until: number;
+
+  constructor(source: () => Session, options: ExportOptions) {
+    this.source = source;
+    this.options = options;
+    this.until = Date.now() + SLICE_MS;
+  }
+
+  get isOver(): boolean {
+    return Date.now() >= this.until;
   }
 
   /** Lets other tasks run. Where there are no timers nobody else waits for this thread. */
-  private async rest(): Promise<void> {
-    const { settings } = this.source();
-    if (this.failure !== undefined) throw this.failure.reason;
-    if (settings.timers) this.engine.endTurn(settings.strictViews);
-    this.tell(Math.min(this.bytes, this.liveBytes));
+  async rest(bytes: number, total: number): Promise<void> {
+    const { engine, settings } = this.source();
+    if (settings.timers) engine.endTurn(settings.strictViews);
+    this.tell(bytes, total);
     if (!settings.timers) return;
     await new Promise((resolve) => setTimeout(resolve, 0));
     this.options.signal?.throwIfAborted();
@@ -213,10 +233,10 @@ class Moment {
     this.until = Date.now() + SLICE_MS;
   }
 
-  private tell(bytes: number): void {
+  tell(bytes: number, total: number): void {
     const { onProgress, signal } = this.options;
     signal?.throwIfAborted();
-    onProgress?.({ bytes, total: this.liveBytes });
+    onProgress?.({ bytes, total });
     signal?.throwIfAborted();
   }
 }

@@ -48,6 +48,11 @@ function includes(bytes: Bytes, text: string): boolean {
   return false;
 }
 
+/** The engine behind a database, to see when it is asked for a range. */
+interface Inside {
+  sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
+}
+
 everywhere("an export", ({ storage }) => {
   test("opens from its bytes with all that lives, by a checkpoint, and without reading the log", async () => {
     const db = await opened(storage);
@@ -74,6 +79,50 @@ everywhere("an export", ({ storage }) => {
     deepEqual([wasClean, fromCheckpoint], [true, true]);
     ok(replayedFrames <= 1, `${replayedFrames} frames were replayed`);
     equal((await copy.verify()).ok, true);
+  });
+
+  test("sorts the keys a part at a time, and the program goes on in between", async () => {
+    const db = await opened(storage);
+    const [count, value] = [20_000, filled(200, 1)];
+    db.transaction(() => {
+      for (let i = 0; i < count; i++) db.set(`key ${(i * 7_919) % count}`, value);
+    });
+    db.commit();
+    const { engine } = (db.constructor as unknown as Inside).sessionOf(db);
+    const { scan } = engine;
+    let parts = 0;
+    let sorted = 0;
+    engine.scan = (...args) => {
+      sorted ||= parts;
+      return scan.apply(engine, args);
+    };
+    const change = (from: number) => {
+      for (let i = from; i < count; i += 40) {
+        db.delete(`key ${i}`);
+        db.set(`key ${i + 10}`, "moved");
+        db.set(`new ${i}`, "1");
+      }
+    };
+    const undone = (from: number) => {
+      for (let i = from; i < count; i += 80) {
+        db.set(`key ${i + 20}`, "undone");
+        db.delete(`key ${i + 21}`);
+        db.set(`undone ${i}`, "1");
+      }
+      throw new Error("undone");
+    };
+    const onProgress = () => {
+      parts += 1;
+      if (parts > 3) return;
+      change(parts);
+      throws(() => db.transaction(() => undone(parts)), { message: "undone" });
+    };
+    const bytes = await bytesOf(db.export({ onProgress }));
+    // Four MiB are four parts, and behind the last of them comes no pause.
+    ok(sorted >= 3, `${sorted} pauses before the first range`);
+    const copy = await openedFrom({ from: bytes });
+    deepEqual([...copy.keys()], [...db.keys()]);
+    equal(copy.getText("key 11"), "moved");
   });
 
   test("has nothing in it of what was deleted, replaced, rolled back or dropped", async () => {

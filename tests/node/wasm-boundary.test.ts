@@ -31,6 +31,7 @@ const EXPORTS = [
   "scan",
   "scratch",
   "set_begin",
+  "sort_part",
   "stats",
   "tend",
   "unflushed",

@@ -39,12 +39,17 @@ impl Spaces {
         &mut self.spaces[place]
     }
 
-    /// Takes over the keys of others.
-    pub fn take_keys(&mut self, from: Spaces) {
-        for mut space in from.spaces {
+    /// Adds the keys that were to be added later, to each.
+    pub fn insert_rest(&mut self) {
+        for space in &mut self.spaces {
             space.keys.insert_rest();
-            self.entry(space.id).keys = space.keys;
         }
+    }
+
+    /// How many keys are in order.
+    #[must_use]
+    pub fn in_order(&self) -> usize {
+        self.spaces.iter().map(|space| space.keys.len()).sum()
     }
 
     /// How many keys each keyspace has.

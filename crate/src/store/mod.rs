@@ -116,10 +116,11 @@ pub struct Store<F> {
     /// The position that the index gave, or was given, last. Invariant: the index names it.
     last: Option<Position>,
     spaces: Spaces,
-    /// Whether keys are to be had in order, and whether they are: they are sorted when first asked
-    /// for, and kept up from then on.
+    /// Whether keys are to be had in order.
     ordered: bool,
-    sorted: bool,
+    /// Invariant: in order are the keys whose records lie before this. They are sorted when first asked
+    /// for, at once or part by part, and kept up from then on.
+    sorted: Position,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -246,7 +247,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn keys(&mut self, keyspace: u32) -> Result<impl DoubleEndedIterator<Item = &[u8]>, Error> {
-        self.build_order()?;
+        self.sort(replay::ALL)?;
         Ok(self.sorted(keyspace, (Bound::Unbounded, Bound::Unbounded)).map(|key| &**key))
     }
 
@@ -283,7 +284,7 @@ impl<F: File> Store<F> {
         if !self.ordered {
             return Err(Error::PointsOnly);
         }
-        self.build_order()?;
+        self.sort(replay::ALL)?;
         Ok(self.sorted(keyspace, bounds))
     }
 
@@ -400,7 +401,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn headroom(&self) -> (usize, usize) {
         let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
-        let order = if self.ordered && !self.sorted { 24 * self.index.len() } else { 0 };
+        let left = self.index.len().saturating_sub(self.spaces.in_order());
+        let order = if self.ordered { 24 * left } else { 0 };
         (larger, order)
     }
 
@@ -582,9 +584,13 @@ impl<F: File> Store<F> {
         if let Job::Checkpointing(job) = &mut self.job {
             job.note(Change { hash, old, new });
         }
+        let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.sorted);
+        let (was, is) = (is_sorted(old), is_sorted(new));
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
-            return;
+            if was == is {
+                return;
+            }
         }
         let record = self.log.record_at(record);
         let (keyspace, key) = (record.header.space(), record.key);
@@ -593,19 +599,18 @@ impl<F: File> Store<F> {
             (None, Some(new)) => {
                 self.index.insert(hash, new);
                 space.count += 1;
-                if self.sorted {
-                    space.keys.insert(key);
-                }
             }
             (Some(old), None) => {
                 self.index.remove(hash, old);
                 // A checkpoint that lies may have told fewer.
                 space.count = space.count.saturating_sub(1);
-                if self.sorted {
-                    space.keys.remove(key);
-                }
             }
             _ => {}
+        }
+        if is && !was {
+            space.keys.insert(key);
+        } else if was && !is {
+            space.keys.remove(key);
         }
     }
 }

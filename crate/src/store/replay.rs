@@ -10,7 +10,6 @@ use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
-use crate::index::spaces::Spaces;
 use crate::log::Log;
 use crate::log::chain::FrameAt;
 use crate::log::live::ExtentName;
@@ -26,6 +25,9 @@ const VERSION_JUMP: u64 = 1 << 32;
 
 /// Records whose places in the index are fetched together: one by one each would be waited for.
 const AT_ONCE: usize = 512;
+
+/// All keys are sorted whose records lie before this: every key.
+pub(super) const ALL: Position = Position::MAX;
 
 impl<F: File> Store<F> {
     /// Opens the database in `file`, creating it in an empty file.
@@ -75,7 +77,7 @@ impl<F: File> Store<F> {
             last: None,
             spaces,
             ordered: options.ordered,
-            sorted: false,
+            sorted: 0,
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -311,19 +313,39 @@ impl<F: File> Store<F> {
         })
     }
 
-    /// Sorts all keys, once; from then on the order is kept up with each new and deleted key.
-    /// Goes through the file in order, so that a database larger than memory is read once.
-    pub(super) fn build_order(&mut self) -> Result<(), Error> {
-        if self.sorted {
-            return Ok(());
+    /// Sorts keys, once; from then on the order is kept up with each new and deleted key. Goes through the
+    /// file in order, so that a database larger than memory is read once: so many positions of it. Says
+    /// whether that was all.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
+        if self.sorted == ALL {
+            return Ok(true);
         }
-        let mut built = Spaces::default();
-        for position in sort::by_number(self.index.positions().collect()) {
-            let (_, record) = self.log.find_intact(&mut self.file, position)?;
-            built.entry(record.header.space()).keys.insert_later(record.key);
+        let from = self.sorted;
+        let end = from.saturating_add(positions);
+        let mut sorted = ALL;
+        let due = self.index.positions().filter(|&position| {
+            if position >= end {
+                sorted = end;
+            }
+            (from..end).contains(&position)
+        });
+        let mut outcome = Ok(());
+        for position in sort::by_number(due.collect()) {
+            match self.log.find_intact(&mut self.file, position) {
+                Ok((_, record)) => {
+                    self.spaces.entry(record.header.space()).keys.insert_later(record.key);
+                }
+                Err(error) => {
+                    (sorted, outcome) = (position, Err(error));
+                    break;
+                }
+            }
         }
-        self.spaces.take_keys(built);
-        self.sorted = true;
-        Ok(())
+        self.spaces.insert_rest();
+        self.sorted = sorted;
+        outcome.map(|()| sorted == ALL)
     }
 }

@@ -11,6 +11,8 @@ use crate::store::Store;
 const NO_BOUND: usize = 0xFFFF_FFFF;
 /// A page of keys ends when it has this many bytes.
 const PAGE_BYTES: usize = 64 << 10;
+/// Keys are sorted by parts of so many positions, which are 1 MiB of the file.
+const PART: u32 = 1 << 17;
 /// Room for so many keys in the second key area, for [`find_many`].
 const MANY: usize = 256;
 /// Keys whose values are looked for together: the processor waits for all of them at once.
@@ -59,6 +61,14 @@ extern "C" fn scan(
     });
     instance.page = page;
     if instance.answer.code == 0 { instance.page.as_ptr() } else { std::ptr::null() }
+}
+
+/// Sorts a part of the keys, as the first range does with all: 1 when there are more, 0 when that was
+/// all, -1 when it failed.
+#[unsafe(no_mangle)]
+extern "C" fn sort_part() -> i32 {
+    let sorted = instance().run(|store, _, _| store.sort(PART));
+    sorted.map_or(-1, |all| i32::from(!all))
 }
 
 /// How many keys are in a range, see [`bounds`]; -1 when that failed.

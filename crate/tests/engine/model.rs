@@ -52,6 +52,8 @@ enum Op {
     },
     Read(Place),
     Scan(u32),
+    /// Sorts the keys whose records lie in so many positions more.
+    Sort(u32),
     Range {
         keyspace: u32,
         from: Vec<u8>,
@@ -147,6 +149,9 @@ impl Model {
             Op::Resize { at, len, fill } => self.update(at, true, Some(*len), *fill)?,
             Op::Read(at) => self.read(at)?,
             Op::Scan(keyspace) => self.scan(*keyspace)?,
+            Op::Sort(positions) => {
+                self.store().sort(*positions).map_err(failed("sort"))?;
+            }
             Op::Range { keyspace, from, to, reverse, limit } => {
                 self.range(*keyspace, (from, to), *reverse, *limit)?;
             }
@@ -451,7 +456,8 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
         };
     }
     let resize = rng.one_in(2).then_some(len);
-    match rng.below(53) {
+    match rng.below(54) {
+        53 => Op::Sort(1 << rng.below(12)),
         50 | 51 => Op::Pin(at),
         52 => Op::Unpin,
         40..43 => Op::Staged { at, room: len + rng.below(60) * rng.below(60), len, fill },
