@@ -139,7 +139,7 @@ export class EngineInstance extends EngineMemory {
     this.abandon();
     this.wasm = undefined as unknown as Exports;
     this.unheard = undefined;
-    this.host.memory = undefined;
+    this.host.abandon();
   }
 
   // ---------------------------------------------------------------- who hears of writes

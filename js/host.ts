@@ -43,6 +43,12 @@ export class Host {
     return options;
   }
 
+  /** Lets go of the memory. Its detached buffers, too, keep all of it: V8 leads from each to its memory. */
+  abandon(): void {
+    this.memory = undefined;
+    this.all = new Uint8Array(0);
+  }
+
   imports(): Record<string, (...given: number[]) => number | undefined> {
     const { file } = this;
     return {

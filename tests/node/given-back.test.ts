@@ -1,0 +1,58 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { file, memory, open, type Storage } from "varve";
+import { context, equal, ok, suite, test, turn, wasmOption } from "../harness.js";
+import { folder } from "./support/processes.js";
+
+/** All garbage is collected, here and now. */
+function collect(): void {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+}
+
+/** Opens a database, uses it and closes it: its handle, and the memories that it had. */
+async function usedAndClosed(storage: Storage) {
+  const { instantiate } = WebAssembly;
+  const memories: WeakRef<WebAssembly.Memory>[] = [];
+  const noting = async (...given: Parameters<typeof instantiate>) => {
+    const instance = (await instantiate(...given)) as unknown as WebAssembly.Instance;
+    memories.push(new WeakRef(instance.exports.memory as WebAssembly.Memory));
+    return instance;
+  };
+  WebAssembly.instantiate = noting as unknown as typeof instantiate;
+  try {
+    const db = await open("shop", { storage, ...wasmOption() });
+    for (let i = 0; i < 200; i += 1) db.set(`key ${i}`, new Uint8Array(i));
+    db.get(new Uint8Array([1, 2, 3]));
+    db.updateIf("key 7", () => new Uint8Array(9));
+    await turn(5);
+    for (const _ of db.entries({ limit: 3 }));
+    db.pin("key 9")?.dispose();
+    await db.close();
+    return { db, memories };
+  } finally {
+    WebAssembly.instantiate = instantiate;
+  }
+}
+
+// What the garbage collector keeps is told by Node only.
+if (context().runtime === "node") {
+  suite("a database that was closed", () => {
+    for (const [where, storage] of [
+      ["in memory", () => memory()],
+      ["in a file", () => file(folder())],
+    ] as const) {
+      test(`gives its memory back though its handle is kept (${where})`, async () => {
+        const { db, memories } = await usedAndClosed(storage());
+        ok(memories.length > 0, "its memory was seen");
+        // What was on the stack may be found there until something else is.
+        for (let i = 0; i < 20 && memories.some((one) => one.deref() !== undefined); i += 1) {
+          await turn(10);
+          collect();
+        }
+        equal(memories.filter((one) => one.deref() !== undefined).length, 0);
+        equal(Object.prototype.toString.call(db), "[object Object]");
+      });
+    }
+  });
+}
