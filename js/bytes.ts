@@ -30,12 +30,11 @@ export function bury(buffer: ArrayBuffer): void {
 /** A key or value that is no `Uint8Array`, as one, without a copy. */
 export function asBytes(role: Role, given: unknown): Uint8Array {
   if (ArrayBuffer.isView(given)) {
-    refuseBuffer(role, given.buffer);
+    refuseGone(role, given.buffer);
     return new Uint8Array(given.buffer, given.byteOffset, given.byteLength);
   }
-  const tag = Object.prototype.toString.call(given);
-  if (tag === "[object ArrayBuffer]" || tag === "[object SharedArrayBuffer]") {
-    refuseBuffer(role, given as ArrayBufferLike);
+  if (Object.prototype.toString.call(given) === "[object ArrayBuffer]") {
+    refuseGone(role, given as ArrayBuffer);
     return new Uint8Array(given as ArrayBuffer);
   }
   throw badArgument(
@@ -45,33 +44,32 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
 }
 
 /**
- * Refuses arrays whose memory is not theirs alone or is gone, and gives the memory: asking for it is
- * a call. The cheap tests come first.
+ * Refuses an array without bytes if it had some once: its memory is gone, or may have shrunk below it.
+ * Whoever reads a first byte needs not ask, and asking for the memory is a call.
  */
-export function refuseArray(role: Role, bytes: Uint8Array): ArrayBufferLike {
-  const { buffer } = bytes;
+export function refuseLost(role: Role, bytes: Uint8Array): void {
   // The first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
   // goes on taking the length that an array had before it was detached.
-  const ordinary = buffer instanceof ArrayBuffer && bytes[0] !== undefined;
-  if (!ordinary || (buffer as { resizable?: boolean }).resizable === true) {
-    refuseBuffer(role, buffer);
+  if (bytes[0] !== undefined) return;
+  refuseGone(role, bytes.buffer);
+  if (isResizable(bytes.buffer)) {
+    throw badArgument(
+      `This ${role} has no bytes and lies in a resizable ArrayBuffer, which may have shrunk below it. ` +
+        "Pass a copy made in time: .slice().",
+    );
   }
-  return buffer;
 }
 
-function refuseBuffer(role: Role, buffer: ArrayBufferLike): void {
-  if (Object.prototype.toString.call(buffer) === "[object SharedArrayBuffer]") {
-    throw badArgument(
-      `A ${role} must not lie in a SharedArrayBuffer, where it could change while it is stored. ` +
-        "Pass a copy: .slice().",
-    );
-  }
-  if ((buffer as { resizable?: boolean }).resizable === true) {
-    throw badArgument(
-      `A ${role} must not lie in a resizable ArrayBuffer, which could shrink while it is stored. ` +
-        "Pass a copy: .slice().",
-    );
-  }
+/** Whether nobody else can change the memory or its length while a call goes on. */
+export function isOrdinary(buffer: ArrayBufferLike): boolean {
+  return buffer instanceof ArrayBuffer && !isResizable(buffer);
+}
+
+function isResizable(buffer: ArrayBufferLike): boolean {
+  return (buffer as { resizable?: boolean }).resizable === true;
+}
+
+function refuseGone(role: Role, buffer: ArrayBufferLike): void {
   if (!isDetached(buffer as ArrayBuffer)) return;
   if (buried.has(buffer)) {
     throw new StaleViewError(

@@ -18,12 +18,13 @@ export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 export class Writes extends Reads {
   /**
    * Stores a value under a key, replacing what was there. The bytes are copied; what you passed is
-   * yours again when the call returns. A view of this database is a legal key and value.
+   * yours again when the call returns. A view of this database is a legal key and value;
+   * so is shared or resizable memory, taken as it is during the call.
    *
    * It is acknowledged when its group is handed on: at the end of this turn, or by `commit` or
    * `flush`, or when `committed` or `flushed` resolve.
    *
-   * @throws TypeError for a key or value that is none, too long, or in shared, resizable or detached memory
+   * @throws TypeError for a key or value that is none, too long, or in detached memory
    * @throws StaleViewError for a key or value that is a dead view
    * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
    * @throws QuotaExceededError when there is no room; nothing of this call was done

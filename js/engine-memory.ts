@@ -9,11 +9,12 @@
 import {
   asBytes,
   bury,
+  isOrdinary,
   type Key,
   MAX_KEY,
   MAX_VALUE,
-  refuseArray,
   refuseLoneSurrogates,
+  refuseLost,
 } from "./bytes.js";
 import { Code, failureOf } from "./failures.js";
 import type { Memory } from "./struct/codec.js";
@@ -57,6 +58,12 @@ export const SHORT_TEXT = 64;
 /** Up to this length a loop over the bytes beats `set`. */
 const SHORT_BYTES = 12;
 
+/**
+ * Up to this length V8 has a new array's bytes within it, and no buffer until it is asked for one, which
+ * takes 100 ns.
+ */
+const WITHIN_ARRAY = 64;
+
 /** So many keys are looked for in one call: what they need lies before them in the second key area. */
 const MANY = 256;
 const MANY_HEAD = 4 + 12 * MANY;
@@ -90,6 +97,8 @@ export class EngineMemory {
   protected buffer: ArrayBuffer;
   /** Where keys are written for the next call. */
   protected scratch: Uint8Array<ArrayBuffer>;
+  /** Room for an array's bytes on their way, in the second key area. */
+  private short: Uint8Array<ArrayBuffer>;
   protected readonly scratchAt: number;
   /** Where in `u32` the result block has the code and the length that a call gave. */
   protected readonly codeAt: number;
@@ -99,9 +108,10 @@ export class EngineMemory {
   /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
   private lastKey: string;
   private lastKeyLength: number;
-  /** The arrays that were inspected last: asking one for its buffer costs 25 ns, a fresh one 250. */
-  protected lastKeyBytes: Uint8Array;
+  /** The array that was inspected last: asking for a buffer costs 25 ns. */
   protected lastValue: Uint8Array;
+  /** A short one that was seen last, and not asked. */
+  private lastShort: Uint8Array;
   /** Views that were given of late, and where they begin; 0 where there is none. */
   private readonly views: Uint8Array<ArrayBuffer>[];
   private readonly viewsAt: Uint32Array<ArrayBuffer>;
@@ -120,10 +130,11 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
+    this.short = new Uint8Array(buffer, scratchAt + MAX_KEY + 1, MAX_KEY + 1);
     this.lastKey = "";
     this.lastKeyLength = 0;
-    this.lastKeyBytes = this.u8;
     this.lastValue = this.u8;
+    this.lastShort = this.u8;
     this.views = Array.from({ length: VIEWS }, () => this.u8);
     this.viewsAt = new Uint32Array(VIEWS);
   }
@@ -178,10 +189,11 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
+    this.short = new Uint8Array(buffer, this.scratchAt + MAX_KEY + 1, MAX_KEY + 1);
     this.renewMemory(buffer);
-    // The arrays remembered as inspected may have been a view of the old memory.
-    this.lastKeyBytes = this.u8;
+    // The array remembered as inspected may have been a view of the old memory.
     this.lastValue = this.u8;
+    this.lastShort = this.u8;
     this.viewsAt.fill(0);
   }
 
@@ -199,8 +211,9 @@ export class EngineMemory {
     this.u32 = new Uint32Array(nothing);
     this.f64 = new Float64Array(nothing);
     this.scratch = this.u8;
-    this.lastKeyBytes = this.u8;
+    this.short = this.u8;
     this.lastValue = this.u8;
+    this.lastShort = this.u8;
     this.views.fill(this.u8);
     this.viewsAt.fill(0);
     this.buffer = nothing;
@@ -239,13 +252,10 @@ export class EngineMemory {
 
   private encodeBytes(key: Exclude<Key, string>): number {
     const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
+    refuseLost("key", bytes);
     const { length } = bytes;
-    if (bytes !== this.lastKeyBytes || bytes[0] === undefined) {
-      refuseArray("key", bytes);
-      if (length === 0) throw this.refusal(Code.EmptyKey);
-      if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
-      if (length <= REMEMBERED) this.lastKeyBytes = bytes;
-    }
+    if (length === 0) throw this.refusal(Code.EmptyKey);
+    if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
     this.forgetKey();
     const { scratch } = this;
     if (length > SHORT_BYTES) scratch.set(bytes);
@@ -342,23 +352,43 @@ export class EngineMemory {
 
   /**
    * Refuses bytes that cannot be a value. A view of this memory is legal, and copied: the call that
-   * makes room for the new record may use the old one's memory again.
+   * makes room for the new record may use the old one's memory again. So is memory that another thread
+   * may make longer. Short arrays at the beginning of their memory are no such views, and `copy` takes no
+   * more of them than they have now.
    */
-  protected inspect(bytes: Uint8Array): Uint8Array {
-    const buffer = refuseArray("value", bytes);
-    if (bytes.length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
-    if (buffer === this.buffer) return bytes.slice();
-    if (bytes.length <= REMEMBERED) this.lastValue = bytes;
+  protected inspect(bytes: Uint8Array, length: number): Uint8Array {
+    refuseLost("value", bytes);
+    if (length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
+    if (isShort(bytes, length) && bytes !== this.lastShort) {
+      this.lastShort = bytes;
+      return bytes;
+    }
+    const { buffer } = bytes;
+    // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
+    if (buffer === this.buffer || !isOrdinary(buffer)) {
+      return new Uint8Array(bytes.subarray(0, length));
+    }
+    if (length <= REMEMBERED) this.lastValue = bytes;
     return bytes;
   }
 
+  /** Copies bytes that were inspected to an address that is a multiple of four. */
   protected copy(bytes: Uint8Array, length: number, at: number): void {
-    if (length > SHORT_BYTES) {
-      this.u8.set(bytes, at);
-      return;
-    }
     const { u8 } = this;
-    for (let i = 0; i < length; i++) u8[at + i] = bytes[i] as number;
+    let i = 0;
+    if (length > SHORT_BYTES) {
+      if (!isShort(bytes, length) || bytes === this.lastValue) {
+        u8.set(bytes, at);
+        return;
+      }
+      const { short, u32 } = this;
+      short.set(bytes);
+      const from = (this.scratchAt + MAX_KEY + 1) >>> 2;
+      const to = at >>> 2;
+      for (const words = length >>> 2; i < words; i++) u32[to + i] = u32[from + i] as number;
+      i <<= 2;
+    }
+    for (; i < length; i++) u8[at + i] = bytes[i] as number;
   }
 
   /**
@@ -391,4 +421,9 @@ export class EngineMemory {
   private refusal(code: number): Error {
     return failureOf(code, { name: this.name, cause: {} });
   }
+}
+
+/** Whether an array may have its bytes within itself; no view of a database does. */
+function isShort(bytes: Uint8Array, length: number): boolean {
+  return length <= WITHIN_ARRAY && bytes.byteOffset === 0;
 }

@@ -66,7 +66,7 @@ export class EnginePoints extends EngineInstance {
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
-    if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes);
+    if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes, length);
     const at = this.setBegin(this.encodeKey(key), length, keyspace);
     this.copy(bytes, length, at);
     this.finish(length);
@@ -165,8 +165,8 @@ export class EnginePoints extends EngineInstance {
         : value instanceof Uint8Array
           ? value
           : asBytes("value", value);
-    bytes = this.inspect(bytes);
     const { length } = bytes;
+    bytes = this.inspect(bytes, length);
     this.copy(bytes, length, this.updateResize(length));
     return length;
   }

@@ -1,6 +1,6 @@
 /** Ranges of keys: what a program may ask for, and the bounds that follow from it. */
 
-import { asBytes, type Key, MAX_KEY, refuseArray, refuseLoneSurrogates } from "./bytes.js";
+import { asBytes, type Key, MAX_KEY, refuseLoneSurrogates, refuseLost } from "./bytes.js";
 import { badArgument } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 
@@ -160,7 +160,7 @@ function encoded(text: string): Uint8Array<ArrayBuffer> {
 
 function copied(given: unknown): Uint8Array<ArrayBuffer> {
   const bytes = given instanceof Uint8Array ? given : asBytes("key", given);
-  refuseArray("key", bytes);
+  refuseLost("key", bytes);
   // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
   return new Uint8Array(bytes);
 }
