@@ -82,4 +82,8 @@ for (let round = 1; round <= SAMPLES; round++) {
 await db.close();
 // What is let go is collected some time later.
 await setTimeout(1_000);
+globalThis.gc?.();
+await setTimeout(1_000);
 look("closed");
+// The handle was there until now: closing it twice is the same as once.
+await db.close();
