@@ -1,7 +1,7 @@
 /** An open database and the owner's half of the protocol over it. */
 
 import type { MigrateProgress } from "../collection/migrate.js";
-import type { Database } from "../database.js";
+import { Database } from "../database.js";
 import type { OpenOptions } from "../options.js";
 import { DatabaseJournal, storedVersion, storeVersion } from "./journal.js";
 import { Ledger, type Reply } from "./ledger.js";
@@ -15,7 +15,7 @@ import { Work } from "./work.js";
 /** Between two looks for clients that can ask for nothing any more. */
 const SWEEP_MS = 60_000;
 
-/** The first one can wait until all have been answered who waited for an owner: it may sort every key. */
+/** The first one can wait until all have been answered who waited for an owner. */
 const FIRST_SWEEP_MS = 5_000;
 
 /** Whom an owner answers, and how. */
@@ -50,6 +50,7 @@ export class Owned {
   readonly watches: Watches;
   readonly work: Work;
   private swept: number;
+  private isClosed: boolean;
 
   constructor(
     id: string,
@@ -65,6 +66,7 @@ export class Owned {
     this.work = new Work(db, hear);
     this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
     this.swept = Date.now() + FIRST_SWEEP_MS - SWEEP_MS;
+    this.isClosed = false;
   }
 
   /** The last version of the application that has had this database; 0 if none has said it. */
@@ -112,16 +114,21 @@ export class Owned {
     done(reply);
   }
 
-  private sweep(now: number): void {
+  private async sweep(now: number): Promise<void> {
     this.swept = now;
     try {
-      this.ledger.sweep(now);
+      // It looks through a range, of which the first in a database has all keys sorted.
+      while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {
+        await new Promise((resolve) => setTimeout(resolve, 0));
+      }
+      if (!this.isClosed) this.ledger.sweep(now);
     } catch {
       // What is left of clients that are gone takes some room, and nothing else.
     }
   }
 
   async close(): Promise<void> {
+    this.isClosed = true;
     this.watches.stop();
     this.work.close();
     await this.db.close();

@@ -1,0 +1,78 @@
+import type { Database } from "varve";
+import { cleanup, equal, ok, suite, test, turn } from "../harness.js";
+import { shop } from "./support.js";
+
+/** Behind the time at which an owner first looks for clients that are gone. */
+const LATER_MS = 6_000;
+
+/** What of a database is not for programs. */
+interface Inside {
+  readonly session: { readonly engine: { sortPart(): boolean } };
+}
+
+/** How parts of the keys were sorted: how many, and how many of them right behind another one. */
+interface Parts {
+  all: number;
+  atOnce: number;
+  isOver: boolean;
+}
+
+function counted(db: Database, parts: Parts): void {
+  const { engine } = (db as unknown as Inside).session;
+  const sortPart = engine.sortPart.bind(engine);
+  let isSameTask = false;
+  engine.sortPart = () => {
+    parts.all += 1;
+    if (isSameTask) parts.atOnce += 1;
+    isSameTask = true;
+    setTimeout(() => {
+      isSameTask = false;
+    }, 0);
+    const more = sortPart();
+    parts.isOver ||= !more;
+    return more;
+  };
+}
+
+/** A client of a database of 3 MB whose keys nobody had sorted. */
+async function filled() {
+  const parts: Parts = { all: 0, atOnce: 0, isOver: false };
+  const fill = (db: Database) => {
+    for (let i = 0; i < 10_000; i += 1) db.set(`key ${i}`, new Uint8Array(300));
+    counted(db, parts);
+  };
+  const client = shop({ procedures: { fill } });
+  await client.call.fill();
+  equal(parts.all, 0);
+  return { client, parts };
+}
+
+/** Writes when the owner has been there for long enough to look. */
+async function setLater(client: { set(key: string, value: string): Promise<unknown> }) {
+  const { now } = Date;
+  Date.now = () => now() + LATER_MS;
+  cleanup(() => {
+    Date.now = now;
+  });
+  await client.set("key", "value");
+}
+
+suite("an owner that looks for clients that are gone", () => {
+  test("has the keys sorted part by part, and other tasks run in between", async () => {
+    const { client, parts } = await filled();
+    await setLater(client);
+    for (let i = 0; i < 10_000 && !parts.isOver; i += 1) await turn(1);
+    ok(parts.all > 2, `${parts.all} parts`);
+    equal(parts.atOnce, 0);
+    equal(await client.count(), 10_001);
+  });
+
+  test("ends that when it closes", async () => {
+    const { client, parts } = await filled();
+    await setLater(client);
+    await client.close();
+    const { all } = parts;
+    await turn(20);
+    equal(parts.all, all);
+  });
+});
