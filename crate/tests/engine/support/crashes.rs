@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve::{Error, IoError, Options, Store};
 
 use super::census::{UnderWay, census};
-use super::fault_file::{Event, Fault, FaultFile, Harm};
+use super::fault_file::{Event, Fault, FaultFile, Harm, write_into};
 use super::images::{Crash, Death, Limits, trail, walk};
 use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of, try_state_of};
 use super::phases::Met;
 use super::rng::Rng;
 use super::session::{Session, Step, Taste, next_step};
+use super::witness::Medium;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
 const TORN: u64 = 14;
@@ -317,9 +318,22 @@ pub fn explain<T>(seed: u64, place: impl FnOnce() -> String, check: impl FnOnce(
     })
 }
 
+/// What became of files whose disk lied about flushes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lies {
+    /// All that was acknowledged is there,
+    pub whole: u64,
+    /// or a prefix of it, with all that was flushed before the disk began to lie.
+    pub shorter: u64,
+    pub noticed: u64,
+    /// Less is there than was flushed before: what had told of it was lost together with it.
+    pub untold: u64,
+}
+
 /// A flush that lied (a disk whose cache lost power) cannot be survived, but it is noticed, or what
-/// is left is a shorter log. Answers how often each was the case.
-pub fn run_lie(seed: u64) -> [u64; 3] {
+/// is left is a shorter log: one that has what was flushed before, unless writes that were to come
+/// behind others destroyed it without them, and nothing that can still be read tells of it.
+pub fn run_lie(seed: u64) -> Lies {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
     let mut session = Session::new(FaultFile::default(), options, State::new());
@@ -327,8 +341,10 @@ pub fn run_lie(seed: u64) -> [u64; 3] {
     run_program(&mut session, &mut rng, 40);
     let (base, events, start) = session.history();
     let lie = rng.below(events.len());
+    let durable = image_at_flush(&base, &events[..lie]);
+    let durable = Medium::new(&durable, options.segment_log2);
     let limits = Limits { flushes_lie_from: lie, tear_step: 0, ..LIMITS };
-    let mut outcomes = [0; 3];
+    let mut lies = Lies::default();
     walk(&base, start, &events, limits, &mut rng, |crash| {
         let place = || format!("lying from {lie}, {}", trail(&events, crash.event));
         let check = || match Store::open(FaultFile::new(crash.image.to_vec()), options) {
@@ -336,19 +352,45 @@ pub fn run_lie(seed: u64) -> [u64; 3] {
                 // What lies before a checkpoint is verified when it is read.
                 let seen = match try_state_of(&mut store) {
                     Ok(seen) => seen,
-                    Err(Error::Corruption(_)) => return 2,
+                    Err(Error::Corruption(_)) => return lies.noticed += 1,
                     Err(error) => panic!("{error:?} is not what damage is called"),
                 };
-                let found = session.oracle.identify(&seen, crash.bounds);
-                let commit = found.unwrap_or_else(|e| panic!("{e}"));
-                usize::from(commit != crash.bounds.tip)
+                match session.oracle.identify(&seen, crash.bounds) {
+                    Ok(commit) if commit == crash.bounds.tip => lies.whole += 1,
+                    Ok(_) => lies.shorter += 1,
+                    Err(what) => {
+                        assert!(crash.event >= lie, "{what}");
+                        let next = store.recovery().last_frame + 1;
+                        let now = Medium::new(crash.image, options.segment_log2);
+                        let told = now.witnessed();
+                        assert!(told <= next, "{told} frames are told of, not {next}: {what}");
+                        assert!(durable.has_lost(next, &now), "frame {next} is there: {what}");
+                        let all = Bounds { floor: session.start, ..crash.bounds };
+                        session.oracle.identify(&seen, all).unwrap_or_else(|e| panic!("{e}"));
+                        lies.untold += 1;
+                    }
+                }
             }
-            Err(Error::Corruption(_) | Error::NotADatabase) => 2,
+            Err(Error::Corruption(_) | Error::NotADatabase) => lies.noticed += 1,
             Err(error) => panic!("{error:?} is not what damage is called"),
         };
-        outcomes[explain(seed, place, check)] += 1;
+        explain(seed, place, || keeping(crash.image, check));
     });
-    outcomes
+    lies
+}
+
+/// What was certainly on the disk after the last of these events.
+fn image_at_flush(base: &[u8], events: &[Event]) -> Vec<u8> {
+    let flush = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
+    let mut image = base.to_vec();
+    for event in &events[..flush] {
+        match event {
+            Event::Write { at, bytes } => write_into(&mut image, bytes, *at),
+            Event::Truncate(size) => image.resize(*size as usize, 0),
+            Event::Flush | Event::Mark(_) => {}
+        }
+    }
+    image
 }
 
 /// Runs `seeds` on two threads, which take them in turn.

@@ -10,3 +10,4 @@ pub mod phases;
 pub mod rng;
 pub mod session;
 pub mod shapes;
+pub mod witness;
