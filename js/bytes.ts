@@ -54,8 +54,7 @@ export function refuseLost(role: Role, bytes: Uint8Array): void {
   refuseGone(role, bytes.buffer);
   if (isResizable(bytes.buffer)) {
     throw badArgument(
-      `This ${role} has no bytes and lies in a resizable ArrayBuffer, which may have shrunk below it. ` +
-        "Pass a copy made in time: .slice().",
+      `This ${role} is empty, and its resizable ArrayBuffer may have shrunk below it. Pass a copy: .slice().`,
     );
   }
 }

@@ -97,8 +97,6 @@ export class EngineMemory {
   protected buffer: ArrayBuffer;
   /** Where keys are written for the next call. */
   protected scratch: Uint8Array<ArrayBuffer>;
-  /** Room for an array's bytes on their way, in the second key area. */
-  private short: Uint8Array<ArrayBuffer>;
   protected readonly scratchAt: number;
   /** Where in `u32` the result block has the code and the length that a call gave. */
   protected readonly codeAt: number;
@@ -130,7 +128,6 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
-    this.short = new Uint8Array(buffer, scratchAt + MAX_KEY + 1, MAX_KEY + 1);
     this.lastKey = "";
     this.lastKeyLength = 0;
     this.lastValue = this.u8;
@@ -189,7 +186,6 @@ export class EngineMemory {
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
-    this.short = new Uint8Array(buffer, this.scratchAt + MAX_KEY + 1, MAX_KEY + 1);
     this.renewMemory(buffer);
     // The array remembered as inspected may have been a view of the old memory.
     this.lastValue = this.u8;
@@ -211,7 +207,6 @@ export class EngineMemory {
     this.u32 = new Uint32Array(nothing);
     this.f64 = new Float64Array(nothing);
     this.scratch = this.u8;
-    this.short = this.u8;
     this.lastValue = this.u8;
     this.lastShort = this.u8;
     this.views.fill(this.u8);
@@ -381,9 +376,10 @@ export class EngineMemory {
         u8.set(bytes, at);
         return;
       }
-      const { short, u32 } = this;
-      short.set(bytes);
+      const { u32 } = this;
+      // By way of the second key area, where there is room for more.
       const from = (this.scratchAt + MAX_KEY + 1) >>> 2;
+      u8.set(bytes, from << 2);
       const to = at >>> 2;
       for (const words = length >>> 2; i < words; i++) u32[to + i] = u32[from + i] as number;
       i <<= 2;
