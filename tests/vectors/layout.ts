@@ -147,6 +147,8 @@ export interface Checkpoint {
 export interface Gap {
   from: number;
   to: number;
+  /** Whether anything but zeros lies where it begins. */
+  isDamage: boolean;
   /** The chain as it was before. */
   before: { frames: number; segment: number; position: number };
 }

@@ -165,7 +165,7 @@ function endBeforeOpenGap(chain: Chain, count: number, flushed: number): boolean
       const covers = from <= gap.from && gap.to <= to;
       return (covers && frame < flushed) || (frame < end && from === gap.from && gap.to === to);
     });
-    return gap.before.frames <= count && !isClosed;
+    return gap.before.frames <= count && (gap.isDamage || !isClosed);
   });
   const gap = chain.gaps[open];
   if (gap === undefined) return false;
@@ -429,12 +429,14 @@ class Reader {
       gaps: [],
       accounts: [],
     };
+    let isBroken = false;
     for (const [i, segment] of log.entries()) {
       const goesOn = segment.sequence === checkpoint?.endSequence;
       if (!goesOn && segment.firstFrame !== chain.expected) {
         const { segment: index, position } = chain;
         const before = { frames: chain.frames.length, segment: index, position };
-        chain.gaps.push({ from: chain.expected, to: segment.firstFrame, before });
+        const gap = { from: chain.expected, to: segment.firstFrame, before };
+        chain.gaps.push({ ...gap, isDamage: isBroken });
         chain.expected = segment.firstFrame;
       }
       chain.segment = i;
@@ -446,6 +448,8 @@ class Reader {
         chain.position += frame.length;
         chain.expected += 1;
       }
+      const rest = this.file.subarray(chain.position, segment.roomEnd);
+      isBroken = chain.expected < segment.limit && rest.some((byte) => byte !== 0);
     }
     const watermarks = chain.frames.map(({ watermark }) => watermark);
     chain.watermark = Math.max(this.superblock.nextFrame, ...watermarks);

@@ -64,6 +64,8 @@ pub(super) struct Gap {
     pub frames: usize,
     pub from: u64,
     pub to: u64,
+    /// Whether anything but zeros lies where it begins: what was given back whole leaves nothing there.
+    pub is_damage: bool,
     /// The next version when the first commit behind it ended: keys whose records are older may have
     /// been changed in it.
     pub uncertain_below: u64,
@@ -89,6 +91,8 @@ pub(super) struct Chain {
     pub flaw: Option<(usize, Flaw)>,
     /// Number of the frame that is missing.
     pub expected: u64,
+    /// Whether anything but zeros lies where it should have been.
+    pub is_broken: bool,
     pub watermark: u64,
     /// Index, slot and offset where it should have been.
     pub segment: usize,
@@ -109,6 +113,7 @@ pub(super) struct Chain {
 impl Chain {
     /// Goes on at a frame behind the one that is expected.
     pub fn miss(&mut self, number: u64) {
+        let is_damage = std::mem::take(&mut self.is_broken);
         if number == self.expected {
             return;
         }
@@ -117,6 +122,7 @@ impl Chain {
             frames: self.frames.len(),
             from: self.expected,
             to: number,
+            is_damage,
             uncertain_below: u64::MAX,
         });
         self.expected = number;
@@ -136,7 +142,8 @@ impl Chain {
     /// A record is committed before anything is given back, and all that its gap needs before it: so
     /// it speaks the truth if it is flushed; or if it is itself part of the chain, where all of its gap
     /// is missing. Else it may speak of frames whose copies were lost with the power, or of which some
-    /// were: a deletion may be gone while the record that it covers stands.
+    /// were: a deletion may be gone while the record that it covers stands. So it may where a frame is
+    /// damaged in a segment that still stands.
     pub fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
         let mut went_back = false;
         loop {
@@ -147,7 +154,7 @@ impl Chain {
                     let covers = from <= gap.from && gap.to <= to;
                     covers && frame < flushed || frame < end && (from, to) == (gap.from, gap.to)
                 };
-                !claims.iter().any(holds)
+                gap.is_damage || !claims.iter().any(holds)
             };
             (self.lost_frames, self.uncertain_below) = (0, 0);
             let mut broken = None;

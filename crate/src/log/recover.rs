@@ -414,6 +414,7 @@ impl Log {
         chain.segment = *next;
         chain.offset = goes_on.map_or(segment::SIZE, |head| head.end_offset as usize);
         chain.slot = Some(slot);
+        let lost = chain.lost_bytes;
         while chain.expected < limit {
             let header = self.frame_at(slot, chain.offset);
             let salvages = chain.expected < *salvage_below;
@@ -421,6 +422,7 @@ impl Log {
                 number == chain.expected || salvages && (chain.expected..limit).contains(&number)
             };
             if let Some(header) = header.filter(|h| goes_on(h.number)) {
+                chain.is_broken = true;
                 chain.miss(header.number);
                 let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
                 chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
@@ -431,7 +433,9 @@ impl Log {
                 break;
             }
         }
-        self.note_end(slot, chain, limit);
+        let left = self.note_end(slot, chain, limit);
+        // What a recovery dropped is erased before the segment that cancels it is given back.
+        chain.is_broken = chain.expected < limit && left as u64 + chain.lost_bytes > lost;
         *next += 1;
         Ok(true)
     }
@@ -469,15 +473,16 @@ impl Log {
         true
     }
 
-    /// Notes where the frames of a segment end, and what a recovery left behind them.
-    fn note_end(&mut self, slot: u32, chain: &Chain, limit: u64) {
+    /// Notes where the frames of a segment end, and what a recovery left behind them. Gives how much is there.
+    fn note_end(&mut self, slot: u32, chain: &Chain, limit: u64) -> usize {
         let (offset, end) = (chain.offset, self.geometry.room_end());
-        let rest = self.room_from(slot, offset);
-        if chain.expected == limit && used(rest) > 0 {
+        let left = used(self.room_from(slot, offset));
+        if chain.expected == limit && left > 0 {
             self.stale.push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
         let slot = &mut self.slots[slot as usize];
         (slot.end, slot.end_frame) = (offset as u32, chain.expected);
+        left
     }
 
     /// Looks for valid frames behind the end of the chain, at every aligned place: their

@@ -9,7 +9,8 @@ use varve::format::{DATA_START, segment};
 use varve::{Options, Store};
 
 use crate::support::crashes::{
-    LIMITS, Lies, SEEDS, Tally, explain, on_two_threads, options_for, run_lie, run_seed, verify,
+    LIMITS, Lies, SEEDS, Tally, explain, on_two_threads, options_for, run_flips, run_lie, run_seed,
+    verify,
 };
 use crate::support::fault_file::{Event, Fault, FaultFile, Harm};
 use crate::support::images::{Limits, trail, walk};
@@ -118,6 +119,17 @@ fn what_a_lying_disk_erased_too_early_is_missed_only_where_nothing_tells_of_it()
         after_lies([669_464_169_664_048].into_iter().chain(120..132));
     println!("erased by disks that lied: {noticed} noticed, {untold} untold");
     assert!(noticed > untold && untold > 0);
+}
+
+#[test]
+fn a_flipped_bit_in_what_is_being_given_back_is_noticed_or_harmless() {
+    // In the first program a deletion is damaged whose segment a flushed record says to be gone, and what it
+    // deletes stands before it.
+    for (seed, every) in [(669_467_781_869_383, 40), (124, 200), (127, 200), (130, 200)] {
+        let (noticed, harmless, shorter) = run_flips(seed, every);
+        println!("{seed}: {noticed} noticed, {harmless} harmless, {shorter} shorter");
+        assert!(noticed > 0 && harmless > 0);
+    }
 }
 
 fn after_lies(seeds: impl Iterator<Item = u64>) -> Lies {

@@ -318,6 +318,50 @@ pub fn explain<T>(seed: u64, place: impl FnOnce() -> String, check: impl FnOnce(
     })
 }
 
+/// Flips a bit of one byte in so many of what a random program's file is at each of its flushes. Gives how often
+/// that was noticed, how often it changed nothing, and how often the log was shorter: what is damaged may be a
+/// flush of which nothing tells yet.
+pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
+    let options = options_for(seed);
+    let mut session = Session::new(FaultFile::default(), options, State::new());
+    session.open(Bounds::only(session.start)).expect("it opens");
+    run_program(&mut session, &mut Rng::new(seed), 40);
+    let (mut image, events, _) = session.history();
+    let (mut noticed, mut harmless, mut shorter) = (0, 0, 0);
+    for (event, what) in events.iter().enumerate() {
+        match what {
+            Event::Write { at, bytes } => write_into(&mut image, bytes, *at),
+            Event::Truncate(size) => image.resize(*size as usize, 0),
+            Event::Mark(_) => {}
+            Event::Flush => {
+                let Ok(mut store) = Store::open(FaultFile::new(image.clone()), options) else {
+                    continue;
+                };
+                let (whole, end) = (state_of(&mut store), store.recovery().last_frame);
+                for at in (event % every..image.len()).step_by(every) {
+                    let mut image = image.clone();
+                    image[at] ^= 1;
+                    let Ok(mut store) = Store::open(FaultFile::new(image), options) else {
+                        noticed += 1;
+                        continue;
+                    };
+                    let is_shorter = store.recovery().last_frame < end;
+                    match try_state_of(&mut store) {
+                        Err(_) => noticed += 1,
+                        Ok(state) if state == whole => harmless += 1,
+                        Ok(_) if is_shorter => shorter += 1,
+                        Ok(state) => panic!(
+                            "seed {seed}: byte {at} behind event {event}: {}",
+                            difference(&state, &whole)
+                        ),
+                    }
+                }
+            }
+        }
+    }
+    (noticed, harmless, shorter)
+}
+
 /// What became of files whose disk lied about flushes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lies {
