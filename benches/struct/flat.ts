@@ -105,29 +105,28 @@ type Loop = (views: readonly View<typeof Flattened>[]) => number;
  * Written out twice: code that reads both would ask of each view which of the two it is. Of views that are
  * kept, and in three loops: where views are made as they are read, engines leave out making them in some
  * runs and not in others, and nine getters are more than they put into one loop. Each of the two then
- * took 44 ns or 56, whatever the other did.
+ * took 44 ns or 56, whatever the other did. Each goes over the views once a call: a loop that runs for long
+ * is replaced while it runs, by code that knows less of its sum, and some workers keep that code: 7.5 ns
+ * for the second loop and not 4.3.
  */
 const PLAIN: Loop[] = [
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.offset + view.limit + view.total;
     }
     return sum;
   },
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.by + view.weight + (view.descending ? 1 : 0);
     }
     return sum;
   },
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.id + (view.exact ? 1 : 0);
     }
     return sum;
@@ -137,24 +136,21 @@ const PLAIN: Loop[] = [
 const FLAT: Loop[] = [
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.offset + view.limit + view.total;
     }
     return sum;
   },
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.by + view.weight + (view.descending ? 1 : 0);
     }
     return sum;
   },
   (views) => {
     let sum = 0;
-    for (let i = 0; i < VALUES * READS; i++) {
-      const view = views[i % VALUES]!;
+    for (const view of views) {
       sum += view.id + (view.exact ? 1 : 0);
     }
     return sum;
@@ -169,7 +165,11 @@ function readWay(store: string, of: typeof Flattened, loops: Loop[]): Way {
     about,
     count: VALUES * READS,
     store,
-    run: () => loops.reduce((sum, loop) => sum + loop(views), 0),
+    run() {
+      let sum = 0;
+      for (const loop of loops) for (let i = 0; i < READS; i++) sum += loop(views);
+      return sum;
+    },
   };
 }
 

@@ -156,7 +156,7 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
 };
 
 const NOTES = [
-  "Each part in a process or worker of its own, flattened fields in six, each of the two first in three; samples of all ways in turn, forwards and backwards.",
+  `Each part in ${TURNS.views} to ${TURNS.flat} processes or workers of its own, flattened and plain fields each first in half of theirs; samples of all ways in turn, forwards and backwards. Medians are of all samples.`,
   "All forms are compared with each other first, and every sample's sum is checked.",
   "Flattened and plain fields are read of views that are kept, in three loops, after six other schemas were read: a program has some, and all share the code of their getters.",
   "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
