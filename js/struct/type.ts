@@ -250,9 +250,9 @@ export function inside<T>(step: string | undefined, act: () => T): T {
 export function zero({ data, u8 }: Memory, at: number, count: number): void {
   const end = at + count;
   let i = at;
-  if (count > 64) u8.fill(0, at, end);
+  if (count > 256) u8.fill(0, at, end);
   else {
-    for (; i < end - 7; i += 8) data.setFloat64(i, 0);
+    for (; i < end - 7; i += 8) data.setFloat64(i, 0, true);
     for (; i < end; i++) u8[i] = 0;
   }
 }
