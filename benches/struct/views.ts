@@ -130,6 +130,7 @@ export function measureViews(rivals: Rivals, samples: number, scale: number): Pr
   const ways = [
     ...reads(records(), others(rivals), scale),
     ...writes(records(), others(rivals), scale),
+    ...creations(records(), rivals, scale),
   ];
   return measure(ways, samples);
 }
@@ -361,5 +362,54 @@ function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: num
       count: few,
       run: passes(objects, few, () => JSON.stringify(input)),
     },
+  ];
+}
+
+/** The bytes of a new record, which are then read, added to and as they are to be stored. */
+function creations({ data, memory, starts, size }: Mine, rivals: Rivals, scale: number): Way[] {
+  const { packr } = others(rivals);
+  const { ByteBuffer } = rivals.flatbuffers;
+  const count = FEW * scale;
+  const way = (form: typeof RAW, create: (input: Plain, at: number) => number): Way => ({
+    work: "create a record and add to its number",
+    ...form,
+    count,
+    sum: 2 * count,
+    run: over(starts, count, (at) => create({ stock: 1, name: NAME }, at)),
+  });
+  return [
+    way(VARVE, (input, at) => {
+      codec.write(memory, at, input, codec.size(input));
+      const view = codec.writable(memory, at, size);
+      view.stock += 1;
+      codec.finish(view);
+      codec.revoke(view);
+      return data.getUint16(at, true);
+    }),
+    way(OBJECT, (input) => {
+      const one = { ...input };
+      one.stock += 1;
+      return one.stock;
+    }),
+    way(FLAT, () => {
+      const one = new FlatProduct(new ByteBuffer(flatBuffer(rivals.flatbuffers)));
+      one.mutateStock(one.stock() + 1);
+      return one.stock();
+    }),
+    way(PACK, (input) => {
+      const one = packr.unpack(packr.pack(input)) as Plain;
+      one.stock += 1;
+      return packr.pack(one).length && one.stock;
+    }),
+    way(JSONS, (input) => {
+      const one = JSON.parse(JSON.stringify(input)) as Plain;
+      one.stock += 1;
+      return JSON.stringify(one).length && one.stock;
+    }),
+    way(CLONE, (input) => {
+      const one = structuredClone(input);
+      one.stock += 1;
+      return one.stock;
+    }),
   ];
 }
