@@ -2,6 +2,7 @@
 
 import { u8, u16 } from "./numbers.js";
 import { malformed, type Type, typed, wrong } from "./type.js";
+import { textOf } from "./utf8.js";
 
 /** A type whose values are one of these strings. */
 export type EnumType<V extends string> = Type<V, V, V, V>;
@@ -9,10 +10,10 @@ export type EnumType<V extends string> = Type<V, V, V, V>;
 function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V> {
   const { bytes, put, take } = type;
   const bits = (bytes * 8) as 8 | 16;
-  const numbers = new Map(variants.map((name, number) => [name as unknown, number]));
+  const numbers = new Map(variants.map((name, number) => [textOf(name) as unknown, number]));
   const { size } = numbers;
   const most = 2 ** bits;
-  if (size < variants.length || !size || size > most) {
+  if (!size || size < variants.length || size > most) {
     throw wrong(`An enum${bits} has 1 to ${most} names, all different.`);
   }
   return typed(

@@ -470,6 +470,10 @@ suite("a definition", () => {
       message: /__proto__/,
     });
     throws(() => enum8("a", "a"), { code: "VARVE_BAD_ARGUMENT" });
+    throws(() => enum8(["a", "b"] as unknown as "a"), {
+      code: "VARVE_BAD_ARGUMENT",
+      message: /string/,
+    });
     for (const none of [{}, undefined, null, "u8", u8.kind, vec, Number]) {
       throws(() => struct("A", { a: none as typeof u8 }), {
         code: "VARVE_BAD_ARGUMENT",
