@@ -331,7 +331,7 @@ impl<F: File> Store<F> {
             _ => self.log.drop_lift(&lift),
         }
         match moved {
-            Err(Error::Quota) => self.end_compaction(&job),
+            Err(Error::Quota) if !self.poisoned => self.end_compaction(&job),
             moved => Ok(moved.map(|_| Job::Compacting(job))?),
         }
     }

@@ -304,10 +304,8 @@ impl<F: File> Store<F> {
     /// on without one when there is no room for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
         self.is_tending = true;
-        match self.last_checkpoint() {
-            Err(failure @ WriteError::Unclear(_)) => Err(self.give_up(failure)),
-            _ => Ok(()),
-        }
+        let done = self.last_checkpoint().map_err(|failure| self.give_up(failure));
+        if self.poisoned { done } else { Ok(()) }
     }
 
     #[inline(never)]

@@ -4,8 +4,11 @@
 
 use std::sync::atomic::Ordering;
 
+use varve::{Error, IoError, Options, Store};
+
 use crate::support::crashes::on_two_threads;
 use crate::support::failures::{HARMS, SEEDS, Tally, run_seed};
+use crate::support::fault_file::{Fault, FaultFile, Harm};
 use crate::support::phases::{FAILING, Met, Phase};
 use crate::support::rng::replayed;
 
@@ -28,4 +31,34 @@ fn whichever_call_fails_nothing_is_lost_and_nothing_half_done() {
     let mut all = Met::default();
     met.iter().for_each(|met| all.add(met));
     assert_eq!(all.missing(&[Phase::Rollback], 10), [], "{all:?}");
+}
+
+/// Overwrites a few keys, a commit each, until the call of the file that is to fail has failed; answers
+/// whether it poisoned a store whose commit succeeded.
+fn is_poisoned_behind_a_commit(nth: u64) -> Option<bool> {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("opens");
+    file.arm(Fault { nth, lasting: false, harm: Harm::Fail(IoError::Other) });
+    for i in 0..300_u64 {
+        let done = store.set(0, &[(i % 7) as u8], &[i as u8; 200]).and_then(|_| store.commit());
+        if file.struck() {
+            let is_hidden = done.is_ok() && store.stats().poisoned;
+            if is_hidden {
+                assert!(store.is_in_trouble(), "call {nth}: somebody has to tell");
+                assert_eq!(store.set(0, b"more", b""), Err(Error::Poisoned), "call {nth}");
+                assert_eq!(store.flush(), Err(Error::Io), "call {nth}: what it was is told");
+                assert!(!store.is_in_trouble(), "call {nth}: once");
+            }
+            return Some(is_hidden);
+        }
+    }
+    None
+}
+
+#[test]
+fn what_poisons_behind_a_commit_that_succeeded_is_told_by_the_next_call() {
+    let hidden = (0..).map_while(is_poisoned_behind_a_commit).filter(|&hidden| hidden).count();
+    println!("{hidden} calls of the file that fail behind a commit poison the store");
+    assert!(hidden > 10);
 }
