@@ -139,18 +139,22 @@ impl<F: File> Store<F> {
     }
 
     /// Writes a watermark frame if the last flush has none behind it: without a witness, damage to
-    /// the last flushed frames could pass for a torn tail.
+    /// the last flushed frames could pass for a torn tail. Where a full disk has no room for it, the next
+    /// commit carries the watermark, or the close. The open group is committed first.
     ///
     /// # Errors
-    /// What the file said.
+    /// As for [`commit`](Store::commit); behind that, what the file said, and the group stands.
     pub fn witness(&mut self) -> Result<(), Error> {
         self.commit()?;
         if self.poisoned || self.read_only || !self.log.is_unwitnessed() {
             return Ok(());
         }
-        match self.log.write_witness(&mut self.file, self.next_version) {
-            Ok(()) => Ok(()),
-            Err(failure) => Err(self.fail(failure)),
+        let Err(failure) = self.log.write_witness(&mut self.file, self.next_version) else {
+            return Ok(());
+        };
+        match self.fail(failure) {
+            Error::Quota if !self.poisoned => Ok(()),
+            error => Err(error),
         }
     }
 

@@ -148,7 +148,7 @@ impl<F: File> Store<F> {
                 self.job = job;
                 Ok(self.wants_tending())
             }
-            Err(failure) => Err(self.give_up(failure)),
+            Err(failure) => Err(self.fail(failure)),
         }
     }
 
@@ -183,16 +183,6 @@ impl<F: File> Store<F> {
     /// Why a poisoned store refuses: the failure that poisoned it, if nobody was told of it yet.
     pub(super) fn refusal(&mut self) -> Error {
         self.trouble.take().unwrap_or(Error::Poisoned)
-    }
-
-    /// Ends a failed slice. What it appended is dropped; a flush that failed poisons.
-    fn give_up(&mut self, failure: WriteError) -> Error {
-        self.poisoned |= matches!(failure, WriteError::Unclear(_));
-        if self.log.group_bytes() > 0 {
-            self.undo_to(0);
-            self.log.discard_group();
-        }
-        failure.into_error()
     }
 
     fn slice(&mut self, job: Job) -> Result<Job, WriteError> {
@@ -304,7 +294,7 @@ impl<F: File> Store<F> {
     /// on without one when there is no room for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
         self.is_tending = true;
-        let done = self.last_checkpoint().map_err(|failure| self.give_up(failure));
+        let done = self.last_checkpoint().map_err(|failure| self.fail(failure));
         if self.poisoned { done } else { Ok(()) }
     }
 

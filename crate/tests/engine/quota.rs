@@ -343,6 +343,31 @@ fn a_transaction_that_finds_no_room_leaves_nothing_behind() {
     }
 }
 
+#[test]
+fn a_witness_for_which_a_full_disk_has_no_room_is_no_failure() {
+    let mut missing = 0;
+    for style in STYLES {
+        for limit in limits() {
+            for size in [0, 200, 900] {
+                let Some(mut full) = Full::new(limit, style) else { continue };
+                for key in (0..).map(key_of) {
+                    let is_full = !full.set(&key, &bytes_of(limit, size));
+                    full.store.flush().expect("what is there can be flushed");
+                    full.store.witness().unwrap_or_else(|e| panic!("{}: {e}", full.place));
+                    missing += u32::from(full.store.is_unwitnessed());
+                    if is_full {
+                        break;
+                    }
+                }
+                full.check();
+                full.reopen();
+            }
+        }
+    }
+    println!("{missing} flushes have no witness");
+    assert!(missing > 10);
+}
+
 /// Tears the last frame of a full disk and opens that, closes it and opens it again. Answers whether the
 /// torn tail was still there then.
 fn close_behind_a_torn_tail(mut full: Full, written: u64) -> Option<bool> {

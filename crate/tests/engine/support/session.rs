@@ -361,6 +361,8 @@ impl Session {
                 Ok(())
             }
             Step::Witness if self.saved.is_empty() => {
+                // As below.
+                self.step(&Step::Commit)?;
                 let after = self.state.clone();
                 self.call(after, Store::witness, |_, _, ()| ())
             }
