@@ -233,8 +233,9 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * for await (const changes of shop.watch({ prefix: "cart/" })) { … }
    * ```
    *
-   * Nothing is missed when another tab becomes owner. A key that was set and set back between two looks
-   * has another version, and is told.
+   * Whatever is asked for afterwards is told: it is sent when the watch has begun. Nothing is missed when
+   * another tab becomes owner. A key that was set and set back between two looks has another version, and
+   * is told.
    */
   watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;
   watch(

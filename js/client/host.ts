@@ -400,7 +400,7 @@ export class Host {
       return;
     }
     if (owned === undefined) {
-      if (message.type === "ask") respond({ type: "gone", owner });
+      if (message.type === "ask" || message.type === "watch") respond({ type: "gone", owner });
       return;
     }
     const { client } = message;

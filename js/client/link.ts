@@ -190,10 +190,7 @@ export class Link {
       ask: (owner, message) => this.post(owner, message),
       who: (message) => this.ask(message),
     });
-    this.watches = new WatchList(this.id, (message) => {
-      const { owner } = this.sender;
-      if (owner !== undefined && !this.asleep) this.post(owner, message);
-    });
+    this.watches = new WatchList(this.sender);
     this.ready = new Promise((resolve, reject) => {
       this.isReady = (failure) => (failure === undefined ? resolve() : reject(failure));
     });
@@ -212,9 +209,9 @@ export class Link {
     { signal, timeout = of.timeout }: CallOptions = {},
   ): Promise<unknown> {
     const refusal = of.refusal ?? this.refusal;
-    if (refusal !== undefined) return Promise.reject(refusal);
-    if (signal?.aborted === true) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
+      if (refusal !== undefined) return reject(refusal);
+      if (signal?.aborted) return reject(signal.reason);
       const now = Date.now();
       of.waiting += 1;
       const settle = (ending: Ending) => {
@@ -223,13 +220,14 @@ export class Link {
         if ("value" in ending) resolve(ending.value);
         else reject(errorOf(this.name, call, writes, ending, this.status.reason));
       };
-      const deadline = Math.ceil(now + timeout);
-      const id = this.sender.request({ call, args, writes, deadline, settle }, now);
+      const id = this.sender.request(
+        { call, args, writes, deadline: Math.ceil(now + timeout), settle },
+        now,
+      );
       const abort = () => {
         of.waiting -= 1;
         this.sender.giveUp(id);
-        const { owner } = this.sender;
-        if (owner !== undefined) this.post(owner, { type: "stop", client: this.id, id });
+        this.sender.tell({ type: "stop", id });
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", abort, { once: true });
@@ -264,8 +262,10 @@ export class Link {
 
   /** Has watches of a range begun, as soon as there is an owner. */
   watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over?: Over) {
+    // What cannot be cloned throws here, where it was given.
+    const one = { of, place, range: structuredClone(range), heard, over, known: new Map() };
     this.need();
-    return this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
+    return this.watches.add({ ...one, number: 0 });
   }
 
   /** Has a worker, if there is none. */
@@ -367,7 +367,7 @@ export class Link {
         if (this.worker !== worker) return;
         const { local } = this;
         this.dismiss();
-        this.lose(local);
+        this.sender.lose(local);
         if (this.sender.owner === undefined) this.show("idle");
         // One that ends again and again is begun anew when it is noticed that nobody answers.
         if (Date.now() > since + LIFE_MS) this.need();
@@ -378,19 +378,20 @@ export class Link {
   /** Something an owner says, here or elsewhere. */
   private told(message: ToClient): void {
     if (this.asleep) return;
+    const { state, reason, progress } = this.status;
+    const { owner } = this.sender;
+    this.sender.hear(message, Date.now());
     if (message.type === "seen") {
-      this.watches.hear(message);
+      // What one that is gone has told comes too late: the next one tells all that there is.
+      if (message.owner === owner) this.watches.hear(message);
       return;
     }
-    const { state, reason, progress } = this.status;
     if (message.type === "progress") {
       this.show(state, reason, message.progress);
       return;
     }
-    const before = this.sender.owner;
-    this.sender.hear(message, Date.now());
-    if (message.type === "here" && message.owner !== before) this.watches.renew();
-    if (message.type === "here" || this.sender.owner === message.owner) {
+    if (message.type === "here") this.watches.renew(message.owner !== owner);
+    if (this.sender.owner === message.owner) {
       this.show("open", undefined, message.type === "here" ? undefined : progress);
       this.isReady();
     } else if (message.type === "gone" && this.sender.owner === undefined) {
@@ -399,18 +400,13 @@ export class Link {
     }
   }
 
-  /** This owner is there no more, if it was the present one. */
-  private lose(owner: string | undefined): void {
-    if (owner === this.sender.owner) this.sender.owner = undefined;
-  }
-
   private async failed(error: unknown): Promise<void> {
     this.dismiss();
     // An owner elsewhere answers all the same. When there is none any more, it is tried anew.
     const { owner } = this.sender;
     if (owner !== undefined) {
       if ((await this.ways?.isOwned()) !== false || this.worker !== undefined) return;
-      this.lose(owner);
+      this.sender.lose(owner);
     }
     this.part();
     this.show("idle", String((error as { message?: unknown }).message));
@@ -425,8 +421,8 @@ export class Link {
     this.part();
     this.show("outdated", error.message);
     this.isReady(error);
-    this.watches.stop(error);
     this.sender.endAll((one) => (one.write > 0 ? undefined : { thrown: error }));
+    this.watches.stop(error);
     for (const { tell } of this.handles) tell("outdated");
   }
 
@@ -463,7 +459,7 @@ export class Link {
 
   private ask(message: Who): void {
     if (this.asleep) return;
-    if (this.sender.unanswered > 1 && this.status.state === "open") {
+    if (this.sender.isUnheard && this.status.state === "open") {
       this.show("waiting", "The owner does not answer: its tab may be asleep, or at work.");
     }
     const now = Date.now();
@@ -484,7 +480,7 @@ export class Link {
   sleep(): void {
     if (this.worker === undefined || this.asleep || this.handles.size === 0) return;
     this.asleep = true;
-    this.sender.flush();
+    this.sender.flush(true);
     if (this.local !== undefined && this.sender.waiting > 0) hesitate(LAST_MS);
     this.dismiss();
     this.leave();

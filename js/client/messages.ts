@@ -103,7 +103,7 @@ export interface Watch {
   /** The collection, or none: raw keys. */
   readonly place: string | undefined;
   readonly range: unknown;
-  /** The number of the last `Seen` that it has had; 0 for none. */
+  /** The number of the last `Seen` that it has had of this owner; 0 or less for none. */
   readonly number: number;
 }
 
@@ -162,8 +162,10 @@ export interface Seen {
   readonly type: "seen";
   readonly owner: string;
   readonly id: number;
-  /** 1: all that is there, whatever was told before. */
+  /** Of those that this owner has sent for it. Below 0: what there is cannot be read at present. */
   readonly number: number;
+  /** What is told is all that is there, whatever was told before. */
+  readonly isAll: boolean;
   /** Keys and their versions; 0 for those that are gone. */
   readonly changes: readonly (readonly [key: unknown, version: number])[];
   /** Why it cannot be watched. */

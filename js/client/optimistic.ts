@@ -4,7 +4,7 @@ import type { Key, Value } from "../bytes.js";
 import { badCall, ConflictError, ReentrancyError } from "../errors.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
-import { bytesOf, own } from "./own.js";
+import { bytesOf, isBytes, own } from "./own.js";
 
 /** The options of `client.updateIf` and `client.transaction`. */
 export interface RetryOptions extends CallOptions {
@@ -106,7 +106,11 @@ export async function updateIf(
     if (value === undefined || (predicate !== undefined && predicate(value) !== true)) return false;
     const changed = change(value) ?? value;
     const { then } = Object(changed) as { then?: unknown };
-    if (place === undefined ? !isValue(changed) : typeof then === "function") {
+    if (
+      place === undefined
+        ? !isBytes(changed) && typeof changed !== "string"
+        : typeof then === "function"
+    ) {
       throw badCall(
         "The callback of updateIf() is synchronous, and returns nothing or the new value.",
       );
@@ -122,10 +126,6 @@ export async function updateIf(
     );
     return true;
   });
-}
-
-function isValue(given: unknown): given is Value {
-  return typeof given === "string" || given instanceof ArrayBuffer || ArrayBuffer.isView(given);
 }
 
 interface Seen {

@@ -1,13 +1,15 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
-import type { Key, Value } from "../bytes.js";
+import type { Bytes, Key, Value } from "../bytes.js";
 import type { BatchOperation } from "../database-writes.js";
+
+export function isBytes(given: unknown): given is Bytes {
+  return given instanceof ArrayBuffer || ArrayBuffer.isView(given);
+}
 
 /** A copy, if it can change. */
 export function own<T extends Key | Value>(given: T): T {
-  if (given instanceof ArrayBuffer) return given.slice(0) as T;
-  if (ArrayBuffer.isView(given)) return bytesOf(given) as unknown as T;
-  return given;
+  return isBytes(given) ? (bytesOf(given) as unknown as T) : given;
 }
 
 export function ownAll(operations: readonly BatchOperation[]): BatchOperation[] {
@@ -21,6 +23,6 @@ export function ownAll(operations: readonly BatchOperation[]): BatchOperation[] 
 /** A copy as bytes. */
 export function bytesOf(value: Value): Uint8Array<ArrayBuffer> {
   if (typeof value === "string") return new TextEncoder().encode(value);
-  if (value instanceof ArrayBuffer) return new Uint8Array(value.slice(0));
-  return new Uint8Array(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+  const { buffer = value as ArrayBuffer, byteOffset, byteLength } = value as Partial<Uint8Array>;
+  return new Uint8Array(new Uint8Array(buffer, byteOffset, byteLength));
 }

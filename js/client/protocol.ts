@@ -11,9 +11,11 @@ export type {
   Here,
   Outcome,
   Request,
+  Seen,
   ToClient,
   Told,
   ToOwner,
+  Watch,
   Who,
   WireError,
 } from "./messages.js";
@@ -26,3 +28,4 @@ export {
   type SenderPort,
   SILENCE_MS,
 } from "./sender.js";
+export { type Heard, WatchList } from "./watch.js";

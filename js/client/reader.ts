@@ -95,7 +95,8 @@ export class Reader {
     if (message.type === "ask") await this.host.module();
     const isFree = await this.whileFree(() => this.heed(message, respond));
     // Whoever has it now answers what was asked here, too.
-    if (!isFree && message.type === "ask") respond({ type: "gone", owner });
+    const waits = message.type === "ask" || message.type === "watch";
+    if (!isFree && waits) respond({ type: "gone", owner });
   }
 
   /** Waits for as long as the next owner might still come. */
@@ -144,8 +145,12 @@ export class Reader {
 
   /** The file cannot be read. What it tells of writes that an owner may have done cannot be known then. */
   private fail(message: ToOwner, error: unknown, respond: Respond): void {
-    if (message.type !== "ask") return;
     const { id: owner, name } = this.host;
+    // The next owner tells what there is. What is asked for behind the watch does not wait for that.
+    if (message.type === "watch") {
+      respond({ type: "seen", owner, id: message.id, number: -1, isAll: false, changes: [] });
+    }
+    if (message.type !== "ask") return;
     const applied = error instanceof DatabaseNotFoundError ? false : "unknown";
     const answers = message.requests
       .filter(({ call }) => call !== "")

@@ -5,10 +5,24 @@
  *   and when the one that is there has lost it.
  * - Writes have numbers without gaps. A number is given when a request is first sent, so that one that
  *   was never sent leaves no gap, and it is certain that it was not applied.
+ * - What is asked for behind a new watch is sent when that has been begun: whoever is owner then, or after
+ *   that one, what is written is told.
  * - A request ends: by its answer, by its signal, or some time after its deadline.
  */
 
-import type { Answer, Ask, Here, Outcome, Request, ToClient, Who } from "./messages.js";
+import type {
+  Answer,
+  Ask,
+  Here,
+  Outcome,
+  Request,
+  Stop,
+  ToClient,
+  ToOwner,
+  Unwatch,
+  Watch,
+  Who,
+} from "./messages.js";
 
 /** An owner refuses what is late; only one that says nothing at all is not waited for any longer. */
 export const GRACE_MS = 500;
@@ -45,10 +59,13 @@ export interface Order {
 /** The outside world as the client sees it. */
 export interface SenderPort {
   /** Sends a message to that owner; it may be lost. What cannot be cloned is thrown. */
-  ask(owner: string, message: Ask): void;
+  ask(owner: string, message: ToOwner): void;
   /** Asks all owners that there may be. */
   who(message: Who): void;
 }
+
+/** What is said to an owner and has no answer. */
+export type Word = Omit<Watch, "client"> | Omit<Unwatch, "client"> | Omit<Stop, "client">;
 
 interface Pending extends Order {
   readonly id: number;
@@ -67,6 +84,8 @@ export class Sender {
   owner: string | undefined;
   /** What its messages say of the build that it is part of. */
   build = "";
+  /** The watches of which no owner has said a word: requests wait for that. */
+  readonly held: Set<number> = new Set();
   private readonly client: number;
   private readonly port: SenderPort;
   /** What has no answer yet, in the order in which it was asked for. */
@@ -87,9 +106,9 @@ export class Sender {
     this.port = port;
   }
 
-  /** How often the owner was asked whether it is there, since it was heard. */
-  get unanswered(): number {
-    return this.round - this.roundHeard;
+  /** Whether the owner was asked more than once if it is there, since it was heard. */
+  get isUnheard(): boolean {
+    return this.round > this.roundHeard + 1;
   }
 
   /** How many requests have no answer. */
@@ -121,21 +140,29 @@ export class Sender {
   }
 
   /** Sends what was not sent yet, or is to be sent again, to the owner if there is one. */
-  flush(): void {
+  flush(isLast?: boolean): void {
     const { owner } = this;
-    if (owner === undefined) return;
+    if (owner === undefined || (this.held.size > 0 && !isLast)) return;
     const some: Pending[] = [];
     let open = 0;
     for (const one of this.pending.values()) {
-      if (one.owner !== undefined) open += one.write > 0 ? 1 : 0;
-      else if (some.length < MESSAGE_REQUESTS) some.push(one);
+      if (one.owner === undefined) {
+        if (some.length < MESSAGE_REQUESTS) some.push(one);
+      } else if (one.write > 0) open += 1;
     }
     if (open > WINDOW_WRITES || some.length === 0) return;
     for (const one of some) this.number(one, owner);
     try {
       this.port.ask(owner, this.message(some));
     } catch {
-      this.sendEach(owner, some);
+      // One of them cannot be cloned: the others are not to suffer for it.
+      for (const one of some) {
+        try {
+          this.port.ask(owner, this.message([one]));
+        } catch (thrown) {
+          this.end(one, { thrown });
+        }
+      }
     }
   }
 
@@ -154,10 +181,10 @@ export class Sender {
         break;
       }
       case "gone":
-        if (this.owner === message.owner) this.owner = undefined;
+        this.lose(message.owner);
         break;
       case "again":
-        if (message.owner === this.owner) this.repeat(() => true, now);
+        if (message.owner === this.owner) this.repeat(this.round + 1, now);
         break;
       case "here":
         this.here(message, now);
@@ -168,23 +195,37 @@ export class Sender {
     }
   }
 
+  /** This owner is there no more, if it was the present one. */
+  lose(owner: string | undefined): void {
+    if (this.owner === owner) this.owner = undefined;
+  }
+
+  /** Says something to the owner, if there is one. */
+  tell(word: Word): void {
+    if (this.owner !== undefined) this.port.ask(this.owner, { ...word, client: this.client });
+  }
+
+  /** This watch was begun, or refused, or is not wanted any more. */
+  free(watch: number): void {
+    if (this.held.delete(watch)) this.flush();
+  }
+
   private here({ owner, client, round }: Here, now: number): void {
     const changed = this.owner !== owner;
     if (changed) this.turn += 1;
     this.owner = owner;
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
-    const lost = changed ? this.round + 1 : client === this.client ? round : 0;
     this.roundHeard = this.round;
-    this.repeat((one) => one.owner === undefined || one.round < lost, now);
+    this.repeat(changed ? this.round + 1 : client === this.client ? round : 0, now);
   }
 
   /** Time has passed: what is too late ends, and an owner that is silent is asked. */
   tick(now: number): void {
-    for (const one of [...this.pending.values()]) {
-      if (now < one.deadline || (one.sent && now < one.deadline + GRACE_MS)) continue;
-      this.end(one);
-      one.settle({ lapsed: one.sent ? "unknown" : "never-sent" });
-    }
+    this.endAll(({ deadline, sent }) =>
+      now < deadline + (sent ? GRACE_MS : 0)
+        ? undefined
+        : { lapsed: sent ? "unknown" : "never-sent" },
+    );
     if (this.pending.size === 0 || now < this.heard + SILENCE_MS) return;
     this.heard = now;
     this.ask();
@@ -200,9 +241,7 @@ export class Sender {
   endAll(ending: (one: Readonly<Pending>) => Ending | undefined): void {
     for (const one of [...this.pending.values()]) {
       const how = ending(one);
-      if (how === undefined) continue;
-      this.end(one);
-      one.settle(how);
+      if (how !== undefined) this.end(one, how);
     }
   }
 
@@ -213,29 +252,27 @@ export class Sender {
     }
     for (const { id, outcome } of answers) {
       const one = this.pending.get(id);
-      if (one === undefined) continue;
-      this.end(one, true);
-      one.settle(outcome);
+      if (one !== undefined) this.end(one, outcome, true);
     }
     // Some may have waited until these were answered.
     this.flush();
   }
 
   /** It is over: answered, or given up. */
-  private end(one: Pending, answered = false): void {
+  private end(one: Pending, ending?: Ending, answered?: boolean): void {
     this.pending.delete(one.id);
-    if (one.write === 0) return;
     if (answered) this.writes.delete(one.write);
-    else this.writes.set(one.write, undefined);
+    else if (one.write > 0) this.writes.set(one.write, undefined);
+    if (ending !== undefined) one.settle(ending);
   }
 
-  /** Sends again what is chosen, and all behind it, so that nobody misses a write. */
-  private repeat(which: (one: Pending) => boolean, now: number): void {
+  /** Sends again what was sent before that round, and all behind it, so that nobody misses a write. */
+  private repeat(round: number, now: number): void {
     this.heard = now;
     if (this.owner === undefined) return;
     let again = false;
     for (const one of this.pending.values()) {
-      again ||= which(one);
+      again ||= one.owner === undefined || one.round < round;
       if (again) one.owner = undefined;
     }
     this.flush();
@@ -252,18 +289,6 @@ export class Sender {
     this.lastWrite += 1;
     one.write = this.lastWrite;
     this.writes.set(one.write, one);
-  }
-
-  /** One of them cannot be cloned: the others are not to suffer for it. */
-  private sendEach(owner: string, chosen: readonly Pending[]): void {
-    for (const one of chosen) {
-      try {
-        this.port.ask(owner, this.message([one]));
-      } catch (thrown) {
-        this.end(one);
-        one.settle({ thrown });
-      }
-    }
   }
 
   /** As they travel; between them, in their places, the numbers of writes that were given up. */

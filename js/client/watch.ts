@@ -2,7 +2,8 @@
 
 import { dispose } from "../dispose.js";
 import { OwnerUnavailableError } from "../errors.js";
-import { keyName, type Seen, type ToOwner } from "./messages.js";
+import { keyName, type Seen } from "./messages.js";
+import type { Sender } from "./sender.js";
 import { fromWire } from "./wire-errors.js";
 
 /** A key that has changed. */
@@ -46,27 +47,27 @@ export interface One {
   readonly heard: Heard;
   readonly over: Over | undefined;
   readonly known: Map<string, readonly [key: unknown, version: number]>;
+  /** That of the last message from the present owner; -1 if only others have sent one, 0 if nobody has. */
   number: number;
 }
 
 /** All watches of one client. */
 export class WatchList {
-  private readonly client: number;
-  private readonly send: (message: ToOwner) => void;
+  private readonly sender: Sender;
   private readonly all = new Map<number, One>();
   private lastId = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
 
-  constructor(client: number, send: (message: ToOwner) => void) {
-    this.client = client;
-    this.send = send;
+  constructor(sender: Sender) {
+    this.sender = sender;
   }
 
   add(one: One): Watching {
     this.lastId += 1;
     const id = this.lastId;
     this.all.set(id, one);
-    this.timer ??= setInterval(() => this.renew(), RENEW_MS);
+    this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
+    this.sender.held.add(id);
     this.ask(id);
     const close = () => {
       if (this.all.has(id)) this.end(id);
@@ -74,14 +75,18 @@ export class WatchList {
     return { close, [dispose]: close };
   }
 
-  /** There is another owner, who knows of none of them; or the one that is there may forget them. */
-  renew(): void {
-    for (const id of this.all.keys()) this.ask(id);
+  /** To another owner, who knows of none of them; or to the same, who may have missed or forget them. */
+  renew(isOther: boolean, isAll = isOther): void {
+    for (const [id, one] of this.all) {
+      if (isOther) one.number &&= -1;
+      if (isAll || one.number < 1) this.ask(id);
+    }
   }
 
-  hear({ id, number, changes, error }: Seen): void {
+  hear({ id, number, isAll, changes, error }: Seen): void {
     const one = this.all.get(id);
     if (one === undefined) return;
+    if (isAll || number < 0) this.sender.free(id);
     if (error !== undefined) {
       const reason = fromWire(error);
       // Who only listens has no call that could reject.
@@ -89,14 +94,15 @@ export class WatchList {
       one.over(reason);
       return;
     }
-    if (number !== 1 && number !== one.number + 1) {
+    if (number <= one.number) return;
+    if (!isAll && number !== one.number + 1) {
       // Something in between was lost.
-      if (number > one.number) this.ask(id);
+      this.ask(id);
       return;
     }
     const isFirst = one.number === 0;
     one.number = number;
-    const told = number === 1 ? everything(one, changes) : changes;
+    const told = isAll ? everything(one, changes) : changes;
     for (const [key, version] of told) {
       if (version === 0) one.known.delete(keyName(key));
       else one.known.set(keyName(key), [key, version]);
@@ -119,26 +125,26 @@ export class WatchList {
 
   private end(id: number): void {
     this.all.delete(id);
-    this.send({ type: "unwatch", client: this.client, id });
-    if (this.all.size > 0) return;
-    clearInterval(this.timer);
-    this.timer = undefined;
+    this.sender.free(id);
+    this.sender.tell({ type: "unwatch", id });
+    if (this.all.size === 0) this.timer = void clearInterval(this.timer);
   }
 
   private ask(id: number): void {
     const { place, range, number } = this.all.get(id) as One;
-    this.send({ type: "watch", client: this.client, id, place, range, number });
+    this.sender.tell({ type: "watch", id, place, range, number });
   }
 }
 
 /** All that is there was told: what of it is new, and what is gone. */
 function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
-  const names = new Set(there.map(([key]) => keyName(key)));
-  const gone = [...known].filter(([name]) => !names.has(name));
-  return [
-    ...there.filter(([key, version]) => known.get(keyName(key))?.[1] !== version),
-    ...gone.map(([, [key]]) => [key, 0] as const),
-  ];
+  const gone = new Map(known);
+  const news = there.filter(([key, version]) => {
+    const name = keyName(key);
+    gone.delete(name);
+    return known.get(name)?.[1] !== version;
+  });
+  return [...news, ...[...gone.values()].map(([key]) => [key, 0] as const)];
 }
 
 /** What a watch hears, told to a listener, or for a loop. */
@@ -216,7 +222,9 @@ function liveRows<T>(
   listener: (rows: T) => void,
   over: Over | undefined,
 ): Watching {
-  let [isReading, isStale, isOver] = [false, false, false];
+  let isReading = false;
+  let isStale = false;
+  let isOver = false;
   const refresh = async () => {
     isStale = true;
     if (isReading) return;

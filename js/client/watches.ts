@@ -81,7 +81,8 @@ export class Watches {
     }
     const reach = this.reachOf(watch);
     const known = new Map<string, number>();
-    const one = { watch, reach, respond, until, keyspace: reach.keyspace(), known, number: 0 };
+    const number = before?.number ?? 0;
+    const one = { watch, reach, respond, until, keyspace: reach.keyspace(), known, number };
     this.tell(one, this.lookAt(one), true);
     this.all.set(name, one);
     this.unhear ??= this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
@@ -90,7 +91,7 @@ export class Watches {
   /** What its client is told when it cannot be begun. */
   refusal({ id }: Watch, error: unknown): Seen {
     const { owner } = this;
-    return { type: "seen", owner, id, number: 1, changes: [], error: toWire(error) };
+    return { type: "seen", owner, id, number: -1, isAll: false, changes: [], error: toWire(error) };
   }
 
   remove(watch: { client: number; id: number }): void {
@@ -163,7 +164,7 @@ export class Watches {
     if (changes.length === 0 && !isAll) return;
     one.number += 1;
     const { owner } = this;
-    one.respond({ type: "seen", owner, id: one.watch.id, number: one.number, changes });
+    one.respond({ type: "seen", owner, id: one.watch.id, number: one.number, isAll, changes });
   }
 
   /** Which of these keys have other versions than were told. */

@@ -51,6 +51,21 @@ suite("a watch", () => {
     deepEqual(heard[1], [{ key: "a/3", version: entry?.version }]);
   });
 
+  test("hears of the very next call, also where no owner was heard before, and behind one more watch", async () => {
+    const client = shop();
+    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const isHeard = (key: string) => heard.flat().some((change) => change.key === key);
+    client.watch({}, listener);
+    await client.set("a", "1");
+    await client.set("b", "1");
+    await until(() => isHeard("b"));
+    ok(isHeard("a"));
+    client.watch({ prefix: "none" }, () => {}).close();
+    const refused = client.watch({ limit: -1 }).next();
+    await Promise.all([client.set("c", "1"), rejects(refused, { name: "TypeError" })]);
+    await until(() => isHeard("c"));
+  });
+
   test("hears nothing any more when it is closed", async () => {
     const client = shop();
     const { heard, listener, until } = collected<unknown>();

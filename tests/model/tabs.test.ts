@@ -43,6 +43,8 @@ function tryAll(
       world.finish();
     } catch (error) {
       throw new Error(`${(error as Error).message}, after: ${names.join("; ")}`, { cause: error });
+    } finally {
+      world.close();
     }
   }
   return seen.size;
@@ -77,6 +79,12 @@ const CASES: Readonly<Record<string, Case>> = {
     [1, 2],
   ],
   "a newer build whose owner dies at any step": [[["w"]], { deploys: 1, deaths: 1 }, [1, 2]],
+  "a write behind a watch, whose owners die": [[["vw"]], { deaths: 1, drops: 1 }],
+  "a watch, two writes, and anything lost": [[["v", "ww"]], { drops: 1, whiles: 1 }],
+  "a watch and writes, of which anything comes twice": [[["wv", "w"]], { doubles: 1 }],
+  "a watch, a write, and a hand-over": [[["v", "w"]], { handOvers: 1 }],
+  "a watch while another client writes, and a death": [[["vw"], ["w"]], {}],
+  "a watch that a service worker begins, and a death": [[["vw"]], { deaths: 1, readers: 1 }],
   "two builds, of which the newer writes": [[["w"], ["r"]], {}, [2, 1]],
 };
 
@@ -98,7 +106,7 @@ suite("long random runs", () => {
       const programs = Array.from({ length: 1 + next(3) }, () =>
         Array.from(
           { length: 1 + next(6) },
-          () => ["w", "r", "ww", "wr", "wwrw"][next(5)] as string,
+          () => ["w", "r", "ww", "wr", "wwrw", "vw", "v"][next(7)] as string,
         ),
       );
       const mishaps = () => next(4);
@@ -126,6 +134,8 @@ suite("long random runs", () => {
         world.finish();
       } catch (error) {
         throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+      } finally {
+        world.close();
       }
     }
   });

@@ -7,14 +7,18 @@ import {
   type Ask,
   buildName,
   type Ending,
+  type Heard,
   type Journal,
   Ledger,
   type Reply,
   type Request,
+  type Seen,
   Sender,
   standingOf,
   type ToClient,
   type ToOwner,
+  type Watch,
+  WatchList,
 } from "varve/protocol";
 
 /** Longer than an owner may be silent, and shorter than any deadline. */
@@ -40,7 +44,7 @@ export interface Budget {
   readonly readers: number;
 }
 
-/** What a client asks for: writes (`w`) and reads (`r`), those of one turn in one string. */
+/** What a client asks for: writes (`w`), reads (`r`) and watches (`v`), those of one turn in one string. */
 export type Program = readonly string[];
 
 /** What was written, in order, and every client's record. */
@@ -59,9 +63,19 @@ function build(version: number): string {
   return buildName(version, "");
 }
 
+/** A watch as its owner knows it. */
+interface Watched {
+  readonly client: number;
+  readonly id: number;
+  /** So much of the log was told, by so many messages. */
+  told: number;
+  number: number;
+}
+
 class Owner implements Journal {
   readonly id: string;
   readonly ledger: Ledger;
+  readonly watched: Map<string, Watched>;
   /** Handed over: it is there, and has nothing any more. */
   retired: boolean;
   disk: Disk;
@@ -79,8 +93,34 @@ class Owner implements Journal {
     this.asker = "";
     this.clients_ = clients;
     this.ledger = new Ledger(this);
+    this.watched = new Map();
     this.retired = false;
     this.now = 0;
+  }
+
+  /** Begins a watch, or renews one whose client has missed nothing; what it tells then. */
+  watch({ client, id, number }: Watch): Seen[] {
+    const name = `${client}/${id}`;
+    const before = this.watched.get(name)?.number;
+    if (before === number) return [];
+    const one = { client, id, told: 0, number: before ?? 0 };
+    this.watched.set(name, one);
+    return [this.tell(one, true)];
+  }
+
+  /** What watches have not been told yet: each write is a key of its own. */
+  *news(): Generator<[client: number, seen: Seen]> {
+    for (const one of this.watched.values()) {
+      if (one.told < this.disk.log.length) yield [one.client, this.tell(one)];
+    }
+  }
+
+  private tell(one: Watched, isAll = false): Seen {
+    const { log } = this.disk;
+    const changes = log.map((tag, i) => [tag, i + 1] as const).slice(one.told);
+    one.told = log.length;
+    one.number += 1;
+    return { type: "seen", owner: this.id, id: one.id, number: one.number, isAll, changes };
   }
 
   atomically<T>(body: () => T): T {
@@ -134,12 +174,16 @@ interface Asked {
   readonly id: number;
   /** Its writes that were asked for before it. */
   readonly before: readonly string[];
+  /** What the watches hear that were there before it. */
+  readonly told: readonly ReadonlySet<unknown>[];
   ending: Ending | "given up" | undefined;
 }
 
 class ModelClient {
   readonly number: number;
   readonly sender: Sender;
+  readonly watches: WatchList;
+  readonly heard: Set<unknown>[];
   readonly asked: Asked[];
   turn: number;
   readonly version: number;
@@ -154,6 +198,8 @@ class ModelClient {
       who: (message) => world.broadcast({ to: "", message }),
     });
     this.sender.build = build(version);
+    this.watches = new WatchList(this.sender);
+    this.heard = [];
     this.asked = [];
     this.turn = 0;
   }
@@ -164,7 +210,16 @@ class ModelClient {
 
   /** Asks for what comes next in its program. */
   ask(now: number): void {
-    for (const kind of this.program[this.turn] as string) {
+    this.request(this.program[this.turn] as string, now);
+    this.turn += 1;
+  }
+
+  request(kinds: string, now: number): void {
+    for (const kind of kinds) {
+      if (kind === "v") {
+        this.watch();
+        continue;
+      }
       const tag = `${this.number}:${this.asked.length}`;
       const writes = kind === "w";
       const before = this.asked.filter((one) => one.writes).map((one) => one.tag);
@@ -173,6 +228,7 @@ class ModelClient {
         writes,
         id: 0,
         before,
+        told: [...this.heard],
         ending: undefined,
       };
       const settle = (ending: Ending) => {
@@ -184,8 +240,24 @@ class ModelClient {
       one.id = this.sender.request({ call, args: [tag], writes, deadline, settle }, now);
       this.asked.push(one);
     }
-    this.turn += 1;
     this.sender.flush();
+  }
+
+  private watch(): void {
+    const told = new Set();
+    this.heard.push(told);
+    const heard: Heard = (changes, isFirst) => {
+      for (const { key } of isFirst ? [] : changes) told.add(key);
+    };
+    const [of, place, range, over] = [0, undefined, {}, undefined];
+    this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
+  }
+
+  hear(message: ToClient, now: number): void {
+    const { owner } = this.sender;
+    this.sender.hear(message, now);
+    if (message.type === "seen" && message.owner === owner) this.watches.hear(message);
+    if (message.type === "here") this.watches.renew(message.owner !== owner);
   }
 }
 
@@ -301,8 +373,25 @@ export class World {
     return events;
   }
 
+  /** Has no timer left. */
+  close(): void {
+    for (const { watches } of this.clients) watches.stop();
+  }
+
   /** Brings it to an end without any more mishaps. Throws if something never ends. */
   finish(): void {
+    this.settle();
+    if (this.clients.some(({ heard }) => heard.length > 0)) {
+      // Whoever asks for something more finds whoever is owner now; and sooner or later watches are renewed.
+      for (const client of this.clients) client.request("r", this.now);
+      this.settle();
+      for (const { watches } of this.clients) watches.renew(false, true);
+      this.settle();
+    }
+    this.check(true);
+  }
+
+  private settle(): void {
     for (let steps = 0; !this.isOver(); steps += 1) {
       if (steps > 1_000) throw new Error("requests hang");
       if (this.owner === undefined) this.appear(Math.max(...this.versions));
@@ -310,7 +399,7 @@ export class World {
       while (this.network.length > 0) this.deliver(this.take(0));
       if (!this.isOver()) this.wait(A_WHILE_MS);
     }
-    this.check(true);
+    while (this.network.length > 0) this.deliver(this.take(0));
   }
 
   /** Throws unless everything is as it has to be. */
@@ -378,24 +467,38 @@ export class World {
 
   private deliver({ to, message }: Packet, dies?: "before" | "after"): void {
     if (typeof to === "number") {
-      this.clients[to - 1]?.sender.hear(message as ToClient, this.now);
+      this.clients[to - 1]?.hear(message as ToClient, this.now);
       return;
     }
     if (to === READER) {
       if (message.type === "ask") this.readFor(message);
+      if (message.type === "watch") this.watchFor(message);
       return;
     }
     const owner = this.owners.find(({ id }) => id === to);
     if (owner === undefined) return;
     if (owner.retired) {
-      if (message.type === "ask")
+      if (message.type === "ask" || message.type === "watch")
         this.send({ to: message.client, message: { type: "gone", owner: to } });
     } else if (message.type === "who") {
       const { client, round } = message;
       this.send({ to: client, message: { type: "here", owner: to, client, round } });
-    } else {
-      this.handle(owner, message as Ask, dies);
+    } else if (message.type === "watch") {
+      for (const seen of owner.watch(message)) this.send({ to: message.client, message: seen });
+    } else if (message.type === "ask") {
+      this.handle(owner, message, dies);
     }
+  }
+
+  /** A service worker tells all that there is, and hears of no change. */
+  private watchFor(watch: Watch): void {
+    const { client: to } = watch;
+    if (this.owner !== undefined) {
+      this.send({ to, message: { type: "gone", owner: READER } });
+      return;
+    }
+    const reader = new Reader(READER, this.disk, this.disk.version, this.clients);
+    for (const message of reader.watch(watch)) this.send({ to, message });
   }
 
   /** What a service worker does that looks whether there is an owner. */
@@ -433,6 +536,7 @@ export class World {
       return;
     }
     const { id } = owner;
+    for (const [to, message] of owner.news()) this.send({ to, message });
     if (answers.length > 0)
       this.send({ to: ask.client, message: { type: "told", owner: id, answers } });
     if (again) this.send({ to: ask.client, message: { type: "again", owner: id } });
@@ -447,7 +551,11 @@ function gone(number: number): Owner {
   });
 }
 
-function checkOne({ tag, writes, before, ending }: Asked, log: readonly string[], isEnd: boolean) {
+function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
+  const { tag, writes, before, told, ending } = one;
+  if (isEnd && writes && log.includes(tag) && told.some((heard) => !heard.has(tag))) {
+    throw new Error(`${tag} was not told to a watch that was there before it`);
+  }
   if (ending === undefined) {
     if (isEnd) throw new Error(`${tag} has no end`);
     return;
@@ -472,8 +580,8 @@ function checkOne({ tag, writes, before, ending }: Asked, log: readonly string[]
 function key(value: unknown): string {
   return JSON.stringify(value, (name, one) => {
     // Who belongs to which world and what is called at the end is the same in all of them.
-    if (name === "port" || name === "settle" || name === "clients_" || name === "journal") return 0;
-    if (one instanceof Map) return [...one];
+    if (["port", "settle", "clients_", "journal", "timer"].includes(name)) return 0;
+    if (one instanceof Map || one instanceof Set) return [...one];
     if (one instanceof Uint8Array) return [...one].join();
     return one === Number.POSITIVE_INFINITY ? "∞" : one;
   });
