@@ -31,6 +31,7 @@ export interface Exports {
   ): number;
   find(keyspace: number, keyLength: number): number;
   find_many(keyspace: number, count: number): void;
+  set(keyspace: number, keyLength: number, length: number): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
@@ -168,8 +169,9 @@ export class EngineInstance extends EngineMemory {
         for (const heard of hearers) heard(keyspace, keyLength);
         return call(keyspace, keyLength, ...more);
       };
-    const { set_begin, remove, update_begin } = wasm;
+    const { set, set_begin, remove, update_begin } = wasm;
     const hearing = {
+      set: before(set),
       set_begin: before(set_begin),
       remove: before(remove),
       update_begin: before(update_begin),

@@ -5,12 +5,12 @@
 
 import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
 import { EngineInstance, OK } from "./engine-instance.js";
-import { encoder, RAW, SHORT_TEXT } from "./engine-memory.js";
+import { encoder, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
 
 /** What `version` answers for a key that lost writes may have changed. */
 const UNCERTAIN = 3;
 
-/** Texts above this length are encoded apart first, so that not three times their length is staged. */
+/** Texts above this length are encoded apart: what they may come to has no room in the second key area. */
 const LONG_TEXT = 8_192;
 
 /** An instance whose records can be asked for and written. */
@@ -66,38 +66,42 @@ export class EnginePoints extends EngineInstance {
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
+    if (length <= SHORT_VALUE) {
+      this.stage(bytes, length);
+      this.setStaged(this.encodeKey(key), length, keyspace);
+      return;
+    }
     if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes, length);
     const at = this.setBegin(this.encodeKey(key), length, keyspace);
-    this.copy(bytes, length, at);
+    this.u8.set(bytes, at);
     this.finish(length);
   }
 
   private setText(key: Key, text: string, keyspace: number): void {
     const { length } = text;
-    if (length > SHORT_TEXT) {
+    let written = length <= SHORT_TEXT ? this.copyAscii(text, this.secondAt) : -1;
+    if (written < 0) {
       refuseLoneSurrogates("value", text);
       if (length > LONG_TEXT) {
         this.set(key, encoder.encode(text), keyspace);
         return;
       }
+      written = encoder.encodeInto(text, this.second).written;
     }
-    const capacity = length * 3;
-    const at = this.setBegin(this.encodeKey(key), capacity, keyspace);
-    let written = length <= SHORT_TEXT ? this.copyAscii(text, at) : -1;
-    if (written < 0) {
-      if (length <= SHORT_TEXT) this.refuseStagedText(text);
-      written = encoder.encodeInto(text, new Uint8Array(this.buffer, at, capacity)).written;
-    }
-    this.finish(written);
+    this.setStaged(this.encodeKey(key), written, keyspace);
   }
 
-  private refuseStagedText(text: string): void {
+  /** Sets the encoded key to so many bytes of the second key area. */
+  private setStaged(keyLength: number, length: number, keyspace: number): void {
+    let status: number;
+    this.changes += 1;
     try {
-      refuseLoneSurrogates("value", text);
-    } catch (error) {
-      this.abort();
-      throw error;
+      status = this.wasm.set(keyspace, keyLength, length);
+    } catch (trap) {
+      throw this.die(trap);
     }
+    if (this.u8.length === 0) this.refresh();
+    if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
   }
 
   /** Stages a record of the encoded key. `finish` or `abort` has to follow. */
@@ -166,8 +170,12 @@ export class EnginePoints extends EngineInstance {
           ? value
           : asBytes("value", value);
     const { length } = bytes;
-    bytes = this.inspect(bytes, length);
-    this.copy(bytes, length, this.updateResize(length));
+    const isShort = length <= SHORT_VALUE;
+    if (isShort) this.stage(bytes, length);
+    else bytes = this.inspect(bytes, length);
+    const at = this.updateResize(length);
+    if (isShort) this.u8.copyWithin(at, this.secondAt, this.secondAt + length);
+    else this.u8.set(bytes, at);
     return length;
   }
 

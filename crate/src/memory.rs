@@ -49,6 +49,15 @@ pub fn copy_short(to: &mut [u8], from: &[u8]) {
     }
 }
 
+/// The same for values.
+#[inline(never)]
+pub fn copy_value(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        65..=128 => copy_ends::<64>(to, from),
+        _ => copy_short(to, from),
+    }
+}
+
 /// Copies the first and the last `N` bytes of at most twice as many.
 #[inline(always)]
 fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {

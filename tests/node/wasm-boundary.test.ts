@@ -30,6 +30,7 @@ const EXPORTS = [
   "savepoint",
   "scan",
   "scratch",
+  "set",
   "set_begin",
   "sort_part",
   "stats",

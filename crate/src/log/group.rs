@@ -8,7 +8,7 @@ use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash::Position;
-use crate::memory::copy_short;
+use crate::memory::copy_value;
 
 use super::pool::Holds;
 use super::read::Place;
@@ -220,7 +220,7 @@ impl Log {
         if let Some(end) = bytes[..header.value_offset()].last_chunk_mut::<8>() {
             *end = [0; 8];
         }
-        copy_short(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
+        copy_value(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
         let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has room");
         *target = RecordHeader { oldest, ..header };
         (self.geometry.position(index, self.cursor.tail), place)

@@ -293,16 +293,6 @@ impl<F: File> Store<F> {
         space.map_or_else(Range::default, |space| space.keys.range(lower, upper))
     }
 
-    /// Sets a key; gives the new version. The old value's bytes are not touched.
-    ///
-    /// # Errors
-    /// A bad key or value, a full disk (nothing was written), or a poisoned store.
-    pub fn set(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<u64, Error> {
-        self.begin_set(keyspace, key, value.len())?;
-        self.staged_value().copy_from_slice(value);
-        self.finish(value.len())
-    }
-
     /// Removes a key; tells whether it was there.
     ///
     /// # Errors
@@ -460,11 +450,6 @@ impl<F: File> Store<F> {
     /// For calls that are not worth code of their own.
     #[inline(never)]
     fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        self.probe(hash, keyspace, key, Purpose::Own)
-    }
-
-    #[inline(always)]
-    fn find_hashed(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         self.probe(hash, keyspace, key, Purpose::Own)
     }
 

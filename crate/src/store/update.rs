@@ -10,6 +10,7 @@ use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
 use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
+use crate::memory::copy_value;
 
 use super::{At, Place, Predecessor, Store};
 
@@ -55,31 +56,68 @@ pub(super) struct NewRecord {
 }
 
 impl<F: File> Store<F> {
+    /// Sets a key; gives the new version. The old value's bytes are not touched if a view may show them.
+    ///
+    /// # Errors
+    /// A bad key or value, a full disk (nothing was written), or a poisoned store.
+    pub fn set(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        self.put(keyspace, key, value)?;
+        self.finish(value.len())
+    }
+
+    /// Stages a record for `key` with all of its value, which only [`finish`](Store::finish) has to
+    /// follow.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    #[inline]
+    pub fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.begin(keyspace, key, value.len(), false)?;
+        copy_value(self.staged_value(), value);
+        Ok(())
+    }
+
     /// Stages a record for `key` with room for `capacity` bytes of value, which the caller fills
     /// through [`staged_value`](Store::staged_value) and ends with [`finish`](Store::finish).
     ///
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
+        self.begin(keyspace, key, capacity, true)
+    }
+
+    /// Stages a record for `key`. The value of one that is written over is kept aside if the new one `may_fail`
+    /// to come.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        may_fail: bool,
+    ) -> Result<(), Error> {
         self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
         let hash = self.hash(keyspace, key);
-        let found = self.find_hashed(hash, keyspace, key)?;
+        let found = self.find_shared(hash, keyspace, key)?;
         if let Some(at) = found
             && self.log.may_write_over(at.position, at.place, capacity)
         {
-            return self.change_in_place(at);
+            if may_fail {
+                self.keep_aside(at)?;
+            }
+            self.changing = Changing { at, extent: None };
+            self.staged = Staged::InPlace;
+            return Ok(());
         }
         self.new.old = found.map(|at| self.predecessor(at));
         self.stage(hash, keyspace, key, capacity, false)
     }
 
-    /// Keeps the value of a record of the group aside and stages the record. Its value has no extent.
-    fn change_in_place(&mut self, at: At) -> Result<(), Error> {
+    /// Keeps the value of a record aside.
+    fn keep_aside(&mut self, at: At) -> Result<(), Error> {
         self.saved.clear();
         self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
-        self.changing = Changing { at, extent: None };
-        self.staged = Staged::InPlace;
         Ok(())
     }
 
@@ -91,9 +129,8 @@ impl<F: File> Store<F> {
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
-        // Kept aside: to restore from, and because the old record may have to make room.
-        self.saved.clear();
-        self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
+        // To restore from, and because the old record may have to make room.
+        self.keep_aside(at)?;
         let extent;
         if self.log.is_mutable(at.position) {
             extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);

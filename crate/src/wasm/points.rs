@@ -1,6 +1,6 @@
 //! One key: reading, writing, changing in place; going back.
 
-use super::instance::instance;
+use super::instance::{KEY_AREA, instance};
 use crate::store::Store;
 
 /// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
@@ -56,6 +56,21 @@ extern "C" fn pinned(handle: u32) -> *const u8 {
 extern "C" fn unpin(handle: u32) {
     if let Some(store) = instance().store.as_mut() {
         store.unpin(handle.wrapping_sub(1));
+    }
+}
+
+/// Sets a key to the `length` bytes that lie in the second key area. A failure is negative if nothing
+/// was done, and what [`finish`] answers if that failed.
+#[unsafe(no_mangle)]
+extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
+    let instance = instance();
+    let staged = instance.run(|store, areas, _| {
+        let (key, value) = areas.split_at(KEY_AREA);
+        store.put(keyspace, &key[..key_len], &value[..length])
+    });
+    match staged {
+        Some(()) => finish(length) as i32,
+        None => -(instance.answer.code as i32),
     }
 }
 
