@@ -60,7 +60,8 @@ export interface OpenOptions {
   /**
    * How large the file may become, as a multiple of what lives in it: from 1.2 to 3, 1.5 when left
    * out. Less means more work for the same writes. Four segments of 1 MiB and two copies of the
-   * index come on top.
+   * index come on top. A value above 256 KiB counts with the whole segments that it takes: one of
+   * 300,000 bytes as 1 MiB, one of 1,048,576 as two, since 128 bytes of it are the engine's.
    */
   spaceFactor?: number | undefined;
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */

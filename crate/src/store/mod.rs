@@ -53,7 +53,9 @@ pub struct Options {
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
-    /// How large the file may become, in per cent of what lives in it, from 120 to 300.
+    /// How large the file may become, in per cent of what lives in it, from 120 to 300; two checkpoints
+    /// and four segments come on top. A value above a quarter of a segment counts with the whole segments
+    /// that it takes.
     pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.
