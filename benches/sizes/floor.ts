@@ -1,5 +1,5 @@
 import type { StoreResult } from "./run.js";
-import { KEY_BYTES, keysOf, looked, type Plan, Random, VALUE_BYTES } from "./workload.js";
+import { KEY_BYTES, keysOf, looked, type Plan, Random, VALUE_BYTES, Values } from "./workload.js";
 
 /** Bytes of a table's entry, and of a record: about what varve has of both. */
 const ENTRY = 8;
@@ -83,27 +83,45 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
 }
 
 /**
- * No store, and no lookup: for each `get` two reads of wasm memory of the size that it takes to hold
- * so many keys, at random places, the second where the first says, and the next where the second says.
- * No hash, no key, no comparison, no call: what is above it is work, what is below it was in a cache.
+ * Wasm memory of the size that it takes to hold so many keys: entries, each of which leads to a record at
+ * a random place, which leads to nothing. Then room for a group of records, and for a key.
  */
-export function measureFloor(plan: Plan): StoreResult {
-  const { size, ops, warmup, samples } = plan;
-  const entries = 2 ** Math.ceil(Math.log2(size * (4 / 3)));
-  const recordsAt = entries * ENTRY;
-  const pages = Math.ceil((recordsAt + size * RECORD) / PAGE);
-  const { buffer } = new WebAssembly.Memory({ initial: pages });
-  const words = new Uint32Array(buffer);
-  // Written to, so that there is memory behind it.
-  words.fill(0);
-  const random = new Random(7);
-  const first = recordsAt / 4;
-  for (let entry = 0; entry < entries; entry++) {
-    words[2 * entry] = first + random.below(size) * (RECORD / 4);
+class Ground {
+  readonly words: Uint32Array<ArrayBuffer>;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly entries: number;
+  readonly roomAt: number;
+  readonly keyAt: number;
+  readonly random = new Random(7);
+
+  constructor({ size, group }: Plan) {
+    this.entries = 2 ** Math.ceil(Math.log2(size * (4 / 3)));
+    const recordsAt = this.entries * ENTRY;
+    this.roomAt = recordsAt + size * RECORD;
+    this.keyAt = this.roomAt + group * RECORD;
+    const pages = Math.ceil((this.keyAt + KEY_BYTES) / PAGE);
+    const { buffer } = new WebAssembly.Memory({ initial: pages });
+    this.bytes = new Uint8Array(buffer);
+    this.words = new Uint32Array(buffer);
+    // Written to, so that there is memory behind it.
+    this.words.fill(0);
+    const first = recordsAt / 4;
+    for (let entry = 0; entry < this.entries; entry++) {
+      this.words[2 * entry] = first + this.random.below(size) * (RECORD / 4);
+    }
   }
+
+  places(count: number): Uint32Array {
+    return Uint32Array.from({ length: count }, () => 2 * this.random.below(this.entries));
+  }
+}
+
+/** What every `get` waits for. */
+function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
+  const { words } = ground;
   const ns: number[] = [];
   for (let round = 0; round < warmup + samples; round++) {
-    const places = Uint32Array.from({ length: ops }, () => 2 * random.below(entries));
+    const places = ground.places(ops);
     const start = performance.now();
     // All records are zero, which the compiler does not know.
     let last = 0;
@@ -112,11 +130,69 @@ export function measureFloor(plan: Plan): StoreResult {
     if (last !== 0) throw new Error("a record is not zero");
     if (round >= warmup) ns.push((ms * 1e6) / ops);
   }
+  return ns;
+}
+
+/** Writes a key's letters, four at a time: nothing else takes less for so few. */
+function writeLetters(words: Uint32Array, at: number, key: string): void {
+  for (let i = 0; i < KEY_BYTES; i += 4) {
+    words[at + (i >>> 2)] =
+      key.charCodeAt(i) |
+      (key.charCodeAt(i + 1) << 8) |
+      (key.charCodeAt(i + 2) << 16) |
+      (key.charCodeAt(i + 3) << 24);
+  }
+}
+
+/**
+ * What every `set` of a key that is there does: its letters and the value's bytes come into the memory,
+ * the old record is found as by `get`, and the entry leads elsewhere. No hash, no comparison, no checksum, no
+ * call, and nothing is handed to a file.
+ */
+function measureSets(ground: Ground, plan: Plan): number[] {
+  const { words, bytes, roomAt, keyAt } = ground;
+  const { size, ops, group, warmup, samples } = plan;
+  const values = new Values((buffer, offset, length) => new Uint8Array(buffer, offset, length));
+  const mask = values.all.length - 1;
+  const few = keysOf(Uint32Array.from({ length: Math.min(size, 1_000) }, (_, i) => 2 * i));
+  const ns: number[] = [];
+  for (let round = 0; round < warmup + samples; round++) {
+    const places = ground.places(ops);
+    const many = size > 1_000 ? keysOf(places) : Array.from(places, (_, i) => few[i % size]!);
+    const start = performance.now();
+    let last = 0;
+    for (let i = 0; i < ops; i++) {
+      writeLetters(words, keyAt >>> 2, many[i]!);
+      const entry = places[i]! + last;
+      const record = words[entry]!;
+      last = words[record]!;
+      bytes.set(values.all[i & mask]!, roomAt + (i % group) * RECORD);
+      words[entry] = record;
+    }
+    const ms = performance.now() - start;
+    if (last !== 0) throw new Error("a record is not zero");
+    if (round >= warmup) ns.push((ms * 1e6) / ops);
+  }
+  return ns;
+}
+
+/**
+ * No store, and no lookup: for each `get` two reads of so much memory, at random places, the second where
+ * the first says, and the next where the second says. No hash, no key, no comparison, no call: what is above
+ * it is work, what is below it was in a cache. For each `set` the same, and its key and value besides.
+ */
+export function measureFloor(plan: Plan): StoreResult {
+  const ground = new Ground(plan);
+  const mib = Math.ceil(ground.bytes.length / 1_048_576).toLocaleString("en");
   return {
     name: "floor",
-    settings: `no store: two reads at random places in ${Math.ceil((pages * PAGE) / 1_048_576).toLocaleString("en")} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least. Its scans make what a scan hands out, and look for nothing`,
+    settings: `no store: two reads at random places in ${mib} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least. A set is that and the bytes of its key and value, without hash, call, checksum or file. Its scans make what a scan hands out, and look for nothing`,
     remarks: [],
-    measured: [{ work: "get", pattern: "random", ns }, ...measureScans(plan)],
+    measured: [
+      { work: "get", pattern: "random", ns: measureGets(ground, plan) },
+      { work: "set existing", pattern: "random", ns: measureSets(ground, plan) },
+      ...measureScans(plan),
+    ],
     digests: {},
     memory: [],
   };
