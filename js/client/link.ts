@@ -208,10 +208,10 @@ export class Link {
     writes: boolean,
     { signal, timeout = of.timeout }: CallOptions = {},
   ): Promise<unknown> {
-    const refusal = of.refusal ?? this.refusal;
     return new Promise((resolve, reject) => {
-      if (refusal !== undefined) return reject(refusal);
-      if (signal?.aborted) return reject(signal.reason);
+      // What is thrown in here rejects.
+      this.admit(of);
+      signal?.throwIfAborted();
       const now = Date.now();
       of.waiting += 1;
       const settle = (ending: Ending) => {
@@ -233,6 +233,12 @@ export class Link {
       signal?.addEventListener("abort", abort, { once: true });
       this.soon();
     });
+  }
+
+  /** Throws if nothing can be asked for any more. */
+  private admit(of: Handle): void {
+    const refusal = of.refusal ?? this.refusal;
+    if (refusal) throw refusal;
   }
 
   /** Sends at the end of the task what is asked for in it, in one message. */
@@ -263,9 +269,10 @@ export class Link {
   /** Has watches of a range begun, as soon as there is an owner. */
   watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over?: Over) {
     // What cannot be cloned throws here, where it was given.
-    const one = { of, place, range: structuredClone(range), heard, over, known: new Map() };
+    const own = structuredClone(range);
+    this.admit(of);
     this.need();
-    return this.watches.add({ ...one, number: 0 });
+    return this.watches.add({ of, place, range: own, heard, over, known: new Map(), number: 0 });
   }
 
   /** Has a worker, if there is none. */

@@ -87,7 +87,7 @@ export class WatchList {
     const one = this.all.get(id);
     if (one === undefined) return;
     if (isAll || number < 0) this.sender.free(id);
-    if (error !== undefined) {
+    if (error) {
       const reason = fromWire(error);
       // Who only listens has no call that could reject.
       if (one.over === undefined) throw reason;

@@ -1,6 +1,6 @@
 import type { Client, Database, KeyChange } from "varve";
 import { json, str, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
+import { deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
 import { shop } from "./support.js";
 
 /** Collects what a listener hears, and waits for so much of it. */
@@ -274,6 +274,16 @@ suite("a watch without a listener", () => {
     await client.count();
     await (client as Client).close();
     deepEqual(await last, { done: true, value: undefined });
+  });
+
+  test("does not begin when the client is closed", async () => {
+    const client = shop();
+    await (client as Client).close();
+    const closed = { code: "VARVE_DATABASE_CLOSED" };
+    await rejects(client.watch().next(), closed);
+    await rejects(client.live().next(), closed);
+    throws(() => client.watch({}, () => {}), closed);
+    throws(() => client.live({}, () => {}), closed);
   });
 
   test("of live rows begins with what is there, and ends with the last state", async () => {
