@@ -8,7 +8,7 @@ import type { ByteRange, Range } from "../range.js";
 import type { SetOptions } from "../session.js";
 import type { Request } from "./messages.js";
 import { behindKey, type Cursor, keysOf, pageOf } from "./pages.js";
-import type { ServedCollections } from "./served.js";
+import { plain, type ServedCollections } from "./served.js";
 
 /** A function of the worker that clients call by its name. */
 export type Procedure = (db: Database, ...args: never[]) => unknown;
@@ -93,7 +93,9 @@ export function perform(service: Service, { call, args }: Request): unknown {
   if (call === "call") {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
-    return copied((procedures[name] as Procedure)(db, ...rest), db);
+    const answer = (procedures[name] as Procedure)(db, ...rest);
+    // A promise is refused by the transaction around it.
+    return typeof Object(answer).then === "function" ? answer : copied(answer, db);
   }
   if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner knows no call ${describe(call)}.`);
   return (CALLS[call] as Call)(db, ...(args as never[]));
@@ -126,8 +128,14 @@ function noProcedure(name: unknown, procedures: Procedures): Error {
   );
 }
 
-/** What shows the database's memory is copied: a message would carry all of that memory along. */
-function copied(value: unknown, db: Database): unknown {
+/**
+ * What shows the database's memory is copied: a message would carry all of that memory along.
+ *
+ * @throws TypeError for what no message can carry, before anything of it is committed
+ */
+function copied(given: unknown, db: Database): unknown {
+  const value = plain(given);
+  if (typeof value === "function" || typeof value === "symbol") throw noAnswer(value);
   if (typeof value !== "object" || value === null) return value;
   if (ArrayBuffer.isView(value)) {
     const { buffer } = Database.sessionOf(db).engine.u8;
@@ -136,8 +144,21 @@ function copied(value: unknown, db: Database): unknown {
   if (Array.isArray(value)) return value.map((one) => copied(one, db));
   if (value instanceof Map) return new Map(copied([...value], db) as [unknown, unknown][]);
   if (value instanceof Set) return new Set(copied([...value], db) as unknown[]);
-  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
+  if (Object.getPrototypeOf(value) !== Object.prototype) {
+    try {
+      return structuredClone(value);
+    } catch {
+      throw noAnswer(value);
+    }
+  }
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one, db)]));
+}
+
+function noAnswer(value: unknown): Error {
+  return badArgument(
+    "What a procedure returns is sent to its caller, and may hold only what structuredClone() takes.",
+    value,
+  );
 }
 
 function sliced(view: ArrayBufferView): ArrayBufferView {

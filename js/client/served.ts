@@ -3,6 +3,7 @@
 import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
+import { refuseUnknown } from "../options.js";
 import type { CustomCodec, Descriptor } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
@@ -185,14 +186,23 @@ interface AnyIndex {
 }
 
 /** A value that can travel: what is a view becomes a copy. */
-function plain(value: unknown): unknown {
+export function plain(value: unknown): unknown {
   const view = value as { snapshot?: unknown } | null | undefined;
   return typeof view?.snapshot === "function" ? view.snapshot() : value;
 }
 
-/** Adds to fields and sets others if all conditions hold. Says whether it did, and what is there then. */
+const DECLARED = ["add", "set", "where", "valueIfMissing"];
+const BOUNDS = ["gt", "gte", "lt", "lte", "not"];
+
+/**
+ * Adds to fields and sets others if all conditions hold. Says whether it did, and what is there then.
+ *
+ * @throws TypeError for what nobody would heed: a condition that is not looked at would be one that holds
+ */
 function update(collection: AnyCollection, key: unknown, declared: Declared) {
+  refuseUnknown("update()", declared, DECLARED);
   const { add = {}, set = {}, where = {}, valueIfMissing } = declared;
+  for (const [name, wanted] of Object.entries(where)) refuseCondition(name, wanted);
   const predicate = (value: unknown) =>
     Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
   const change = (value: Fields) => {
@@ -209,6 +219,16 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
   throw badArgument(
     `update() can add only numbers of one kind, and ${name} is another one.`,
     value,
+  );
+}
+
+function refuseCondition(name: string, wanted: unknown): void {
+  if (typeof wanted !== "object" || wanted === null) return;
+  refuseUnknown(`The condition of update() on ${name}`, wanted, BOUNDS);
+  if (BOUNDS.some((bound) => bound in wanted)) return;
+  throw badArgument(
+    `The condition of update() on ${name} is a number, a string or the like, or bounds: ${BOUNDS.join(", ")}.`,
+    wanted,
   );
 }
 

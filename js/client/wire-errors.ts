@@ -1,6 +1,6 @@
 /** Errors on their way between realms: class, code and what a class has beside these stay. */
 
-import { errorClasses, VarveError } from "../errors.js";
+import { describe, errorClasses, VarveError } from "../errors.js";
 import type { WireError } from "./messages.js";
 
 /** What the classes of varve have beside a message. */
@@ -15,8 +15,8 @@ export function toWire(error: unknown): WireError {
   const more: Record<string, unknown> = {};
   for (const key of MORE) if (key in error) more[key] = (error as Record<string, unknown>)[key];
   return {
-    name: String(name),
-    message: String(message),
+    name: String(name ?? "Error"),
+    message: String(message ?? `${describe(error)} was thrown.`),
     // A DOMException has a number for it.
     code: typeof code === "string" ? code : undefined,
     stack: typeof stack === "string" ? stack : undefined,

@@ -6,6 +6,7 @@ import {
   type Storage,
   VarveError,
 } from "varve";
+import { struct, u16 } from "varve/struct";
 import { bytes, deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -311,6 +312,48 @@ suite("procedures", () => {
     const { views } = await client.call.view("a");
     equal(text(views[0]), "view");
     equal(views[0]?.buffer.byteLength, 4);
+  });
+
+  test("answer with what a message can carry, or leave nothing", async () => {
+    const client = shop({
+      collections: { products: struct("Product", { stock: u16 }) },
+      procedures: {
+        scan: (db) => {
+          db.set("trace", "1");
+          return { found: [db.entries()] };
+        },
+        code: (db) => {
+          db.set("trace", "1");
+          return () => db as unknown;
+        },
+        first: (db) =>
+          db.collection("products", struct("Product", { stock: u16 })).get("yeezy") as unknown,
+        when: () => new Date(7),
+      },
+    });
+    const refused = { code: "VARVE_BAD_ARGUMENT", message: /structuredClone/ };
+    const asked = [client.call.scan(), client.call.code(), client.call.when()] as const;
+    await rejects(asked[0], refused);
+    await rejects(asked[1], refused);
+    equal((await asked[2]).getTime(), 7);
+    equal(await client.has("trace"), false);
+    await client.products.set("yeezy", { stock: 3 });
+    deepEqual(await client.call.first(), { stock: 3 });
+  });
+
+  test("may throw what is no error, and the caller is told what it was", async () => {
+    const client = shop({
+      procedures: {
+        object: () => {
+          throw { status: 404 };
+        },
+        nothing: () => {
+          throw null;
+        },
+      },
+    });
+    await rejects(client.call.object(), { name: "Error", message: "an Object was thrown." });
+    await rejects(client.call.nothing(), { name: "Error", message: "null" });
   });
 
   test("cannot be asynchronous, and have to be there", async () => {

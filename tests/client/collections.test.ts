@@ -125,6 +125,27 @@ suite("a declarative update", () => {
     deepEqual(await client.products.get("yeezy"), { stock: 0, name: "a" });
   });
 
+  test("refuses what nobody would heed, and a condition that is none", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", yeezy);
+    const products = client.products as unknown as {
+      update(key: string, change: unknown): Promise<unknown>;
+    };
+    const add = { stock: -1 };
+    const unheeded: [change: unknown, message: RegExp][] = [
+      [{ add, were: { stock: { gt: 9 } } }, /update\(\) has no option "were"/],
+      [{ add, where: { stock: { above: 9 } } }, /on stock has no option "above"/],
+      [{ add, where: { stock: new Date(0) } }, /on stock is a number.*a Date/],
+      [{ add, where: { stock: [9] } }, /on stock have to be an object/],
+      ["add", /update\(\) has no option "0"/],
+    ];
+    for (const [change, message] of unheeded) {
+      await rejects(products.update("yeezy", change), { code: "VARVE_BAD_ARGUMENT", message });
+      await rejects(products.update("none", change), { code: "VARVE_BAD_ARGUMENT", message });
+    }
+    deepEqual(await client.products.get("yeezy"), yeezy);
+  });
+
   test("works on plain objects too, and on a missing key only with a value for it", async () => {
     const client = shop({ collections });
     const set = { user: "bob" };
