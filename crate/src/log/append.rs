@@ -54,12 +54,13 @@ impl Log {
     }
 
     /// Writes a frame of no records that carries the watermark of the last flush.
-    pub fn write_witness(
+    pub(crate) fn write_witness(
         &mut self,
         file: &mut impl File,
+        need: Need,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        self.make_room(file, 0, Need::Note).map_err(WriteError::RolledBack)?;
+        self.make_room(file, 0, need).map_err(WriteError::RolledBack)?;
         self.write_group(file, next_version)
     }
 

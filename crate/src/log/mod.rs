@@ -38,6 +38,7 @@ use copies::Copies;
 use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
+use reserve::Need;
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -472,7 +473,8 @@ impl Log {
         // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
         // being reported.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            match self.write_witness(file, next_version) {
+            let need = if self.cursor.slot.is_some() { Need::Write } else { Need::Note };
+            match self.write_witness(file, need, next_version) {
                 Ok(()) => {}
                 // The superblock tells how many frames are flushed; for a second one to say so there is
                 // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:

@@ -58,15 +58,15 @@ impl Log {
         self.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.room_end()
     }
 
-    /// Whether the segment in which the log ends is nearly full, and half of that is not needed, on a full
-    /// disk: values do not take the slots that are left, so that it has to make room for them itself.
+    /// Whether the segment in which the log ends is nearly full, and half of that is not needed. On a full
+    /// disk, and behind an opening nobody knows whether it is one, values do not take the slots that are
+    /// left, so that it has to make room for them itself.
     pub(crate) fn ends_in_waste(&self) -> bool {
         let is_waste = |slot: u32| {
             let slot = &self.slots[slot as usize];
             slot.written && 2 * slot.needed(&self.sequences()) < self.geometry.segment()
         };
-        self.full
-            && self.blank_slots >= RESERVE
+        self.blank_slots >= RESERVE
             && self.cursor.tail > self.geometry.segment() / 4 * 3
             && self.cursor.slot.is_some_and(is_waste)
     }

@@ -134,8 +134,9 @@ impl<F: File> Store<F> {
                         self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
-                None if self.wants_shrinking(&job) && self.log.ends_at_the_end()
-                    || job.all && self.log.ends_in_waste() =>
+                None if !self.log.lacks_room()
+                    && (self.wants_shrinking(&job) && self.log.ends_at_the_end()
+                        || job.all && self.log.ends_in_waste()) =>
                 {
                     self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
@@ -378,6 +379,9 @@ impl<F: File> Store<F> {
         value.copy_from_slice(&u64::from(written).to_le_bytes());
         self.log.advance(size, false);
         self.log.buried(position, size as u32, header.oldest);
+        let (appended, come) = (position, size as u32);
+        let copy = Undo { hash: 0, old: None, new: None, appended, come, gone: 0, moved: true };
+        self.undo.push(copy);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use crate::format::group_limit;
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
 use crate::log::group::Mark;
+use crate::log::reserve::Need;
 
 use super::{Staged, Store};
 
@@ -149,7 +150,8 @@ impl<F: File> Store<F> {
         if self.poisoned || self.read_only || !self.log.is_unwitnessed() {
             return Ok(());
         }
-        let Err(failure) = self.log.write_witness(&mut self.file, self.next_version) else {
+        let Err(failure) = self.log.write_witness(&mut self.file, Need::Write, self.next_version)
+        else {
             return Ok(());
         };
         match self.fail(failure) {

@@ -12,6 +12,7 @@ use crate::file::File;
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
 use crate::log::checkpoint::Writing;
+use crate::log::reserve::Need;
 use crate::sort;
 
 use super::compact::Compacting;
@@ -157,7 +158,13 @@ impl<F: File> Store<F> {
     /// told at the end of the turn, all else by the next call that needs it.
     pub(super) fn keep_up(&mut self, bytes: usize) {
         self.watch_the_dead();
-        if self.is_tending || self.poisoned || !self.is_late() {
+        if self.is_tending || self.poisoned {
+            return;
+        }
+        if !self.log.lacks_room() {
+            self.pressed_from = None;
+        }
+        if !self.is_late() {
             return;
         }
         let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
@@ -209,7 +216,7 @@ impl<F: File> Store<F> {
             // What a recovery dropped can be erased once the log behind it is flushed, and a
             // flushed frame says so; likewise an extent that was deleted.
             if !self.log.is_anchored() || self.log.is_unwitnessed() {
-                self.log.write_witness(&mut self.file, self.next_version)?;
+                self.log.write_witness(&mut self.file, Need::Note, self.next_version)?;
             }
             self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
         }
@@ -244,7 +251,7 @@ impl<F: File> Store<F> {
     /// Makes sure that the log ends in a segment that stands in the file.
     pub(super) fn anchor(&mut self) -> Result<(), WriteError> {
         if !self.log.is_anchored() {
-            self.log.write_witness(&mut self.file, self.next_version)?;
+            self.log.write_witness(&mut self.file, Need::Note, self.next_version)?;
             self.unflushed = true;
         }
         Ok(())

@@ -469,12 +469,15 @@ fn deletions_find_room_however_often_a_disk_was_full_before() {
 }
 
 #[test]
-fn deletions_that_nothing_needs_do_not_keep_a_full_segment_from_making_room_for_itself() {
-    // Four segments: one that is full, half of it with deletions, a checkpoint, and the reserve.
-    for (size, seed) in [(0, 29), (0, 81), (0, 92), (1, 35), (1, 38), (8, 35), (8, 38), (30, 35)] {
-        let mut rng = Rng::new(seed);
-        let limit = 8192 + SEGMENT * 4 + rng.below(4096) as u64;
-        fill_again_and_again(limit, Style::Throws, size, &mut rng);
+fn a_disk_of_as_few_segments_as_have_a_reserve_can_be_filled_and_emptied_again_and_again() {
+    // One that is full, one that is being written, and the reserve; and one more.
+    for (slots, seed) in [4, 5].into_iter().flat_map(|slots| (0..300).map(move |i| (slots, i))) {
+        for size in [0, 1, 8, 30, 100, 300, 500, 700, 900, 1000] {
+            let mut rng = Rng::new(seed);
+            let limit = 8192 + SEGMENT * slots + rng.below(4096) as u64;
+            println!("{slots} segments, seed {seed}, {size} bytes");
+            fill_again_and_again(limit, Style::Throws, size, &mut rng);
+        }
     }
 }
 
