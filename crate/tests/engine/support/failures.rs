@@ -150,7 +150,10 @@ fn run_case(case: &Case, tally: &Tally) {
         }
     }
     if session.is_poisoned() {
-        // The last step has succeeded, and housekeeping behind it has met the fault.
+        // The last steps have succeeded, and housekeeping behind one of them has met the fault.
+        while session.store().depth() > 0 {
+            session.step(&Step::Rollback).expect("going back writes nothing");
+        }
         check_poisoned(&mut session, None);
         session.revive(None);
     }
