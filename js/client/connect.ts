@@ -2,7 +2,7 @@
 
 import { badCall, OptionsMismatchError } from "../errors.js";
 import { Client, type ClientOf } from "./client.js";
-import { Link, LONGEST_TIMEOUT, links, type WorkerLike } from "./link.js";
+import { admitTimeout, Link, links, type WorkerLike } from "./link.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All may be left out. */
@@ -68,9 +68,7 @@ export function connect<S extends ServedTypes = Nothing>(
   if (worker !== undefined && typeof worker !== "function") {
     throw badCall("The option worker is a function that makes a worker.");
   }
-  if (!(typeof timeout === "number" && timeout > 0 && timeout <= LONGEST_TIMEOUT)) {
-    throw badCall(`The option timeout is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`);
-  }
+  admitTimeout(timeout);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
   const link = links.get(name) ?? new Link(name, { worker: make, version });
   const { options: of } = link;

@@ -1,5 +1,6 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
+import { badCall } from "../errors.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
@@ -123,6 +124,13 @@ export class Handle implements Caller {
 /** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
 export const LONGEST_TIMEOUT = 3_600_000;
 
+/** Throws unless it is a number of milliseconds: what lapses never would hold its caller for ever. */
+export function admitTimeout(timeout: unknown): void {
+  if (typeof timeout !== "number" || !(timeout > 0 && timeout <= LONGEST_TIMEOUT)) {
+    throw badCall(`The option timeout is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`);
+  }
+}
+
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
 
@@ -211,6 +219,7 @@ export class Link {
     return new Promise((resolve, reject) => {
       // What is thrown in here rejects.
       this.admit(of);
+      admitTimeout(timeout);
       signal?.throwIfAborted();
       const now = Date.now();
       of.waiting += 1;

@@ -154,6 +154,14 @@ suite("errors of a client", () => {
     deepEqual(await client.keys().all(), ["a", "c"]);
   });
 
+  test("with a timeout that is none reject at once, and nothing is done", async () => {
+    const client = shop();
+    for (const timeout of [Number.NaN, Number.POSITIVE_INFINITY, 0, "10" as unknown as number]) {
+      await rejects(client.set("a", "1", { timeout }), { message: /timeout/ });
+    }
+    equal(await client.has("a"), false);
+  });
+
   test("come at once for a name, an option or a timeout that is none", () => {
     throws(() => connect(""), { code: "VARVE_BAD_ARGUMENT" });
     throws(() => connect("shop", { wroker: 1 } as object), { message: /wroker/ });
