@@ -134,18 +134,16 @@ fn a_file_of_something_else_is_refused_and_left_alone() {
 fn compacting_gives_room_back() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
-    for round in 0..40_u8 {
+    // So much that housekeeping leaves some of it for later: of a little it gives all room back by itself.
+    for round in 0..10_u8 {
         for key in 0..64_u8 {
-            store.set([key], vec![round; 16 << 10]).unwrap();
+            store.set([key], vec![round; 128 << 10]).unwrap();
         }
         store.commit().unwrap();
-    }
-    for key in 0..60_u8 {
-        store.delete([key]).unwrap();
     }
     store.flush().unwrap();
     let before = store.stats().file_bytes;
     store.compact().expect("there is room");
     assert!(store.stats().file_bytes < before, "{before} to {}", store.stats().file_bytes);
-    assert_eq!(store.get([63]).unwrap(), Some(&[39; 16 << 10][..]));
+    assert_eq!(store.get([63]).unwrap(), Some(&[9; 128 << 10][..]));
 }
