@@ -119,9 +119,15 @@ impl Pool {
         self.touch(id);
     }
 
-    /// Notes that a view of a buffer may be given out.
-    pub fn show(&mut self, id: BufferId) {
-        self.buffers[id as usize].shown = true;
+    /// The bytes of a buffer, of which a view may be given out, and whether that counts as looked at.
+    #[inline]
+    pub fn lend(&mut self, id: BufferId, counts: bool) -> &[u8] {
+        let buffer = &mut self.buffers[id as usize];
+        buffer.shown = true;
+        if counts {
+            buffer.touched = self.clock;
+        }
+        &buffer.bytes
     }
 
     /// Whether a view may show a buffer.

@@ -153,16 +153,12 @@ impl Log {
         line(0) ^ line(64) ^ line(128)
     }
 
-    /// The record at `position`, for a view, if its segment is in memory. Whether that counts as
-    /// looked at is the caller's to say.
+    /// The record at a place, for a view. Whether that counts as looked at is the caller's to say.
     #[inline]
-    pub fn at_hand(&mut self, position: Position, counts: bool) -> Option<RecordRef<'_>> {
-        let place = self.place_of(position)?;
-        self.pool.show(place.buffer);
-        if counts {
-            self.pool.touch(place.buffer);
-        }
-        self.peek(place)
+    pub fn at_hand(&mut self, place: Place, counts: bool) -> Option<RecordRef<'_>> {
+        let bytes = self.pool.lend(place.buffer, counts).get(place.offset as usize..)?;
+        let (header, key, value) = record::parts(bytes)?;
+        Some(RecordRef { header, key, value })
     }
 
     /// Brings a whole segment into memory, so that [`record_at`](Log::record_at) finds what is in it.

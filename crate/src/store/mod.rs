@@ -168,44 +168,36 @@ impl<F: File> Store<F> {
 
     /// Keys with these hashes are to be looked for now. First all of their entries in the index, then all of
     /// their records are on their way to the processor together, where one after the other it waits for
-    /// each. Gives for each the position of the first record with its hash, or 0, for
+    /// each. Gives for each where the first record with its hash lies, if that is in memory, for
     /// [`at_hand`](Store::at_hand).
     #[inline]
-    pub fn foresee(&self, hashes: &[u32], positions: &mut [u32]) {
+    pub fn foresee(&self, hashes: &[u32], places: &mut [Option<Place>]) {
         self.index.warm(hashes);
         let mut all = 0;
-        for (position, &hash) in positions.iter_mut().zip(hashes) {
+        for (place, &hash) in places.iter_mut().zip(hashes) {
             let first = self.index.find(hash, |_| true);
-            *position = first.unwrap_or(0);
-            let place = first.and_then(|first| self.log.place_of(first));
+            *place = first.and_then(|first| self.log.place_of(first));
             all ^= place.map_or(0, |place| self.log.warm(place));
         }
         std::hint::black_box(all);
     }
 
-    /// The value of a key that was [foreseen](Store::foresee) at `first`, if it is in memory, in its
-    /// record. Until all views have died it stays where it is. It `counts` as looked at if it is not one
-    /// of all.
+    /// The value of a key that was just [foreseen](Store::foresee) at `place`, if it lies in its record
+    /// and no other key has the same hash. Until all views have died it stays where it is. It `counts` as
+    /// looked at if it is not one of all.
     #[inline]
     pub fn at_hand(
         &mut self,
-        hash: u32,
-        first: Position,
+        place: Place,
         keyspace: u32,
         key: &[u8],
         counts: bool,
     ) -> Option<*const [u8]> {
-        let (mut position, mut probe) = (first, self.index.probe(hash));
-        while position != 0 {
-            let record = self.log.at_hand(position, counts)?;
-            if same_bytes(record.key, key) && record.header.space() == keyspace {
-                return (record.header.kind != KIND_EXTENT)
-                    .then_some(std::ptr::from_ref(record.value));
-            }
-            // Another key has the same hash: one by one, from the first.
-            position = self.index.next(&mut probe)?;
-        }
-        None
+        let record = self.log.at_hand(place, counts)?;
+        let is_it = same_bytes(record.key, key)
+            && record.header.space() == keyspace
+            && record.header.kind != KIND_EXTENT;
+        is_it.then_some(std::ptr::from_ref(record.value))
     }
 
     /// The version of a key's record: it grows with every change.
@@ -618,17 +610,17 @@ struct Predecessor {
     size: u32,
 }
 
-/// Equality of short keys without a call: `memcmp` costs more than the comparison.
+/// Equality of short keys without a call: `memcmp` costs more than the comparison. From their ends, for
+/// most begin alike, so that the processor knows where two that differ do.
 #[inline(always)]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let (mut x, mut y) = (a.chunks_exact(4), b.chunks_exact(4));
+    let (mut x, mut y) = (a.rchunks_exact(4), b.rchunks_exact(4));
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
-    let words = x.by_ref().zip(y.by_ref()).fold(0, |all, (x, y)| all | (word(x) ^ word(y)));
-    let rest = x.remainder().iter().zip(y.remainder());
-    rest.fold(words, |all, (x, y)| all | u32::from(x ^ y)) == 0
+    x.by_ref().zip(y.by_ref()).all(|(x, y)| word(x) == word(y))
+        && x.remainder().iter().zip(y.remainder()).all(|(x, y)| x == y)
 }
 
 /// Restores every byte of a staged record that did not come to its end.

@@ -122,7 +122,7 @@ fn find_values(
     counts: bool,
 ) {
     let values = numbers.len() / 12 + 1;
-    let (mut hashes, mut firsts) = ([0; TOGETHER], [0; TOGETHER]);
+    let (mut hashes, mut places) = ([0; TOGETHER], [None; TOGETHER]);
     for from in (0..count).step_by(TOGETHER) {
         let together = from..count.min(from + TOGETHER);
         let mut start = get(numbers, from);
@@ -131,11 +131,12 @@ fn find_values(
             *hash = store.hash(keyspace, &keys[start..end]);
             start = end;
         }
-        store.foresee(&hashes[..together.len()], &mut firsts);
+        store.foresee(&hashes[..together.len()], &mut places);
         let mut start = get(numbers, from);
-        for ((&hash, &first), i) in hashes.iter().zip(&firsts).zip(together) {
+        for (&place, i) in places.iter().zip(together) {
             let end = get(numbers, i + 1);
-            let value = store.at_hand(hash, first, keyspace, &keys[start..end], counts);
+            let key = &keys[start..end];
+            let value = place.and_then(|place| store.at_hand(place, keyspace, key, counts));
             start = end;
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             put(numbers, values + 2 * i, address);

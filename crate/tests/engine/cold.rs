@@ -137,14 +137,17 @@ fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
             .for_each(|i| assert!(store.get(0, &key(i)).is_ok_and(|value| value.is_some())));
         let hot = key(2050);
         let hash = store.hash(0, &hot);
-        let mut first = [0];
-        store.foresee(&[hash], &mut first);
-        let [first] = first;
-        assert_eq!(store.at_hand(hash, first, 1, &hot, counts), None, "another keyspace");
+        let at_hand = |store: &mut Store<FaultFile>, keyspace| {
+            let mut places = [None];
+            store.foresee(&[hash], &mut places);
+            let [place] = places;
+            place.and_then(|place| store.at_hand(place, keyspace, &hot, counts)).is_some()
+        };
+        assert!(!at_hand(&mut store, 1), "another keyspace");
         let mut rng = Rng::new(5);
         let stayed = (0..1000).all(|_| {
             store.end_turn();
-            let is_there = store.at_hand(hash, first, 0, &hot, counts).is_some();
+            let is_there = at_hand(&mut store, 0);
             let cold = key(rng.below(1900) as u32);
             assert!(store.get(0, &cold).is_ok_and(|value| value.is_some()));
             is_there
