@@ -6,8 +6,9 @@ import { asyncDispose } from "../dispose.js";
 import type { Verification } from "../engine-reports.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
+import { split } from "./call-options.js";
 import { RemoteCollection } from "./collection.js";
-import { type CallOptions, type ClientStatus, Handle, type Link, LONGEST_TIMEOUT } from "./link.js";
+import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
 import {
   attempt,
   byName,
@@ -19,7 +20,7 @@ import {
   updateIf,
   withNames,
 } from "./optimistic.js";
-import { own, ownAll } from "./own.js";
+import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
@@ -79,7 +80,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     this.call = byName(
       (name) =>
         (...args: unknown[]) =>
-          link.request("call", [name, ...args], true),
+          link.request("call", () => structuredClone([name, ...args]), true),
     );
   }
 
@@ -100,17 +101,17 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
 
   /** The value of a key. */
   get(key: Key, options?: CallOptions): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    return this.ask("get", [own(key)], options);
+    return this.ask("get", [key], options);
   }
 
   /** The value of a key as a string. Rejects with a TypeError if it is not UTF-8. */
   getText(key: Key, options?: CallOptions): Promise<string | undefined> {
-    return this.ask("getText", [own(key)], options);
+    return this.ask("getText", [key], options);
   }
 
   /** The value of a key and its version. */
   getEntry(key: Key, options?: CallOptions): Promise<RemoteEntry | undefined> {
-    return this.ask("getEntry", [own(key)], options);
+    return this.ask("getEntry", [key], options);
   }
 
   /** The values of several keys, in their order, as of one moment. */
@@ -118,12 +119,12 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     keys: Iterable<Key>,
     options?: CallOptions,
   ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
-    return this.ask("getMany", [Array.from(keys, own)], options);
+    return this.ask("getMany", [keys], options);
   }
 
   /** Whether there is a value for this key. */
   has(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.ask("has", [own(key)], options);
+    return this.ask("has", [key], options);
   }
 
   /** How many keys there are, or how many of them lie in a range. */
@@ -134,12 +135,12 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
   keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
   keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
-  keys(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array | string> {
+  keys(range?: Range, options?: CallOptions): RemoteScan<Uint8Array | string> {
     return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
   /** The values of a range, in the order of their keys. */
-  values(range: Range = {}, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
+  values(range?: Range, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
     return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
@@ -149,7 +150,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
     options?: CallOptions,
   ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
   entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
-  entries(range: Range = {}, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
+  entries(range?: Range, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
     return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
 
@@ -157,17 +158,14 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * Sets a key. With `ifVersion` only if it has that version, else it rejects with `ConflictError`.
    * The bytes are copied before this returns.
    */
-  set(key: Key, value: Value, { ifVersion, ...options }: RemoteSetOptions = {}): Promise<void> {
-    return this.tell(
-      "set",
-      [own(key), own(value), ifVersion === undefined ? undefined : { ifVersion }],
-      options,
-    );
+  set(key: Key, value: Value, options?: RemoteSetOptions): Promise<void> {
+    const [told, mine] = split(options);
+    return this.tell("set", [key, value, told], mine);
   }
 
   /** Deletes a key, and says whether it was there. */
   delete(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.tell("delete", [own(key)], options);
+    return this.tell("delete", [key], options);
   }
 
   /** Deletes all keys, or those of a range, all or none, and says how many. */
@@ -177,7 +175,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
 
   /** Does all of it or nothing. */
   batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
-    return this.tell("batch", [ownAll(operations)], options);
+    return this.tell("batch", [operations], options);
   }
 
   /**
@@ -190,7 +188,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   updateIf(
     key: Key,
     change: (bytes: Uint8Array<ArrayBuffer>) => unknown,
-    options: RemoteUpdateOptions = {},
+    options?: RemoteUpdateOptions,
   ): Promise<boolean> {
     return updateIf(this.link, undefined, key, change, options);
   }
@@ -210,15 +208,12 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    *
    * @throws (rejects) ConflictError when others were faster each time; what `body` throws
    */
-  transaction<T>(
-    body: (tx: TxOf<S>) => T | PromiseLike<T>,
-    { retries, ...options }: RetryOptions = {},
-  ): Promise<T> {
-    return attempt(retries, options.signal, async () => {
+  transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
+    return attempt(options, async (mine) => {
       const read = (key: unknown, place: string | undefined) =>
-        entryOf(this.link, place, key, options);
+        entryOf(this.link, place, key, mine);
       const [result, writes] = await run(read, body as (tx: Tx) => T | PromiseLike<T>);
-      if (writes !== undefined) await commitIf(this.link, writes, options);
+      if (writes !== undefined) await commitIf(this.link, writes, mine);
       return result;
     });
   }
@@ -226,8 +221,9 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   /**
    * Hears after each commit which keys of a range have changed, and their versions, whoever has written
    * them: any client, in any tab, a procedure, or the worker itself. What several commits change in a
-   * short time is told at once. Without a listener it is something to go over, in which what changes
-   * while the loop is at work is told together, each key once; `break` and `signal` end it.
+   * short time is told at once. Without a listener it is something to go over, which begins with the
+   * loop, and in which what changes while that is at work is told together, each key once; `break` and
+   * `signal` end it.
    *
    * ```ts
    * for await (const changes of shop.watch({ prefix: "cart/" })) { … }
@@ -236,6 +232,13 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * Whatever is asked for afterwards is told: it is sent when the watch has begun. Nothing is missed when
    * another tab becomes owner. A key that was set and set back between two looks has another version, and
    * is told.
+   *
+   * It is the owner who knows what a range may be. If this one is none, or cannot be read, the loop throws
+   * the reason, or `ended` of what a listener is given rejects with it: as any promise's, it is an unhandled
+   * rejection if nobody takes it. What a listener throws is its own: it is an uncaught error.
+   *
+   * @throws TypeError for options that are none, DataCloneError for a range that cannot travel
+   * @throws DatabaseClosedError, VersionChangedError when it cannot begin; those a loop throws
    */
   watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;
   watch(
@@ -252,7 +255,8 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   /**
    * Gives the keys and values of a range now, and again after every change in it, each time all of
    * them as of one moment. What changes while it is read is given by the next one: there is no gap.
-   * Without a listener it is something to go over; a loop that is slower is given the last state.
+   * Without a listener it is something to go over; a loop that is slower is given the last state. All else
+   * is as for `watch`.
    */
   live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
   live(
@@ -287,12 +291,12 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * owner begins it anew. It has an hour, if `timeout` says nothing else.
    */
   compact(options?: CallOptions): Promise<void> {
-    return this.ask("compact", [], { timeout: LONGEST_TIMEOUT, ...options });
+    return this.ask("compact", [], options);
   }
 
   /** Verifies all of the file that the database relies on; for the rest as `compact`. */
   verify(options?: CallOptions): Promise<Verification> {
-    return this.ask("verify", [], { timeout: LONGEST_TIMEOUT, ...options });
+    return this.ask("verify", [], options);
   }
 
   /**
@@ -300,7 +304,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * the rest as `compact`.
    */
   export(options?: CallOptions): Promise<Blob> {
-    return this.ask("export", [], { timeout: LONGEST_TIMEOUT, ...options });
+    return this.ask("export", [], options);
   }
 
   /**
@@ -317,10 +321,10 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
   }
 
   private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.link.request(call, args, false, options) as Promise<T>;
+    return this.link.request(call, () => own(args), false, options) as Promise<T>;
   }
 
   private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.link.request(call, args, true, options) as Promise<T>;
+    return this.link.request(call, () => own(args), true, options) as Promise<T>;
   }
 }

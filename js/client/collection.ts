@@ -1,6 +1,7 @@
 /** Collections of a database from far away. */
 
 import type { KeyRange } from "../collection/keys.js";
+import { split } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { byName, type RetryOptions, updateIf } from "./optimistic.js";
 import { RemoteScan } from "./scan.js";
@@ -102,8 +103,14 @@ export class RemoteReads<K, Given, Plain, Range> {
 
   protected ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
     const { name, of } = this;
-    const place = of === undefined ? [name, call, args] : [of, call, args, name];
-    return this.caller.request("in", place, false, options) as Promise<T>;
+    return this.caller.request(
+      call,
+      () => args,
+      false,
+      options,
+      of ?? name,
+      of && name,
+    ) as Promise<T>;
   }
 }
 
@@ -137,7 +144,7 @@ export class RemoteCollection<
 
   /** The values of several keys, in their order, as of one moment. */
   getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.ask("getMany", [[...keys]], options);
+    return this.ask("getMany", [keys], options);
   }
 
   /** The value of a key and its version. */
@@ -152,10 +159,10 @@ export class RemoteCollection<
   set(
     key: Given,
     value: Input,
-    { ifVersion, ...options }: CallOptions & { ifVersion?: number | undefined } = {},
+    options?: CallOptions & { ifVersion?: number | undefined },
   ): Promise<void> {
-    const more = ifVersion === undefined ? undefined : { ifVersion };
-    return this.tell("set", [key, value, more], options);
+    const [told, mine] = split(options);
+    return this.tell("set", [key, value, told], mine);
   }
 
   /** Stores a value under the number above the last key, and gives that. */
@@ -185,15 +192,16 @@ export class RemoteCollection<
   }
 
   /**
-   * Changes fields as told, if what is told of them holds: one round trip, done exactly once.
+   * Changes fields as told, if what is told of them holds: one round trip, done exactly once. What is told
+   * may be nothing, `{}`: then it says whether the key is there, and what it has.
    *
    * ```ts
    * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
    * ```
    */
   update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>> {
-    const { signal, timeout, ...told } = change;
-    return this.tell("update", [key, told], { signal, timeout });
+    const [told, mine] = split(change);
+    return this.tell("update", [key, told], mine);
   }
 
   /**
@@ -205,7 +213,7 @@ export class RemoteCollection<
   updateIf(
     key: Given,
     change: (value: Plain) => unknown,
-    options: RemoteTypedUpdateOptions<Plain, Input> = {},
+    options?: RemoteTypedUpdateOptions<Plain, Input>,
   ): Promise<boolean> {
     return updateIf(this.caller, this.name, key, change, options);
   }
@@ -233,9 +241,9 @@ export class RemoteCollection<
     return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to);
   }
 
-  private async tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
     // The program may change its objects before they are sent, or sent again.
-    const own = [this.name, call, structuredClone(args)];
-    return this.caller.request("in", own, true, options) as Promise<T>;
+    const own = () => structuredClone(args);
+    return this.caller.request(call, own, true, options, this.name) as Promise<T>;
   }
 }

@@ -1,8 +1,9 @@
 /** `connect`: from a name to a client of the database. */
 
 import { badCall, OptionsMismatchError } from "../errors.js";
+import { admitted } from "./call-options.js";
 import { Client, type ClientOf } from "./client.js";
-import { admitTimeout, Link, links, type WorkerLike } from "./link.js";
+import { Link, links, type WorkerLike } from "./link.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All may be left out. */
@@ -54,21 +55,15 @@ const KNOWN = ["worker", "timeout", "version"];
  */
 export function connect<S extends ServedTypes = Nothing>(
   name: string,
-  options: ConnectOptions = {},
+  options?: ConnectOptions,
 ): ClientOf<S> {
   if (typeof name !== "string" || name === "") {
-    throw badCall("A database name has to be a string that is not empty.");
+    throw badCall("A database name is a string that is not empty.");
   }
-  for (const option in options) {
-    if (!KNOWN.includes(option)) {
-      throw badCall(`connect() has no option ${option}. Its options are: ${KNOWN.join(", ")}.`);
-    }
-  }
-  const { worker, timeout = 30_000, version } = options;
+  const { worker, timeout = 30_000, version } = admitted("connect()", options, KNOWN);
   if (worker !== undefined && typeof worker !== "function") {
     throw badCall("The option worker is a function that makes a worker.");
   }
-  admitTimeout(timeout);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
   const link = links.get(name) ?? new Link(name, { worker: make, version });
   const { options: of } = link;

@@ -1,6 +1,6 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
-import { badCall } from "../errors.js";
+import { admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
@@ -61,13 +61,18 @@ export interface CallOptions {
   timeout?: number | undefined;
 }
 
+/** Gives what a call is about, as it is now: the program may change its bytes and objects later. */
+export type Args = () => readonly unknown[];
+
 /** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
 export interface Caller {
   request(
     call: string,
-    args: readonly unknown[],
+    args: Args,
     writes: boolean,
     options?: CallOptions,
+    place?: string,
+    index?: string,
   ): Promise<unknown>;
   watch(place: string | undefined, range: unknown): Adder;
 }
@@ -107,8 +112,8 @@ export class Handle implements Caller {
     return this.link.awaited();
   }
 
-  request(call: string, args: readonly unknown[], writes: boolean, options?: CallOptions) {
-    return this.link.request(this, call, args, writes, options);
+  request(...call: Parameters<Caller["request"]>) {
+    return this.link.request(this, ...call);
   }
 
   watch(place: string | undefined, range: unknown): Adder {
@@ -121,15 +126,11 @@ export class Handle implements Caller {
   }
 }
 
-/** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
-export const LONGEST_TIMEOUT = 3_600_000;
+/** Calls that take as long as the file is large. */
+const LONG = /^(compact|verify|export)$/;
 
-/** Throws unless it is a number of milliseconds: what lapses never would hold its caller for ever. */
-export function admitTimeout(timeout: unknown): void {
-  if (typeof timeout !== "number" || !(timeout > 0 && timeout <= LONGEST_TIMEOUT)) {
-    throw badCall(`The option timeout is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`);
-  }
-}
+/** What every call takes beside what it is about. */
+const CALL_OPTIONS = ["signal", "timeout"];
 
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
@@ -153,9 +154,9 @@ const DEAF_MS = 6_000;
 const LIFE_MS = 1_000;
 
 const WAITS = {
-  waiting: "Another tab has the database, and has not answered yet.",
+  waiting: "Another tab has the database.",
   opening: undefined,
-  busy: "The file is still held by a worker or tab that is about to end, or asleep.",
+  busy: "The file is still held by a tab that is about to end, or asleep.",
 } as const;
 
 /** Those of this realm that others may join, by the names of their databases. */
@@ -212,16 +213,24 @@ export class Link {
   request(
     of: Handle,
     call: string,
-    args: readonly unknown[],
+    argsOf: Args,
     writes: boolean,
-    { signal, timeout = of.timeout }: CallOptions = {},
+    options?: CallOptions,
+    place?: string,
+    index?: string,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       // What is thrown in here rejects.
       this.admit(of);
-      admitTimeout(timeout);
+      const { signal, timeout = LONG.test(call) ? LONGEST_TIMEOUT : of.timeout } = admitted(
+        "A call",
+        options,
+        CALL_OPTIONS,
+      );
       signal?.throwIfAborted();
+      const args = argsOf();
       const now = Date.now();
+      const deadline = Math.ceil(now + timeout);
       of.waiting += 1;
       const settle = (ending: Ending) => {
         of.waiting -= 1;
@@ -230,7 +239,9 @@ export class Link {
         else reject(errorOf(this.name, call, writes, ending, this.status.reason));
       };
       const id = this.sender.request(
-        { call, args, writes, deadline: Math.ceil(now + timeout), settle },
+        place === undefined
+          ? { call, args, writes, deadline, settle }
+          : { call: "in", args: [place, call, args, index], writes, deadline, settle },
         now,
       );
       const abort = () => {
@@ -276,7 +287,7 @@ export class Link {
   // ---------------------------------------------------------------- the worker
 
   /** Has watches of a range begun, as soon as there is an owner. */
-  watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over?: Over) {
+  watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over: Over) {
     // What cannot be cloned throws here, where it was given.
     const own = structuredClone(range);
     this.admit(of);

@@ -186,6 +186,7 @@ export type ToClient = Here | Gone | Told | Again | Seen | Progress;
 export function keyName(key: unknown): string {
   if (typeof key === "string") return `"${key}`;
   if (key instanceof Uint8Array) return key.join();
-  if (Array.isArray(key)) return `[${key.map(keyName).join("|")}]`;
-  return `${typeof key} ${key}`;
+  if (Array.isArray(key)) return JSON.stringify(key.map(keyName));
+  // A time may be given as a date or as its number.
+  return key instanceof Date ? keyName(+key) : `${typeof key} ${key}`;
 }

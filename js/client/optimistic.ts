@@ -2,6 +2,7 @@
 
 import type { Key, Value } from "../bytes.js";
 import { badCall, ConflictError, ReentrancyError } from "../errors.js";
+import { admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
 import { bytesOf, isBytes, own } from "./own.js";
@@ -35,19 +36,18 @@ export function entryOf(
   caller: Caller,
   place: string | undefined,
   key: unknown,
-  options: CallOptions,
+  options: CallOptions | undefined,
 ): Promise<Found> {
-  const [call, args] = ["getEntry", [key]] as const;
-  return (
-    place === undefined
-      ? caller.request(call, args, false, options)
-      : caller.request("in", [place, call, args], false, options)
-  ) as Promise<Found>;
+  return caller.request("getEntry", () => [key], false, options, place) as Promise<Found>;
 }
 
 /** Writes if what was read still holds. */
-export function commitIf(caller: Caller, writes: Writes, options: CallOptions): Promise<unknown> {
-  return caller.request("commitIf", [writes], true, options);
+export function commitIf(
+  caller: Caller,
+  writes: Writes,
+  options: CallOptions | undefined,
+): Promise<unknown> {
+  return caller.request("commitIf", () => [writes], true, options);
 }
 
 /** As it was given: the program may change what it has. */
@@ -60,25 +60,24 @@ function copied(place: string | undefined, value: unknown): unknown {
   return place === undefined ? bytesOf(value as Value) : structuredClone(value);
 }
 
-/** The longest pause before the second repetition; it doubles each time, so often. */
-const PAUSE_MS = 1;
+/** The longest pause is one millisecond before the second repetition, and doubles each time, so often. */
 const DOUBLINGS = 5;
 
 /** Does it until there is no conflict, or often enough. */
 export async function attempt<T>(
-  retries = 10,
-  signal: AbortSignal | undefined,
-  body: () => Promise<T>,
+  options: RetryOptions | undefined,
+  body: (mine: CallOptions) => Promise<T>,
 ): Promise<T> {
+  const { retries = 10, ...mine } = admitted("A call", options);
   for (let tries = 0; ; tries += 1) {
     try {
-      return await body();
+      return await body(mine);
     } catch (error) {
-      if (!(error instanceof ConflictError) || tries >= retries) throw error;
+      if (!(error instanceof ConflictError && tries < retries)) throw error;
     }
-    signal?.throwIfAborted();
+    mine.signal?.throwIfAborted();
     // Others who have met the same conflict are not to meet again.
-    const pause = Math.random() * PAUSE_MS * 2 ** Math.min(tries, DOUBLINGS);
+    const pause = Math.random() * 2 ** Math.min(tries, DOUBLINGS);
     if (tries > 0) await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
@@ -95,43 +94,40 @@ export async function updateIf(
   place: string | undefined,
   key: unknown,
   change: (value: never) => unknown,
-  { predicate, valueIfMissing, retries, ...options }: AnyUpdateOptions,
+  given: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
+  const { predicate, valueIfMissing, ...options } = admitted("A call", given);
   const [wanted, missing] = [kept(place, key), kept(place, valueIfMissing)];
-  return attempt(retries, options.signal, async () => {
-    const entry = await entryOf(caller, place, wanted, options);
+  return attempt(options, async (mine) => {
+    const entry = await entryOf(caller, place, wanted, mine);
     // A copy for each time: the callback changes it.
     const fresh = missing === undefined ? undefined : copied(place, missing);
     const value = (entry === undefined ? fresh : entry.value) as never;
     if (value === undefined || (predicate !== undefined && predicate(value) !== true)) return false;
     const changed = change(value) ?? value;
-    const { then } = Object(changed) as { then?: unknown };
     if (
       place === undefined
         ? !isBytes(changed) && typeof changed !== "string"
-        : typeof then === "function"
+        : typeof (changed as { then?: unknown } | null)?.then === "function"
     ) {
       throw badCall(
         "The callback of updateIf() is synchronous, and returns nothing or the new value.",
       );
     }
-    const of = { key: wanted, in: place };
     await commitIf(
       caller,
       {
-        reads: [{ ...of, version: entry?.version ?? 0 }],
-        writes: [{ ...of, type: "set", value: changed }],
+        reads: [{ key: wanted, in: place, version: entry?.version ?? 0 }],
+        writes: [{ key: wanted, in: place, type: "set", value: changed }],
       },
-      options,
+      mine,
     );
     return true;
   });
 }
 
 interface Seen {
-  readonly key: unknown;
-  readonly version: number;
-  readonly in?: string | undefined;
+  readonly read: Writes["reads"][number];
   readonly value: unknown;
 }
 
@@ -166,8 +162,7 @@ export class TxPart<Given, Plain, Input> {
       seen.catch(() => log.seen.delete(name));
     }
     const { value } = log.written.get(name) ?? ((await seen) as Seen);
-    if (value === undefined) return undefined;
-    return copied(place, value) as Plain;
+    return value === undefined ? undefined : (copied(place, value) as Plain);
   }
 
   async has(key: Given): Promise<boolean> {
@@ -193,18 +188,16 @@ export class TxPart<Given, Plain, Input> {
   private async find(key: unknown): Promise<Seen> {
     const { place } = this;
     const entry = await this.log.read(key, place);
-    return { key, version: entry?.version ?? 0, value: entry?.value, in: place };
+    return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
   }
 
   /** What a key counts as. */
   private admit(key: Given): string {
     if (this.log.over) {
-      throw new ReentrancyError(
-        "The transaction is over. Await all that its function does before it returns.",
-      );
+      throw new ReentrancyError("The transaction is over. Await all that its function does.");
     }
-    // No key begins with half of a surrogate pair.
-    return this.place === undefined ? nameOf(key as Key) : `\uD800${keyName([this.place, key])}`;
+    // The same for a string and for its bytes.
+    return keyName(this.place === undefined ? bytesOf(key as Key) : [this.place, key]);
   }
 }
 
@@ -228,7 +221,7 @@ export async function run<T>(
   log.over = true;
   const seen = await Promise.all(log.seen.values());
   if (log.written.size === 0 && seen.length < 2) return [result, undefined];
-  const reads = seen.map(({ value, ...read_ }) => read_);
+  const reads = seen.map(({ read }) => read);
   return [result, { reads, writes: [...log.written.values()] }];
 }
 
@@ -261,16 +254,4 @@ export function withNames<T extends object>(
     },
   });
   return Object.setPrototypeOf(of, behind) as T;
-}
-
-/** The same for a string and for its bytes. */
-function nameOf(key: Key): string {
-  if (typeof key === "string") return key;
-  const bytes = bytesOf(key);
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    // No string has these bytes, and no string begins so: half of a surrogate pair is no key.
-    return `\uD800${bytes.join()}`;
-  }
 }

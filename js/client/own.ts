@@ -1,23 +1,18 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
-import type { Bytes, Key, Value } from "../bytes.js";
-import type { BatchOperation } from "../database-writes.js";
+import type { Bytes, Value } from "../bytes.js";
 
 export function isBytes(given: unknown): given is Bytes {
   return given instanceof ArrayBuffer || ArrayBuffer.isView(given);
 }
 
-/** A copy, if it can change. */
-export function own<T extends Key | Value>(given: T): T {
-  return isBytes(given) ? (bytesOf(given) as unknown as T) : given;
-}
-
-export function ownAll(operations: readonly BatchOperation[]): BatchOperation[] {
-  return Array.from(operations, (one) =>
-    one?.type === "set"
-      ? { ...one, key: own(one.key), value: own(one.value) }
-      : { ...one, key: own(one.key) },
-  );
+/** A copy of keys, values, operations and ranges, as far as they can change. What can be gone over is an array then. */
+export function own<T>(given: T): T {
+  if (typeof given !== "object" || given === null) return given;
+  if (isBytes(given)) return bytesOf(given) as T;
+  if (Symbol.iterator in given) return Array.from(given as Iterable<unknown>, own) as T;
+  const all = Object.entries(given).map(([name, one]) => [name, own(one)]);
+  return Object.fromEntries(all) as T;
 }
 
 /** A copy as bytes. */

@@ -3,6 +3,7 @@
  * behind the last key, as an iteration does that is written beside.
  */
 
+import { badArgument } from "../errors.js";
 import type { ByteRange, Range } from "../range.js";
 
 /** The first page is small, for those who look at a few and leave. */
@@ -32,6 +33,7 @@ export function pageOf(
   rows: Rows,
   pick: (key: unknown, value: unknown) => unknown,
 ): Page {
+  if (Object(range) !== range) throw badArgument("A range has to be an object.", range);
   const { limit = Number.POSITIVE_INFINITY } = range;
   let left = cursor === null ? limit : cursor[1];
   const most = cursor === null ? FIRST_ROWS : MOST_ROWS;

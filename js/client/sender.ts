@@ -189,9 +189,6 @@ export class Sender {
       case "here":
         this.here(message, now);
         break;
-      default:
-        // What was seen is nothing that was asked for.
-        break;
     }
   }
 

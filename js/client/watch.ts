@@ -1,7 +1,8 @@
 /** The client's side of `watch` and `live`. */
 
 import { dispose } from "../dispose.js";
-import { OwnerUnavailableError } from "../errors.js";
+import { DatabaseClosedError, OwnerUnavailableError, VersionChangedError } from "../errors.js";
+import { admitted } from "./call-options.js";
 import { keyName, type Seen } from "./messages.js";
 import type { Sender } from "./sender.js";
 import { fromWire } from "./wire-errors.js";
@@ -16,6 +17,11 @@ export interface KeyChange<K> {
 /** A watch that goes on until it is closed, by `close()` or at the end of a `using` block. */
 export interface Watching extends Disposable {
   close(): void;
+  /**
+   * Resolves when it is closed, by whomever, or with its client. Rejects with the reason if it cannot
+   * go on: the range is none, the collection is not there, a key or value cannot be read.
+   */
+  readonly ended: Promise<void>;
 }
 
 /** Between two renewals, without which an owner takes the client for gone. */
@@ -27,11 +33,14 @@ const AGAIN_MS = 1_000;
 /** Hears what has changed in a range; first, all that is there. */
 export type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
-/** The client goes: it was closed, or there is a reason. Nothing more will be heard. */
+/** It was closed with its client, or there is a reason. Nothing more will be heard. */
 export type Over = (reason?: unknown) => void;
 
+/** Ends a watch. */
+type End = () => void;
+
 /** Begins a watch of a range. */
-export type Adder = (heard: Heard, over?: Over) => Watching;
+export type Adder = (heard: Heard, over: Over) => End;
 
 /** The options of a watch that is gone over. */
 export interface WatchOptions {
@@ -45,7 +54,7 @@ export interface One {
   readonly place: string | undefined;
   readonly range: unknown;
   readonly heard: Heard;
-  readonly over: Over | undefined;
+  readonly over: Over;
   readonly known: Map<string, readonly [key: unknown, version: number]>;
   /** That of the last message from the present owner; -1 if only others have sent one, 0 if nobody has. */
   number: number;
@@ -62,17 +71,14 @@ export class WatchList {
     this.sender = sender;
   }
 
-  add(one: One): Watching {
+  add(one: One): End {
     this.lastId += 1;
     const id = this.lastId;
     this.all.set(id, one);
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
     this.sender.held.add(id);
     this.ask(id);
-    const close = () => {
-      if (this.all.has(id)) this.end(id);
-    };
-    return { close, [dispose]: close };
+    return () => this.end(id);
   }
 
   /** To another owner, who knows of none of them; or to the same, who may have missed or forget them. */
@@ -86,14 +92,12 @@ export class WatchList {
   hear({ id, number, isAll, changes, error }: Seen): void {
     const one = this.all.get(id);
     if (one === undefined) return;
-    if (isAll || number < 0) this.sender.free(id);
     if (error) {
-      const reason = fromWire(error);
-      // Who only listens has no call that could reject.
-      if (one.over === undefined) throw reason;
-      one.over(reason);
+      this.end(id);
+      one.over(fromWire(error));
       return;
     }
+    if (isAll || number < 0) this.sender.free(id);
     if (number <= one.number) return;
     if (!isAll && number !== one.number + 1) {
       // Something in between was lost.
@@ -119,15 +123,18 @@ export class WatchList {
     for (const [id, { of, over }] of this.all) {
       if (client !== undefined && of !== client) continue;
       this.end(id);
-      over?.(reason);
+      over(reason);
     }
   }
 
   private end(id: number): void {
-    this.all.delete(id);
+    if (!this.all.delete(id)) return;
     this.sender.free(id);
     this.sender.tell({ type: "unwatch", id });
-    if (this.all.size === 0) this.timer = void clearInterval(this.timer);
+    if (this.all.size === 0) {
+      clearInterval(this.timer);
+      this.timer = undefined;
+    }
   }
 
   private ask(id: number): void {
@@ -150,26 +157,48 @@ function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
 /** What a watch hears, told to a listener, or for a loop. */
 export function changesOf<K>(
   add: Adder,
-  to: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions = {},
+  to?: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions,
 ) {
   const begin: Begin<readonly KeyChange<K>[]> = (listener, over) =>
     add((changes, isFirst) => {
       if (!isFirst) listener(changes as readonly KeyChange<K>[]);
     }, over);
-  return typeof to === "function" ? begin(to) : stream(begin, merged, to.signal);
+  return told(begin, merged, to);
 }
 
 /** What is in a range now and after every change, told to a listener, or for a loop. */
 export function rowsOf<T>(
   add: Adder,
   read: () => Promise<T>,
-  to: ((rows: T) => void) | WatchOptions = {},
+  to?: ((rows: T) => void) | WatchOptions,
 ) {
   const begin: Begin<T> = (listener, over) => liveRows(add, read, listener, over);
-  return typeof to === "function" ? begin(to) : stream(begin, (_, rows) => rows, to.signal);
+  return told(begin, (_, rows) => rows, to);
 }
 
-type Begin<T> = (listener: (one: T) => void, over?: Over) => Watching;
+type Begin<T> = (listener: (one: T) => void, over: Over) => End;
+
+function told<T>(
+  begin: Begin<T>,
+  merge: (waiting: T, more: T) => T,
+  to: ((one: T) => void) | WatchOptions | undefined,
+) {
+  if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
+  let over: Over = () => {};
+  const ended = new Promise<void>((resolve, reject) => {
+    over = (reason) => {
+      // That a newer build has the database is told by an event.
+      if (reason === undefined || reason instanceof VersionChangedError) resolve();
+      else reject(reason);
+    };
+  });
+  const end = begin(to, over);
+  const close = () => {
+    end();
+    over();
+  };
+  return { close, ended, [dispose]: close };
+}
 
 /** Each key once, as it was last. */
 function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>[]) {
@@ -180,7 +209,7 @@ function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>
 async function* stream<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
-  signal: AbortSignal | undefined,
+  { signal }: WatchOptions,
 ) {
   let waiting: T | undefined;
   let end: { readonly reason: unknown } | undefined;
@@ -195,7 +224,7 @@ async function* stream<T>(
     wake();
   };
   signal?.addEventListener("abort", abort);
-  const watching = begin(listener, over);
+  const close = begin(listener, over);
   try {
     for (;;) {
       signal?.throwIfAborted();
@@ -210,7 +239,7 @@ async function* stream<T>(
       else throw end.reason;
     }
   } finally {
-    watching.close();
+    close();
     signal?.removeEventListener("abort", abort);
   }
 }
@@ -220,8 +249,8 @@ function liveRows<T>(
   add: Adder,
   read: () => Promise<T>,
   listener: (rows: T) => void,
-  over: Over | undefined,
-): Watching {
+  over: Over,
+): End {
   let isReading = false;
   let isStale = false;
   let isOver = false;
@@ -233,25 +262,25 @@ function liveRows<T>(
       isStale = false;
       try {
         const rows = await read();
-        if (!isOver) listener(rows);
+        // What a listener throws ends nothing.
+        queueMicrotask(() => isOver || listener(rows));
       } catch (error) {
-        // Only that nobody answers passes by itself. That the client goes is told by the watch.
-        if (isOver || /CLOSED|CHANGED/.test(String((error as { code?: unknown }).code))) return;
-        if (!(error instanceof OwnerUnavailableError)) {
-          if (over === undefined) throw error;
+        // That the client goes is told by the watch. Only that nobody answers passes by itself.
+        if (isOver || error instanceof DatabaseClosedError) return;
+        isStale = error instanceof OwnerUnavailableError;
+        if (isStale) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        else {
+          close();
           over(error);
-          return;
         }
-        isStale = true;
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     }
     isReading = false;
   };
-  const watching = add(refresh, over);
+  const end = add(refresh, over);
   const close = () => {
     isOver = true;
-    watching.close();
+    end();
   };
-  return { close, [dispose]: close };
+  return close;
 }

@@ -6,6 +6,7 @@
 import { Database } from "../database.js";
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";
+import { badArgument } from "../errors.js";
 import { type Bounds, boundsOf, isWithin, type TextRange } from "../range.js";
 import type { Seen, Watch } from "./messages.js";
 import type { ServedCollections } from "./served.js";
@@ -142,9 +143,10 @@ export class Watches {
       try {
         if (one.until < now) this.all.delete(name);
         else this.tellOne(one, isTooMuch ? undefined : written);
-      } catch {
-        // A key that is no string, or a database that is closing: the next renewal says it.
+      } catch (error) {
         this.all.delete(name);
+        // For a key that is no string it is over. A database that is closing is open again elsewhere.
+        if (error instanceof TypeError) one.respond(this.refusal(one.watch, error));
       }
     }
     if (this.all.size === 0) this.stop();
@@ -237,13 +239,23 @@ export class Watches {
     Database.sessionOf(this.db).admitRange("watch()");
     if (place !== undefined) return this.collections.get(place).reach("watch()", range as object);
     const bounds = boundsOf("watch()", range as TextRange, true);
-    const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : utf8.decode(key));
+    const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : stringOf(key));
     return { keyspace: () => RAW, bounds, keyOf };
   }
 }
 
 function nameOf({ client, id }: { client: number; id: number }): string {
   return `${client}/${id}`;
+}
+
+function stringOf(key: Uint8Array): string {
+  try {
+    return utf8.decode(key);
+  } catch {
+    throw badArgument(
+      'A key in this range is not UTF-8. Ask for keys as bytes by the option keyAs: "bytes".',
+    );
+  }
 }
 
 /** One character for each byte. */

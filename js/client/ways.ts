@@ -50,8 +50,7 @@ export class Ways {
     this.all = new BroadcastChannel(channel);
     this.inbox = new BroadcastChannel(`${channel}:${client}`);
     const hear = ({ data }: MessageEvent) => {
-      const message = data as ToClient | Who;
-      if (message.type !== "who") out.hear(message);
+      if ((data as ToClient | Who).type !== "who") out.hear(data as ToClient);
     };
     this.all.onmessage = hear;
     this.inbox.onmessage = hear;

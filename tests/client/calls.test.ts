@@ -162,6 +162,52 @@ suite("errors of a client", () => {
     equal(await client.has("a"), false);
   });
 
+  test("tell of options that are none, or unknown, and nothing is done", async () => {
+    const client = shop({ collections: { products: struct("Product", { stock: u16 }) } });
+    const bad = { code: "VARVE_BAD_ARGUMENT" };
+    const none = null as unknown as undefined;
+    const wrong = [none, 5, { singal: 1 }, { signal: 5 }] as unknown[] as object[];
+    await client.products.set("a", { stock: 1 });
+    for (const options of wrong) {
+      await rejects(client.get("a", options), bad);
+      await rejects(client.set("a", "1", options), bad);
+      await rejects(client.set("a", "1", { ...options, ifVersoin: 3 } as object), bad);
+      await rejects(client.stats(options), bad);
+      await rejects(client.keys({}, options).all(), bad);
+      await rejects(client.verify(options), bad);
+      const empty = () => new Uint8Array(1);
+      await rejects(client.updateIf("a", empty, options), bad);
+      await rejects(
+        client.transaction((tx) => tx.get("a"), options),
+        bad,
+      );
+      await rejects(client.products.get("a", options), bad);
+      await rejects(client.products.set("a", { stock: 2 }, options), bad);
+      await rejects(client.products.delete("a", options), bad);
+    }
+    equal(await client.has("a"), false);
+    deepEqual(await client.products.get("a"), { stock: 1 });
+  });
+
+  test("tell of ranges, keys and lists that are none", async () => {
+    const client = shop();
+    const bad = { code: "VARVE_BAD_ARGUMENT" };
+    const none = null as unknown as undefined;
+    for (const range of [none, 5 as never, { limit: Number.NaN }, { gt: 5 as unknown as string }]) {
+      await rejects(client.count(range), bad);
+      await rejects(client.clear(range), bad);
+      for (const scan of [client.keys(range), client.values(range), client.entries(range)]) {
+        await rejects(scan.all(), bad);
+        await rejects(scan[Symbol.asyncIterator]().next(), bad);
+      }
+    }
+    await rejects(client.getMany(none as never), bad);
+    await rejects(client.batch(none as never), bad);
+    await rejects(client.batch([none as never]), bad);
+    await rejects(client.get(none as never), bad);
+    await rejects(client.set(none as never, "1"), bad);
+  });
+
   test("come at once for a name, an option or a timeout that is none", () => {
     throws(() => connect(""), { code: "VARVE_BAD_ARGUMENT" });
     throws(() => connect("shop", { wroker: 1 } as object), { message: /wroker/ });
@@ -282,6 +328,18 @@ suite("a call", () => {
     equal((error as { applied?: unknown }).applied, false);
     await client.close();
     port1.close();
+  });
+});
+
+suite("arguments of procedures", () => {
+  test("are what they were when it was called", async () => {
+    const client = shop({ procedures: { keep: (_db, of: { list: number[] }) => of.list } });
+    const of = { list: [1, 2] };
+    const kept = client.call.keep(of);
+    of.list.push(3);
+    deepEqual(await kept, [1, 2]);
+    const wrong = (() => {}) as unknown as { list: number[] };
+    await rejects(client.call.keep(wrong), { name: "DataCloneError" });
   });
 });
 

@@ -48,6 +48,17 @@ suite("a collection from far away", () => {
     ok(bad.field !== "", "which field it was");
   });
 
+  test("refuses an update of which nothing is told, and does one that tells nothing", async () => {
+    const client = shop({ collections });
+    await client.products.set("yeezy", yeezy);
+    const bad = { code: "VARVE_BAD_ARGUMENT", message: /update\(\)/ };
+    for (const change of [undefined, null, 5, "add"]) {
+      await rejects(client.products.update("yeezy", change as never), bad);
+    }
+    deepEqual(await client.products.update("yeezy", {}), { applied: true, value: yeezy });
+    deepEqual(await client.products.update("none", {}), { applied: false, value: undefined });
+  });
+
   test("takes keys of numbers, of several parts, and gives them out", async () => {
     const client = shop({ collections });
     equal(await client.notes.push("one"), 1);
@@ -137,7 +148,7 @@ suite("a declarative update", () => {
       [{ add, where: { stock: { above: 9 } } }, /on stock has no option "above"/],
       [{ add, where: { stock: new Date(0) } }, /on stock is a number.*a Date/],
       [{ add, where: { stock: [9] } }, /on stock have to be an object/],
-      ["add", /update\(\) has no option "0"/],
+      ["add", /update\(\) have to be an object/],
     ];
     for (const [change, message] of unheeded) {
       await rejects(products.update("yeezy", change), { code: "VARVE_BAD_ARGUMENT", message });

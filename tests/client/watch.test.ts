@@ -1,5 +1,5 @@
 import type { Client, Database, KeyChange } from "varve";
-import { json, str, u32 } from "varve/struct";
+import { json, str, timestamp, u32 } from "varve/struct";
 import { deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -321,5 +321,83 @@ suite("a live range", () => {
     for (let i = 1; i <= 40; i += 1) client.set(`n/${i}`, String(i));
     await until(() => heard.at(-1)?.length === 41);
     ok(heard.length <= 42);
+  });
+});
+
+suite("a watch that cannot be", () => {
+  test("is told by the promise that its listener comes with, and ends", async () => {
+    const client = shop({ collections: { jobs: json<string>() } });
+    const never = () => ok(false, "there is nothing to hear");
+    const bad = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
+    for (const range of [{ limit: -1 }, { gt: "a", gte: "b" }, { perfix: "a" }] as object[]) {
+      await rejects(client.watch(range, never).ended, bad);
+      await rejects(client.live(range, never).ended, bad);
+      await rejects(client.jobs.watch(range, never).ended, bad);
+      await rejects(client.jobs.live(range, never).ended, bad);
+      await rejects(client.watch(range).next(), bad);
+      await rejects(client.jobs.live(range).next(), bad);
+    }
+    const { tasks } = client as unknown as typeof client & { tasks: typeof client.jobs };
+    await rejects(tasks.watch({}, never).ended, { ...bad, message: /no collection "tasks"/ });
+    // What waits for watches to begin goes on.
+    await client.set("a", "1");
+    equal(await client.getText("a"), "1");
+  });
+
+  test("is told at once if its options are none, or its range cannot travel", () => {
+    const client = shop();
+    const bad = { code: "VARVE_BAD_ARGUMENT" };
+    for (const options of [null, 5, { singal: 1 }, { signal: 5 }] as object[]) {
+      throws(() => client.watch({}, options), bad);
+      throws(() => client.live({}, options), bad);
+    }
+    const range = { prefix: (() => {}) as unknown as string };
+    throws(() => client.watch(range, () => {}), { name: "DataCloneError" });
+  });
+
+  test("has ended when it is closed, or its client is", async () => {
+    const client = shop();
+    const [one, two, three] = [1, 2, 3].map(() => client.watch({}, () => {}));
+    one?.close();
+    equal(await one?.ended, undefined);
+    two?.[Symbol.dispose]();
+    equal(await two?.ended, undefined);
+    const live = client.live({}, () => {});
+    await (client as Client).close();
+    equal(await three?.ended, undefined);
+    equal(await live.ended, undefined);
+  });
+
+  test("any more, for a key that is no text, ends with the reason", async () => {
+    const client = shop();
+    await client.set("a", "1");
+    const { heard, listener, until } = collected<unknown>();
+    const live = client.live({}, listener);
+    await until(() => heard.length === 1);
+    await client.set(new Uint8Array([0xff]), "1");
+    await rejects(live.ended, { code: "VARVE_BAD_ARGUMENT" });
+  });
+});
+
+suite("keys of a transaction", () => {
+  test("are told apart by what they are, and not by how they are written", async () => {
+    const client = shop({
+      collections: {
+        times: { of: json<number>(), key: timestamp },
+        pairs: { of: json<number>(), key: [str, str] },
+      },
+    });
+    await client.transaction(async (tx) => {
+      tx.times.set(new Date(1_000), 1);
+      tx.times.set(new Date(1_001), 2);
+      tx.times.set(1_000, 3);
+      tx.pairs.set(["a", 'b|"c'], 1);
+      tx.pairs.set(['a|"b', "c"], 2);
+      equal(await tx.times.get(1_001), 2);
+      equal(await tx.times.get(new Date(1_000)), 3);
+      equal(await tx.pairs.get(["a", 'b|"c']), 1);
+    });
+    deepEqual(await client.times.values().all(), [3, 2]);
+    equal(await client.pairs.count(), 2);
   });
 });

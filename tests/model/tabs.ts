@@ -249,7 +249,10 @@ class ModelClient {
     const heard: Heard = (changes, isFirst) => {
       for (const { key } of isFirst ? [] : changes) told.add(key);
     };
-    const [of, place, range, over] = [0, undefined, {}, undefined];
+    const [of, place, range] = [0, undefined, {}];
+    const over = (reason?: unknown) => {
+      throw reason;
+    };
     this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
   }
 
