@@ -133,7 +133,7 @@ function noProcedure(name: unknown, procedures: Procedures): Error {
  *
  * @throws TypeError for what no message can carry, before anything of it is committed
  */
-function copied(given: unknown, db: Database): unknown {
+function copied(given: unknown, db: Database, known = new Map<unknown, unknown>()): unknown {
   const value = plain(given);
   if (typeof value === "function" || typeof value === "symbol") throw noAnswer(value);
   if (typeof value !== "object" || value === null) return value;
@@ -141,17 +141,44 @@ function copied(given: unknown, db: Database): unknown {
     const { buffer } = Database.sessionOf(db).engine.u8;
     return value.buffer === buffer ? sliced(value) : value;
   }
-  if (Array.isArray(value)) return value.map((one) => copied(one, db));
-  if (value instanceof Map) return new Map(copied([...value], db) as [unknown, unknown][]);
-  if (value instanceof Set) return new Set(copied([...value], db) as unknown[]);
-  if (Object.getPrototypeOf(value) !== Object.prototype) {
-    try {
-      return structuredClone(value);
-    } catch {
-      throw noAnswer(value);
-    }
+  // What was met before is the same again, also within itself.
+  if (known.has(value)) return known.get(value);
+  const inner = (one: unknown) => copied(one, db, known);
+  const copy = emptyLike(value) ?? cloned(value);
+  known.set(value, copy);
+  if (copy instanceof Map) {
+    for (const [key, one] of value as typeof copy) copy.set(inner(key), inner(one));
+  } else if (copy instanceof Set) {
+    for (const one of value as typeof copy) copy.add(inner(one));
+  } else if (isPlain(copy)) {
+    for (const [name, one] of Object.entries(value)) own(copy, name, inner(one));
   }
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one, db)]));
+  return copy;
+}
+
+function cloned(value: object): object {
+  try {
+    return structuredClone(value);
+  } catch {
+    throw noAnswer(value);
+  }
+}
+
+function isPlain(value: object): boolean {
+  return Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
+}
+
+/** What to put copies into; nothing for what is copied as a whole. */
+function emptyLike(value: object): object | undefined {
+  if (Array.isArray(value)) return [];
+  if (value instanceof Map) return new Map();
+  if (value instanceof Set) return new Set();
+  return isPlain(value) ? {} : undefined;
+}
+
+/** As an assignment, which is another thing for the name of the prototype. */
+function own(of: object, name: string, value: unknown): void {
+  Object.defineProperty(of, name, { value, writable: true, enumerable: true, configurable: true });
 }
 
 function noAnswer(value: unknown): Error {

@@ -11,11 +11,16 @@ const KIND = "varve$";
 
 type Tagged = { readonly [KIND]: readonly [string, unknown?] };
 
-/** The bytes of a value, or `undefined` when it is of another kind. */
-export function pack(value: unknown): Uint8Array | undefined {
+/** How much more may come before the bytes are too many in any case. */
+let room = 0;
+
+/** The bytes of a value, or `undefined` when it is of another kind, or when they would be more than `most`. */
+export function pack(value: unknown, most: number): Uint8Array | undefined {
   if (value === undefined) return new Uint8Array(0);
+  room = most;
   try {
-    return encoder.encode(JSON.stringify(tagged(value)));
+    const bytes = encoder.encode(JSON.stringify(tagged(value)));
+    return bytes.length > most ? undefined : bytes;
   } catch {
     return undefined;
   }
@@ -31,7 +36,14 @@ function tag(kind: string, content?: unknown): Tagged {
   return { [KIND]: content === undefined ? [kind] : [kind, content] };
 }
 
+/** Ends early for what is large or without an end: nobody wants its bytes. */
+function admit(length: number): void {
+  room -= length;
+  if (room < 0) throw new RangeError();
+}
+
 function tagged(value: unknown): unknown {
+  admit(typeof value === "string" ? value.length : 1);
   switch (typeof value) {
     case "undefined":
       return tag("undefined");
@@ -67,6 +79,7 @@ function taggedObject(value: object): unknown {
 
 /** One character for each byte. */
 function binary(bytes: Uint8Array): string {
+  admit(bytes.length);
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
   return text;

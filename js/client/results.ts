@@ -97,12 +97,10 @@ function encodeResult({ request, outcome }: Result): Encoded {
   const forgotten = { request, status: FORGOTTEN, bytes: NOTHING };
   if ("forgotten" in outcome) return forgotten;
   const failed = "error" in outcome;
-  const bytes = pack(failed ? outcome.error : outcome.value);
+  const bytes = pack(failed ? outcome.error : outcome.value, LONGEST_ANSWER);
   // That it failed is never forgotten: it would be taken for applied.
-  if (failed) return { request, status: FAILURE, bytes: bytes ?? pack({ name: "Error" })! };
-  return bytes === undefined || bytes.length > LONGEST_ANSWER
-    ? forgotten
-    : { request, status: SUCCESS, bytes };
+  if (failed) return { request, status: FAILURE, bytes: bytes ?? pack({ name: "Error" }, 64)! };
+  return bytes === undefined ? forgotten : { request, status: SUCCESS, bytes };
 }
 
 function decodeResult(status: number, bytes: Uint8Array): Outcome {

@@ -407,6 +407,30 @@ suite("procedures", () => {
     deepEqual(await client.call.first(), { stock: 3 });
   });
 
+  test("may answer with what holds itself, and a thing that is there twice arrives as one", async () => {
+    const client = shop({
+      procedures: {
+        ring: (db) => {
+          const view = db.get("a");
+          const ring: { me?: unknown; list: unknown[] } = { list: [view, new Date(7)] };
+          ring.me = ring;
+          ring.list.push(ring.list, ring.list[1], new Map([[ring, new Set([ring])]]));
+          return ring;
+        },
+        prototype: () => JSON.parse('{"__proto__": {"a": 1}, "b": 2}') as object,
+      },
+    });
+    await client.set("a", "view");
+    const ring = await client.call.ring();
+    equal(ring.me, ring);
+    equal(text(ring.list[0] as Uint8Array), "view");
+    equal(ring.list[2], ring.list);
+    equal((ring.list[1] as Date).getTime(), 7);
+    equal(ring.list[3], ring.list[1]);
+    ok((ring.list[4] as Map<unknown, Set<unknown>>).get(ring)?.has(ring));
+    deepEqual(Object.keys(await client.call.prototype()), ["__proto__", "b"]);
+  });
+
   test("may throw what is no error, and the caller is told what it was", async () => {
     const client = shop({
       procedures: {
