@@ -4,6 +4,7 @@ import type { KeyRange } from "../collection/keys.js";
 import { split } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { byName, type RetryOptions, updateIf } from "./optimistic.js";
+import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
@@ -144,7 +145,7 @@ export class RemoteCollection<
 
   /** The values of several keys, in their order, as of one moment. */
   getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.ask("getMany", [keys], options);
+    return this.ask("getMany", [own(keys)], options);
   }
 
   /** The value of a key and its version. */

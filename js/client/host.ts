@@ -16,6 +16,7 @@ import { channelName, type FromHost, type ToHost } from "./local.js";
 import {
   type Answer,
   type Ask,
+  type Outcome,
   standingOf,
   type ToClient,
   type ToOwner,
@@ -399,8 +400,9 @@ export class Host {
       if (this.outdated === undefined) reader.hear(message, respond);
       return;
     }
-    if (owned === undefined) {
+    if (owned === undefined || owned.isLost) {
       if (message.type === "ask" || message.type === "watch") respond({ type: "gone", owner });
+      if (owned !== undefined) this.renew();
       return;
     }
     const { client } = message;
@@ -419,7 +421,8 @@ export class Host {
       return;
     }
     owned.handle(message, refusal, ({ answers, again, failure }) => {
-      if (answers.length > 0) respond({ type: "told", owner, answers });
+      if (answers.length > 0)
+        tell(answers, (some) => respond({ type: "told", owner, answers: some }));
       if (again) respond({ type: "again", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
@@ -450,6 +453,30 @@ export class Host {
 /** Whether this realm has files that it can read, and never synchronous ones: a service worker, a page. */
 function onlyReads(): boolean {
   return hasFolders() && !hasOpfs() && !("DedicatedWorkerGlobalScope" in globalThis);
+}
+
+/** What no message can carry, as an answer that is nested too deep, keeps back no other answer. */
+function tell(answers: readonly Answer[], respond: (answers: readonly Answer[]) => void): void {
+  try {
+    respond(answers);
+    return;
+  } catch {
+    // It is one of them, or several.
+  }
+  for (const answer of answers) {
+    try {
+      respond([answer]);
+    } catch {
+      respond([{ id: answer.id, outcome: bare(answer.outcome) }]);
+    }
+  }
+}
+
+/** The same with nothing of the program's own. */
+function bare(outcome: Outcome): Outcome {
+  if (!("error" in outcome)) return { forgotten: true };
+  const { name, message, code } = outcome.error;
+  return { error: { name, message, code } };
 }
 
 function isPoisoned({ outcome }: Answer): boolean {

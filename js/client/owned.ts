@@ -3,6 +3,7 @@
 import type { MigrateProgress } from "../collection/migrate.js";
 import { Database } from "../database.js";
 import type { OpenOptions } from "../options.js";
+import { CLOSED } from "../session-gate.js";
 import { DatabaseJournal, storedVersion, storeVersion } from "./journal.js";
 import { Ledger, type Reply } from "./ledger.js";
 import type { Ask, ToClient, Watch, WireError } from "./messages.js";
@@ -72,6 +73,11 @@ export class Owned {
   /** The last version of the application that has had this database; 0 if none has said it. */
   get version(): number {
     return storedVersion(this.db);
+  }
+
+  /** Whether the worker's own program has closed what is served. */
+  get isLost(): boolean {
+    return (Database.sessionOf(this.db).gate & CLOSED) !== 0;
   }
 
   /** From now on it belongs to this version: earlier ones do not open it any more. */

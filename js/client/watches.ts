@@ -146,7 +146,7 @@ export class Watches {
       } catch (error) {
         this.all.delete(name);
         // For a key that is no string it is over. A database that is closing is open again elsewhere.
-        if (error instanceof TypeError) one.respond(this.refusal(one.watch, error));
+        if (isBadArgument(error)) one.respond(this.refusal(one.watch, error));
       }
     }
     if (this.all.size === 0) this.stop();
@@ -246,6 +246,10 @@ export class Watches {
 
 function nameOf({ client, id }: { client: number; id: number }): string {
   return `${client}/${id}`;
+}
+
+function isBadArgument(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "VARVE_BAD_ARGUMENT";
 }
 
 function stringOf(key: Uint8Array): string {

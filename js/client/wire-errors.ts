@@ -6,8 +6,20 @@ import type { WireError } from "./messages.js";
 /** What the classes of varve have beside a message. */
 const MORE = ["pid", "details", "reason", "applied", "collection", "index", "field"] as const;
 
+/** A chain of causes may lead back to where it began. */
+const MOST_CAUSES = 8;
+
 /** An error as it travels. */
-export function toWire(error: unknown): WireError {
+export function toWire(error: unknown, most = MOST_CAUSES): WireError {
+  try {
+    return told(error, most);
+  } catch {
+    // A property of it may be a function of the program, which throws in its turn.
+    return { name: "Error", message: "What was thrown cannot be read." };
+  }
+}
+
+function told(error: unknown, most: number): WireError {
   if (typeof error !== "object" || error === null) {
     return { name: "Error", message: String(error) };
   }
@@ -21,7 +33,7 @@ export function toWire(error: unknown): WireError {
     code: typeof code === "string" ? code : undefined,
     stack: typeof stack === "string" ? stack : undefined,
     more,
-    cause: cause instanceof Error ? toWire(cause) : undefined,
+    cause: cause instanceof Error && most > 0 ? toWire(cause, most - 1) : undefined,
   };
 }
 

@@ -236,6 +236,92 @@ suite("errors of a client", () => {
   });
 });
 
+suite("a message of several calls", () => {
+  test("is answered, whatever one of them answers or throws", async () => {
+    const client = shop({
+      procedures: {
+        deep: (db, depth: number) => {
+          db.set("deep", String(depth));
+          let list: unknown[] = [];
+          for (let i = 0; i < depth; i += 1) list = [list];
+          return list;
+        },
+        chained: () => {
+          const error = new RangeError("a chain");
+          error.cause = error;
+          throw error;
+        },
+        functional: () => {
+          throw Object.assign(new RangeError("functional"), { reason: () => {} });
+        },
+        unreadable: () => {
+          const name = {
+            get: () => {
+              throw new Error("not this one");
+            },
+          };
+          throw Object.defineProperty(new Error("unreadable"), "name", name);
+        },
+      },
+    });
+    await client.ready;
+    const { deep, chained, functional, unreadable } = client.call;
+    const errors = [chained(), functional(), unreadable()];
+    const beside = client.set("beside", "1");
+    await rejects(errors[0]!, { name: "RangeError", message: "a chain" });
+    await rejects(errors[1]!, { name: "RangeError", message: "functional" });
+    await rejects(errors[2]!, { message: /cannot be read/ });
+    await beside;
+    for (const depth of [100, 1_000, 3_000, 6_000, 12_000, 100_000]) {
+      // What messages can carry differs. What they cannot was done, or was undone for that.
+      const answer = deep(depth).then(
+        () => true,
+        (error) => error.applied === true || error.name === "RangeError",
+      );
+      const next = client.set("next", String(depth));
+      ok(await answer, String(depth));
+      await next;
+    }
+  });
+
+  test("may have a list of keys that is made while it is gone over", async () => {
+    const client = shop({ collections: { products: struct("Product", { stock: u16 }) } });
+    await client.products.set("a", { stock: 1 });
+    await client.set("a", "1");
+    const keys = function* () {
+      yield "a";
+      yield "b";
+    };
+    deepEqual(await client.products.getMany(keys()), [{ stock: 1 }, undefined]);
+    deepEqual((await client.getMany(keys())).map(text), ["1", undefined]);
+  });
+});
+
+suite("an owner whose program closes its database", () => {
+  test("opens it anew, with all that was answered", async () => {
+    const client = shop({
+      procedures: {
+        close: (db) => void setTimeout(() => db.close(), 0),
+        put: (db) => db.set("b", "2"),
+      },
+    });
+    await client.set("a", "1");
+    let heard: unknown;
+    const watching = client.watch({}, (changes) => {
+      heard = changes.map(({ key }) => key);
+    });
+    await client.call.close();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await client.call.put();
+    equal(await client.getText("b"), "2");
+    equal(await client.getText("a"), "1");
+    while (heard === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+    deepEqual(heard, ["b"]);
+    watching.close();
+    await watching.ended;
+  });
+});
+
 suite("an owner whose database refuses to go on", () => {
   test("opens it anew, with all that was answered", async () => {
     const plain = memory();
