@@ -238,6 +238,10 @@ impl HashIndex {
         let mask = self.slots.len() - 1;
         let wanted = pack(hash, from);
         let mut i = (hash >> self.shift) as usize & mask;
+        // Most stand in the first places, and in which of them nobody can guess.
+        for _ in 0..3 {
+            i = (i + usize::from(self.slots[i] != wanted)) & mask;
+        }
         loop {
             match &mut self.slots[i] {
                 slot if *slot == wanted => {

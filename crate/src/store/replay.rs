@@ -6,7 +6,7 @@ use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::payload::ExtentRef;
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET};
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
@@ -24,7 +24,14 @@ use super::{Changing, Job, NewRecord, Options, Staged, Store};
 const VERSION_JUMP: u64 = 1 << 32;
 
 /// Records whose places in the index are fetched together: one by one each would be waited for.
-const AT_ONCE: usize = 512;
+const AT_ONCE: usize = 256;
+
+/// The next records of a segment, which stays at hand meanwhile.
+#[derive(Default)]
+struct Ahead {
+    hashes: Vec<u32>,
+    records: Vec<(Position, RecordHeader)>,
+}
 
 /// All keys are sorted whose records lie before this: every key.
 pub(super) const ALL: Position = Position::MAX;
@@ -193,42 +200,57 @@ impl<F: File> Store<F> {
     }
 
     fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
-        let mut hashes = Vec::with_capacity(AT_ONCE);
-        for frame in frames {
-            let mut offset = frame.offset as usize + frame::SIZE;
-            let end = (frame.offset + frame.length) as usize;
-            self.log.load(&mut self.file, frame.slot)?;
-            while offset < end {
-                self.hash_records(frame.slot, offset..end, &mut hashes);
-                self.index.warm(&hashes);
-                for &hash in &hashes {
-                    let position = self.log.geometry().position(frame.slot, offset);
-                    offset += self.replay_record(position, hash)?;
+        let mut ahead = Ahead::default();
+        for frames in frames.chunk_by(|one, next| one.slot == next.slot) {
+            for &FrameAt { slot, offset, length, .. } in frames {
+                self.log.load(&mut self.file, slot)?;
+                let (mut offset, end) = (offset as usize + frame::SIZE, (offset + length) as usize);
+                while offset < end {
+                    offset = self.look_ahead(slot, offset..end, &mut ahead);
+                    if ahead.hashes.len() == AT_ONCE {
+                        self.replay_records(&mut ahead)?;
+                    }
                 }
             }
+            self.replay_records(&mut ahead)?;
         }
         Ok(())
     }
 
-    /// Hashes the keys of the next records of a segment that is at hand.
-    fn hash_records(&self, slot: u32, room: Range<usize>, hashes: &mut Vec<u32>) {
-        let mut rest = &self.log.segment_bytes(slot)[room];
-        hashes.clear();
+    /// Looks at the next records of a segment that is at hand, and answers where it came to.
+    fn look_ahead(&self, slot: u32, room: Range<usize>, ahead: &mut Ahead) -> usize {
+        let mut rest = &self.log.segment_bytes(slot)[room.clone()];
         while let Some((header, key, _)) = record::parts(rest)
-            && hashes.len() < AT_ONCE
+            && ahead.hashes.len() < AT_ONCE
         {
-            hashes.push(self.hash(header.space(), key));
+            let position = self.log.geometry().position(slot, room.end - rest.len());
+            ahead.hashes.push(self.hash(header.space(), key));
+            ahead.records.push((position, *header));
             rest = &rest[header.size()..];
         }
+        room.end - rest.len()
     }
 
-    /// Takes a record into the index, and answers its size. Its segment is at hand, and is so afterwards.
-    fn replay_record(&mut self, position: Position, hash: u32) -> Result<usize, Error> {
-        let record = self.log.record_at(position);
-        let header = *record.header;
+    /// Takes records into the index, and forgets them.
+    fn replay_records(&mut self, ahead: &mut Ahead) -> Result<(), Error> {
+        self.index.warm(&ahead.hashes);
+        for (&hash, &(position, ref header)) in ahead.hashes.iter().zip(&ahead.records) {
+            self.replay_record(position, hash, header)?;
+        }
+        ahead.hashes.clear();
+        ahead.records.clear();
+        Ok(())
+    }
+
+    fn replay_record(
+        &mut self,
+        position: Position,
+        hash: u32,
+        header: &RecordHeader,
+    ) -> Result<(), Error> {
         let size = header.size();
         if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
-            return Ok(size);
+            return Ok(());
         }
         self.next_version = self.next_version.max(header.version.saturating_add(1));
         // The index goes through the states that it had when this was written, so a record that is
@@ -242,7 +264,7 @@ impl<F: File> Store<F> {
             self.log.drop_name(previous);
             self.log.born(position, size as u32);
             self.last = Some(position);
-            return Ok(size);
+            return Ok(());
         }
         let record = self.log.record_at(position);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
@@ -261,7 +283,7 @@ impl<F: File> Store<F> {
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
                     // One that was moved keeps its version and may come after a newer one.
-                    Some((_, old)) if old.version > header.version => return Ok(size),
+                    Some((_, old)) if old.version > header.version => return Ok(()),
                     found => found.map(|(at, old)| (at.position, old.size() as u32)),
                 }
             }
@@ -284,7 +306,7 @@ impl<F: File> Store<F> {
             self.log.name_extent(position, extent);
         }
         self.move_in_index(hash, old.map(|(position, _)| position), new, position);
-        Ok(size)
+        Ok(())
     }
 
     /// Verifies the extents that live records of the replayed part name. Answers the position of a
