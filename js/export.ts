@@ -68,7 +68,7 @@ export async function exported(
     try {
       moment.copyTo(copy);
       await moment.each((key, value, keyspace) => moment.put(key, value(), keyspace));
-      moment.complete();
+      await moment.complete();
     } finally {
       moment.end();
       copy.discard();
@@ -190,9 +190,12 @@ class Moment {
     copy.endTurn(false);
   }
 
-  complete(): void {
+  async complete(): Promise<void> {
     const copy = this.copy as Engine;
+    this.end();
     if (this.failure !== undefined) throw this.failure.reason;
+    // Its index is written part by part; what is left for the end is that of a copy that opens fast without.
+    while (copy.tend(false)) if (this.pace.isOver) await this.rest();
     // What was flushed is not read again by who opens it: there is a checkpoint.
     copy.flush();
     copy.close();

@@ -246,6 +246,27 @@ everywhere("an export", ({ storage }) => {
     equal((await db.verify()).ok, true);
   });
 
+  test("has the program go on while the index of the copy is written", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
+    const told: number[] = [];
+    const { now } = Date;
+    let time = now();
+    // However fast it is: every part takes longer than it may.
+    Date.now = () => {
+      time += 1_000;
+      return time;
+    };
+    try {
+      await bytesOf(db.export({ onProgress: ({ bytes }) => told.push(bytes) }));
+    } finally {
+      Date.now = now;
+    }
+    const all = told.at(-2);
+    const after = told.filter((bytes) => bytes === all).length;
+    ok(after > 4, `when all records had been copied it rested ${after} times`);
+  });
+
   test("tells how far it has come, and is ended by its signal, a throw, and a reader who goes", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`.repeat(5));
