@@ -58,7 +58,7 @@ export function connect<S extends ServedTypes = Nothing>(
   options?: ConnectOptions,
 ): ClientOf<S> {
   if (typeof name !== "string" || name === "") {
-    throw badCall("A database name is a string that is not empty.");
+    throw badCall("The name is a string that is not empty.");
   }
   const { worker, timeout = 30_000, version } = admitted("connect()", options, KNOWN);
   if (worker !== undefined && typeof worker !== "function") {

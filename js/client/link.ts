@@ -156,7 +156,7 @@ const LIFE_MS = 1_000;
 const WAITS = {
   waiting: "Another tab has the database.",
   opening: undefined,
-  busy: "The file is still held by a tab that is about to end, or asleep.",
+  busy: "The file is still held by a tab that ends, or is asleep.",
 } as const;
 
 /** Those of this realm that others may join, by the names of their databases. */
@@ -487,7 +487,7 @@ export class Link {
   private ask(message: Who): void {
     if (this.asleep) return;
     if (this.sender.isUnheard && this.status.state === "open") {
-      this.show("waiting", "The owner does not answer: its tab may be asleep, or at work.");
+      this.show("waiting", "The owner does not answer: its tab may be asleep or at work.");
     }
     const now = Date.now();
     this.deafSince ??= now;

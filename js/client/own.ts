@@ -10,7 +10,9 @@ export function isBytes(given: unknown): given is Bytes {
 export function own<T>(given: T): T {
   if (typeof given !== "object" || given === null) return given;
   if (isBytes(given)) return bytesOf(given) as T;
-  if (Symbol.iterator in given) return Array.from(given as Iterable<unknown>, own) as T;
+  // The usual one apart: going over it costs as much as all else that a call does here.
+  if (Array.isArray(given)) return given.map(own) as T;
+  if (Symbol.iterator in given) return own([...(given as never)]) as T;
   const all = Object.entries(given).map(([name, one]) => [name, own(one)]);
   return Object.fromEntries(all) as T;
 }
