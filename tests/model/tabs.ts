@@ -251,7 +251,7 @@ class ModelClient {
     };
     const [of, place, range] = [0, undefined, {}];
     const over = (reason?: unknown) => {
-      throw reason;
+      if (reason !== undefined) throw reason;
     };
     this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
   }
