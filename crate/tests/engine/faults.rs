@@ -9,7 +9,7 @@ use varve::{Error, IoError, Options, Store};
 use crate::support::crashes::on_two_threads;
 use crate::support::failures::{HARMS, SEEDS, Tally, run_seed};
 use crate::support::fault_file::{Fault, FaultFile, Harm};
-use crate::support::phases::{FAILING, Met, Phase};
+use crate::support::phases::{FAILING, Met, Phase, Stage};
 use crate::support::rng::replayed;
 
 #[test]
@@ -61,4 +61,41 @@ fn what_poisons_behind_a_commit_that_succeeded_is_told_by_the_next_call() {
     let hidden = (0..).map_while(is_poisoned_behind_a_commit).filter(|&hidden| hidden).count();
     println!("{hidden} calls of the file that fail behind a commit poison the store");
     assert!(hidden > 10);
+}
+
+/// Overwrites a few keys, does so many slices of a compaction, flushes, and closes the store on a disk
+/// that is full from one of the close's calls on. Answers whether the close could not take back what it
+/// had written, which then must be the last that it did; none when it made no such call.
+fn is_poisoned_by_its_close(slices: usize, nth: u64) -> Option<bool> {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("opens");
+    for i in 0..140_u64 {
+        // Segments that nothing is taken from, and then some of which all is.
+        let key = if i < 40 { 100 + i } else { i % 20 };
+        store.set(0, &key.to_le_bytes(), &[i as u8; 200]).expect("set");
+        store.commit().expect("committed");
+    }
+    for slice in 0..slices {
+        store.tend(slice == 0).expect("tended");
+    }
+    store.flush().expect("flushed");
+    file.enter(Stage::Closing);
+    file.arm(Fault { nth, lasting: true, harm: Harm::TearAndFail(128, IoError::Quota) });
+    let closed = store.close().map(drop).map_err(|(_, error)| error);
+    let blows = file.blows();
+    let torn = blows.windows(2).position(|two| two == [Phase::Commit, Phase::Erasing]);
+    if let Some(torn) = torn {
+        assert_eq!(closed, Err(Error::Quota), "{slices} slices, call {nth}: {blows:?}");
+        assert_eq!(blows.len(), torn + 2, "{slices} slices, call {nth}: {blows:?}");
+    }
+    file.struck().then_some(torn.is_some())
+}
+
+#[test]
+fn a_close_that_cannot_take_back_what_it_wrote_says_so_and_writes_nothing_behind_it() {
+    let closes = |slices| (0..).map_while(move |nth| is_poisoned_by_its_close(slices, nth));
+    let poisoned = (0..60).flat_map(closes).filter(|&poisoned| poisoned).count();
+    println!("{poisoned} closes poison the store by what they cannot take back");
+    assert!(poisoned > 4);
 }
