@@ -68,14 +68,29 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
     await timedOpen(closed);
     await timedOpen(crashed);
   }
+  /** Each is the first of the two in every other round: what one leaves to be collected the next one pays. */
+  const inTurn = async (
+    i: number,
+    first: () => Promise<unknown>,
+    second: () => Promise<unknown>,
+  ) => {
+    await (i % 2 === 0 ? first() : second());
+    await (i % 2 === 0 ? second() : first());
+  };
   for (let i = 0; i < rounds; i++) {
-    added.closed.push(await timedOpen(closed));
-    added.crashed.push(await timedOpen(crashed));
+    await inTurn(
+      i,
+      async () => added.closed.push(await timedOpen(closed)),
+      async () => added.crashed.push(await timedOpen(crashed)),
+    );
     added.read.push(rawRead(crashed, bytes));
   }
   for (let i = 0; i < rounds && forget(closed) && forget(crashed); i++) {
-    added.closedCold.push(await timedOpen(closed));
-    added.crashedCold.push(await timedOpen(crashed));
+    await inTurn(
+      i,
+      async () => forget(closed) && added.closedCold.push(await timedOpen(closed)),
+      async () => forget(crashed) && added.crashedCold.push(await timedOpen(crashed)),
+    );
     forget(crashed);
     added.readCold.push(rawRead(crashed, bytes));
   }
