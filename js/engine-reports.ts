@@ -26,7 +26,7 @@ export interface EngineStats {
   poisoned: boolean;
   /** Bytes written to the database and not yet handed to the file. */
   pendingBytes: number;
-  /** Bytes of the table that finds a key's record. */
+  /** Bytes of the table that finds a key's record, and from the first range on of what tells where records still lie. */
   indexBytes: number;
   /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, 4 at least. */
   budgetBytes: number;

@@ -89,6 +89,8 @@ pub struct HashIndex {
     /// 32 minus the binary logarithm of the number of slots.
     shift: u32,
     len: usize,
+    /// Which positions it names, if somebody asks for that.
+    named: Positions,
 }
 
 /// How far a walk over the positions under one hash has come.
@@ -96,6 +98,51 @@ pub struct HashIndex {
 pub struct Probe {
     hash: u32,
     at: usize,
+}
+
+/// Words of a piece of [`Positions`], which stands for 1 MiB of the file.
+const PIECE: usize = 512;
+
+/// A set of positions of records, which are longer than 32 bytes: a bit for as many. Where no record ever
+/// lay it has no piece.
+#[derive(Debug, Default)]
+struct Positions {
+    /// None at all: nobody asks for it.
+    pieces: Vec<Option<Box<[u64; PIECE]>>>,
+    /// How many of them there are.
+    taken: usize,
+}
+
+impl Positions {
+    /// Piece, word and bit of a position.
+    #[inline(always)]
+    const fn place(position: Position) -> (usize, usize, u64) {
+        let word = position as usize >> 8;
+        (word / PIECE, word % PIECE, 1 << (position >> 2 & 63))
+    }
+
+    #[inline(always)]
+    fn has(&self, position: Position) -> bool {
+        let (piece, word, bit) = Positions::place(position);
+        matches!(self.pieces.get(piece), Some(Some(piece)) if piece[word] & bit != 0)
+    }
+
+    /// Adds a position that is not in it, and takes out one that is.
+    #[inline(never)]
+    fn flip(&mut self, position: Position) {
+        let (piece, word, bit) = Positions::place(position);
+        if self.pieces.is_empty() {
+            return;
+        }
+        while self.pieces.len() <= piece {
+            self.pieces.push(None);
+        }
+        let piece = self.pieces[piece].get_or_insert_with(|| {
+            self.taken += 1;
+            Box::new([0; PIECE])
+        });
+        piece[word] ^= bit;
+    }
 }
 
 /// Slots without an empty one between them, which were filled last.
@@ -119,7 +166,12 @@ const fn position_of(slot: u64) -> Position {
 
 impl Default for HashIndex {
     fn default() -> Self {
-        HashIndex { slots: vec![0; 16].into_boxed_slice(), shift: 28, len: 0 }
+        HashIndex {
+            slots: vec![0; 16].into_boxed_slice(),
+            shift: 28,
+            len: 0,
+            named: Positions::default(),
+        }
     }
 }
 
@@ -136,10 +188,27 @@ impl HashIndex {
         self.len == 0
     }
 
-    /// Bytes of the table.
+    /// Bytes of the table, and of what tells which positions are in it.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.slots.len() * 8
+        (self.slots.len() + self.named.taken * PIECE) * 8
+    }
+
+    /// From here on [`names`](HashIndex::names) can tell.
+    pub fn tell_names(&mut self) {
+        if self.named.pieces.is_empty() {
+            self.named.pieces.push(None);
+            let slots = self.slots.iter().filter(|&&slot| slot != 0);
+            slots.for_each(|&slot| self.named.flip(position_of(slot)));
+        }
+    }
+
+    /// Whether a position is in the table, under whatever hash, told by one bit. It says no as long as it
+    /// cannot tell.
+    #[inline]
+    #[must_use]
+    pub fn names(&self, position: Position) -> bool {
+        self.named.has(position)
     }
 
     /// Whether an eighth more records may double it.
@@ -202,6 +271,7 @@ impl HashIndex {
             self.double();
         }
         self.place(pack(hash, position));
+        self.named.flip(position);
         self.len += 1;
     }
 
@@ -211,6 +281,10 @@ impl HashIndex {
     #[inline]
     pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
+        debug_assert!(
+            self.named.pieces.is_empty(),
+            "the table is of a database that is being opened"
+        );
         let mask = self.slots.len() - 1;
         let home = (hash >> self.shift) as usize;
         // No branches: which way they go nobody can guess.
@@ -230,11 +304,17 @@ impl HashIndex {
     pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
         let i = self.slot_of(hash, from);
         self.slots[i] = pack(hash, to);
+        self.named.flip(from);
+        self.named.flip(to);
     }
 
     /// Moves a record if it is in the table.
     #[inline]
     pub fn move_if_there(&mut self, hash: u32, from: Position, to: Position) -> bool {
+        debug_assert!(
+            self.named.pieces.is_empty(),
+            "the table is of a database that is being opened"
+        );
         let mask = self.slots.len() - 1;
         let wanted = pack(hash, from);
         let mut i = (hash >> self.shift) as usize & mask;
@@ -273,6 +353,7 @@ impl HashIndex {
             }
         }
         self.slots[hole] = 0;
+        self.named.flip(position);
         self.len -= 1;
     }
 
@@ -303,7 +384,12 @@ impl HashIndex {
     pub fn with_room(count: usize) -> Self {
         let slots = (count + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
         let shift = 32 - slots.trailing_zeros();
-        HashIndex { slots: vec![0; slots].into_boxed_slice(), shift, len: 0 }
+        HashIndex {
+            slots: vec![0; slots].into_boxed_slice(),
+            shift,
+            len: 0,
+            named: Positions::default(),
+        }
     }
 
     fn slot_of(&self, hash: u32, position: Position) -> usize {
@@ -368,6 +454,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_table_tells_which_positions_it_names() {
+        let mut table = HashIndex::default();
+        // Records as short as they can be, some of them far away.
+        let position = |n: u32| (n % 1000 + 1) * 6 + ((n % 3) << 22);
+        let hash = |n: u32| n.wrapping_mul(0x9E37_79B9);
+        (0..500).for_each(|n| table.insert(hash(n), position(n)));
+        assert!((0..500).all(|n| !table.names(position(n))), "nobody has asked for it");
+        table.tell_names();
+        table.tell_names();
+        (500..900).for_each(|n| table.insert(hash(n), position(n)));
+        (0..100).for_each(|n| table.remove(hash(n), position(n)));
+        (100..150).for_each(|n| table.replace(hash(n), position(n), position(n - 100)));
+        for n in 0..3000 {
+            assert_eq!(table.names(position(n)), matches!(n, 0..50 | 150..900), "{n}");
+        }
+        assert_eq!(table.bytes(), (2048 + 3 * PIECE) * 8);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use byteview::ByteView;
 
+use super::hash::Position;
 use crate::sort;
 
 /// A key that the engine owns: short ones lie inline and take no allocation.
@@ -16,13 +17,17 @@ use crate::sort;
 /// Compared as slices: byteview 0.10.2's own `PartialEq` reads a `u64` through a 4-aligned pointer
 /// on wasm32, which panics in debug builds and is undefined behaviour in release.
 #[derive(Clone, Debug)]
-pub struct Key(ByteView);
+pub struct Key {
+    bytes: ByteView,
+    /// Where its record lay when somebody looked last: what a walk asks for first.
+    pub position: Position,
+}
 
 impl Key {
     /// Copies `bytes`.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
-        Key(ByteView::new(bytes))
+        Key { bytes: ByteView::new(bytes), position: 0 }
     }
 }
 
@@ -30,7 +35,7 @@ impl std::ops::Deref for Key {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
@@ -144,9 +149,20 @@ pub struct OrderedKeys {
 }
 
 impl OrderedKeys {
-    /// Adds a key that is not there.
-    pub fn insert(&mut self, key: &[u8]) {
-        self.put(Key::new(key));
+    /// Adds a key that is not there, and whose record lies at a position.
+    pub fn insert(&mut self, key: &[u8], position: Position) {
+        self.put(Key { position, ..Key::new(key) });
+    }
+
+    /// Notes where the record of a key that is there lies.
+    pub fn note(&mut self, key: &[u8], position: Position) {
+        if self.is_empty() {
+            return;
+        }
+        let (in_groups, in_group, at) = self.find(key, false);
+        if let Some(found) = self.groups.parts[in_groups].parts[in_group].get_mut(at) {
+            found.position = position;
+        }
     }
 
     fn put(&mut self, new: Key) {
@@ -186,8 +202,8 @@ impl OrderedKeys {
 
     /// As [`insert`](OrderedKeys::insert) for keys of which many come at once. They are there when
     /// [`insert_rest`](OrderedKeys::insert_rest) has been called.
-    pub fn insert_later(&mut self, key: &[u8]) {
-        self.later.push(Key::new(key));
+    pub fn insert_later(&mut self, key: &[u8], position: Position) {
+        self.later.push(Key { position, ..Key::new(key) });
         if self.later.len() == AT_ONCE {
             self.insert_rest();
         }
@@ -328,7 +344,7 @@ fn normal(groups: &[Group], (in_groups, in_group, at): Place) -> Place {
 impl<'a> FromIterator<&'a [u8]> for OrderedKeys {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(keys: I) -> Self {
         let mut all = OrderedKeys::default();
-        keys.into_iter().for_each(|key| all.insert_later(key));
+        keys.into_iter().for_each(|key| all.insert_later(key, 0));
         all.insert_rest();
         all
     }
@@ -454,7 +470,7 @@ mod tests {
         let mut keys = OrderedKeys::default();
         assert_eq!(none(&keys, Bound::Unbounded, Bound::Unbounded), (0, 0, 0));
         assert_eq!(none(&keys, Bound::Included(a), Bound::Excluded(k)), (0, 0, 0));
-        keys.insert(b"k");
+        keys.insert(b"k", 0);
         assert_eq!(none(&keys, Bound::Included(z), Bound::Excluded(a)), (0, 0, 0));
         assert_eq!(none(&keys, Bound::Excluded(k), Bound::Excluded(k)), (0, 0, 0));
         assert_eq!(none(&keys, Bound::Included(k), Bound::Included(k)), (1, 1, 1));
@@ -485,7 +501,7 @@ mod tests {
                 let number = order(step % 5000, random());
                 let key = [&[0; 7][..], &number.to_be_bytes()].concat();
                 if step < 5000 && model.insert(key.clone()) {
-                    keys.insert(&key);
+                    keys.insert(&key, 0);
                 } else if step >= 5000 {
                     model.remove(&key);
                     keys.remove(&key);
@@ -512,7 +528,7 @@ mod tests {
         let mut keys = OrderedKeys::default();
         // Most of the first half come when the second is there, some of it in the block where they go.
         let numbers = (0..10).chain(50_000..100_000).chain(10..50_000_u32);
-        numbers.for_each(|n| keys.insert(&n.to_be_bytes()));
+        numbers.for_each(|n| keys.insert(&n.to_be_bytes(), 0));
         assert!(keys.bytes() < 100_000 * (size_of::<Key>() + 2), "{}", keys.bytes());
         let all = keys.range(Bound::Unbounded, Bound::Unbounded);
         assert!(all.map(|key| &**key).eq((0..100_000_u32).map(u32::to_be_bytes)));

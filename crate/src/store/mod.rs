@@ -166,24 +166,42 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Keys with these hashes are to be looked for now. First all of their entries in the index, then all of
-    /// their records are on their way to the processor together, where one after the other it waits for
-    /// each. Gives for each where the first record with its hash lies, if that is in memory, for
-    /// [`at_hand`](Store::at_hand).
+    /// Puts in place of hashes the position of the first record with each, or 0. All entries of the index are
+    /// on their way to the processor together, where one after the other it waits for each.
     #[inline]
-    pub fn foresee(&self, hashes: &[u32], places: &mut [Option<Place>]) {
+    pub fn positions_of(&self, hashes: &mut [u32]) {
         self.index.warm(hashes);
+        for hash in hashes {
+            *hash = self.index.find(*hash, |_| true).unwrap_or(0);
+        }
+    }
+
+    /// Whether the record of a key still lies where it lay.
+    #[inline]
+    #[must_use]
+    pub fn is_there(&self, position: Position) -> bool {
+        self.index.names(position)
+    }
+
+    /// Records at these positions are to be looked at now: they too are fetched together. Gives where each
+    /// is, if that is in memory, for [`at_hand`](Store::at_hand).
+    #[inline]
+    pub fn foresee(&self, positions: &[Position], places: &mut [Option<Place>]) {
         let mut all = 0;
-        for (place, &hash) in places.iter_mut().zip(hashes) {
-            let first = self.index.find(hash, |_| true);
-            *place = first.and_then(|first| self.log.place_of(first));
+        for (place, &position) in places.iter_mut().zip(positions) {
+            *place = if position == 0 { None } else { self.log.place_of(position) };
             all ^= place.map_or(0, |place| self.log.warm(place));
         }
         std::hint::black_box(all);
     }
 
-    /// The value of a key that was just [foreseen](Store::foresee) at `place`, if it lies in its record
-    /// and no other key has the same hash. Until all views have died it stays where it is. It `counts` as
+    /// Notes at which position the record of a key lies, for walks to come.
+    pub fn note(&mut self, keyspace: u32, key: &[u8], position: Position) {
+        self.spaces.entry(keyspace).keys.note(key, position);
+    }
+
+    /// The value of a key whose record was just [foreseen](Store::foresee) at a place, if it lies in it and
+    /// is not that of another key with the same hash. Until all views have died it stays where it is. It `counts` as
     /// looked at if it is not one of all.
     #[inline]
     pub fn at_hand(
@@ -386,7 +404,7 @@ impl<F: File> Store<F> {
     pub fn headroom(&self) -> (usize, usize) {
         let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
         let left = self.index.len().saturating_sub(self.spaces.in_order());
-        let order = if self.ordered { 24 * left } else { 0 };
+        let order = if self.ordered { 28 * left } else { 0 };
         (larger, order)
     }
 
@@ -586,8 +604,8 @@ impl<F: File> Store<F> {
             }
             _ => {}
         }
-        if is && !was {
-            space.keys.insert(key);
+        if let Some(new) = new.filter(|_| is && !was) {
+            space.keys.insert(key, new);
         } else if was && !is {
             space.keys.remove(key);
         }

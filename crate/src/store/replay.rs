@@ -345,6 +345,7 @@ impl<F: File> Store<F> {
         if self.sorted == ALL {
             return Ok(true);
         }
+        self.index.tell_names();
         let from = self.sorted;
         let end = from.saturating_add(positions);
         let mut sorted = ALL;
@@ -358,7 +359,8 @@ impl<F: File> Store<F> {
         for position in sort::by_number(due.collect()) {
             match self.log.find_intact(&mut self.file, position) {
                 Ok((_, record)) => {
-                    self.spaces.entry(record.header.space()).keys.insert_later(record.key);
+                    let space = self.spaces.entry(record.header.space());
+                    space.keys.insert_later(record.key, position);
                 }
                 Err(error) => {
                     (sorted, outcome) = (position, Err(error));

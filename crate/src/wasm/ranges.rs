@@ -50,12 +50,15 @@ extern "C" fn scan(
                 page.resize(2 * (keys_at + end), 0);
             }
             copy_short(&mut page[from..keys_at + end], key);
+            if with_values {
+                put(&mut page, max_keys + 1 + 2 * count, key.position as usize);
+            }
             count += 1;
             put(&mut page, count, end);
         }
         answer.length = count as u32;
         if with_values {
-            find_values(store, keyspace, page.split_at_mut(keys_at), count, false);
+            find_values(store, keyspace, page.split_at_mut(keys_at), count, true);
         }
         Ok(())
     });
@@ -110,35 +113,43 @@ extern "C" fn find_many(keyspace: u32, count: usize) {
     let Instance { store, scratch, .. } = instance();
     if let Some(store) = store {
         let page = scratch.0[KEY_AREA..].split_at_mut(4 + 12 * MANY);
-        find_values(store, keyspace, page, count.min(MANY), true);
+        find_values(store, keyspace, page, count.min(MANY), false);
     }
 }
 
+/// The keys of a walk stand there with the positions that they had where values come. Looking at those
+/// does not count.
 fn find_values(
     store: &mut Store<HostFile>,
     keyspace: u32,
     (numbers, keys): (&mut [u8], &mut [u8]),
     count: usize,
-    counts: bool,
+    is_walk: bool,
 ) {
     let values = numbers.len() / 12 + 1;
-    let (mut hashes, mut places) = ([0; TOGETHER], [None; TOGETHER]);
+    let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
     for from in (0..count).step_by(TOGETHER) {
         let together = from..count.min(from + TOGETHER);
-        let mut start = get(numbers, from);
-        for (hash, i) in hashes.iter_mut().zip(together.clone()) {
-            let end = get(numbers, i + 1);
-            *hash = store.hash(keyspace, &keys[start..end]);
-            start = end;
+        let positions = &mut positions[..together.len()];
+        let mut are_there = is_walk;
+        for (position, i) in positions.iter_mut().zip(together.clone()) {
+            *position = get(numbers, values + 2 * i) as u32;
+            are_there &= store.is_there(*position);
         }
-        store.foresee(&hashes[..together.len()], &mut places);
-        let mut start = get(numbers, from);
-        for (&place, i) in places.iter().zip(together) {
-            let end = get(numbers, i + 1);
-            let key = &keys[start..end];
-            let value = place.and_then(|place| store.at_hand(place, keyspace, key, counts));
-            start = end;
+        if !are_there {
+            for (hash, i) in positions.iter_mut().zip(together.clone()) {
+                *hash = store.hash(keyspace, &keys[get(numbers, i)..get(numbers, i + 1)]);
+            }
+            store.positions_of(positions);
+        }
+        store.foresee(positions, &mut places);
+        for ((&place, &mut position), i) in places.iter().zip(positions).zip(together) {
+            let key = &keys[get(numbers, i)..get(numbers, i + 1)];
+            let value = place.and_then(|place| store.at_hand(place, keyspace, key, !is_walk));
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
+            if is_walk && address != 0 && get(numbers, values + 2 * i) as u32 != position {
+                store.note(keyspace, key, position);
+            }
             put(numbers, values + 2 * i, address);
             put(numbers, values + 2 * i + 1, length);
         }

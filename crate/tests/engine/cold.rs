@@ -138,8 +138,9 @@ fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
         let hot = key(2050);
         let hash = store.hash(0, &hot);
         let at_hand = |store: &mut Store<FaultFile>, keyspace| {
-            let mut places = [None];
-            store.foresee(&[hash], &mut places);
+            let (mut positions, mut places) = ([hash], [None]);
+            store.positions_of(&mut positions);
+            store.foresee(&positions, &mut places);
             let [place] = places;
             place.and_then(|place| store.at_hand(place, keyspace, &hot, counts)).is_some()
         };

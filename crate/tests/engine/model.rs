@@ -346,7 +346,32 @@ impl Model {
             format!("the keys of {keyspace}: {} found, {} expected", keys.len(), expected.len())
         })?;
         let count = self.store().count(keyspace);
-        check(count == keys.len() as u64, || format!("the count of {keyspace} is {count}"))
+        check(count == keys.len() as u64, || format!("the count of {keyspace} is {count}"))?;
+        self.walk(keyspace)
+    }
+
+    /// Values as walks find them: where their records lay when a walk saw them last, as long as the index
+    /// names that place, and else by their hash.
+    fn walk(&mut self, keyspace: u32) -> Checked {
+        let store = self.store.as_mut().expect("the store is open");
+        let keys = store.range_keys(keyspace, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+        let keys: Vec<_> = keys.map(|key| (key.to_vec(), key.position)).collect();
+        keys.iter().try_for_each(|(key, was)| {
+            let mut positions = [*was];
+            if !store.is_there(*was) {
+                positions = [store.hash(keyspace, key)];
+                store.positions_of(&mut positions);
+            }
+            let mut places = [None];
+            store.foresee(&positions, &mut places);
+            let value = places[0].and_then(|place| store.at_hand(place, keyspace, key, false));
+            if value.is_none() {
+                return Ok(());
+            }
+            store.note(keyspace, key, positions[0]);
+            let found = store.get(keyspace, key).unwrap().map(std::ptr::from_ref);
+            check(found == value, || format!("a walk shows another record of {key:?}"))
+        })
     }
 
     fn check_pins(&mut self) -> Checked {
@@ -564,6 +589,42 @@ fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
 }
 
 #[test]
+fn a_walk_remembers_where_records_lie_until_they_move() {
+    let key = |n: u32| n.to_be_bytes();
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
+    let (mut positions, mut places) = ([store.hash(0, &key(0))], [None]);
+    store.positions_of(&mut positions);
+    store.foresee(&positions, &mut places);
+    assert!(matches!((positions, places), ([0], [None])), "what is not there lies nowhere");
+    (0..1000).for_each(|n| assert!(store.set(0, &key(n), &[7; 50]).is_ok()));
+    store.commit().expect("commit");
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let there = |store: &mut Store<MemoryFile>| {
+        let keys = store.range_keys(0, all).expect("keys");
+        let positions: Vec<_> = keys.map(|key| key.position).collect();
+        positions.iter().filter(|&&position| store.is_there(position)).count()
+    };
+    assert_eq!(there(&mut store), 1000);
+    (1000..1100).for_each(|n| assert!(store.set(0, &key(n), b"new").is_ok()));
+    assert_eq!(there(&mut store), 1100, "a new key says where it is");
+    let savepoint = store.savepoint();
+    (0..300).for_each(|n| assert!(store.set(0, &key(n), &[8; 60]).is_ok()));
+    (300..400).for_each(|n| assert_eq!(store.delete(0, &key(n)), Ok(true)));
+    assert_eq!(there(&mut store), 700);
+    store.rollback(savepoint);
+    assert_eq!(there(&mut store), 1100, "all are where they were");
+    (0..300).for_each(|n| assert!(store.set(0, &key(n), &[9; 60]).is_ok()));
+    store.commit().expect("commit");
+    assert_eq!(there(&mut store), 800);
+    for n in 0..300 {
+        let mut positions = [store.hash(0, &key(n))];
+        store.positions_of(&mut positions);
+        store.note(0, &key(n), positions[0]);
+    }
+    assert_eq!(there(&mut store), 1100, "and these were looked for");
+}
+
+#[test]
 fn keys_whose_hashes_are_equal_stay_apart() {
     let options = Options { segment_log2: 12, ..Options::default() };
     for keyspace in KEYSPACES {
@@ -581,8 +642,9 @@ fn keys_whose_hashes_are_equal_stay_apart() {
             store.set(keyspace, a, b"again").expect("set");
             assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
             // One of them is foreseen, and nobody takes its value for the other's.
-            let mut places = [None];
-            store.foresee(&[store.hash(keyspace, a)], &mut places);
+            let (mut positions, mut places) = ([store.hash(keyspace, a)], [None]);
+            store.positions_of(&mut positions);
+            store.foresee(&positions, &mut places);
             let place = places[0].expect("all is in memory");
             let mut length = |key| {
                 let value = store.at_hand(place, keyspace, key, false);
