@@ -13,6 +13,7 @@ mod files;
 mod flips;
 mod graus;
 mod hostile;
+mod keys;
 mod model;
 mod quota;
 mod salvage;

@@ -1,0 +1,135 @@
+//! What keys and values may be, and how they are told apart and found in order.
+
+use std::ops::Bound;
+
+use varve::index::hash::KeyHash;
+use varve::{Error, MemoryFile, Options, Store};
+
+use crate::support::oracle::KEYSPACES;
+
+fn numbered(n: u32) -> Vec<u8> {
+    format!("the key with the number {n}").into_bytes()
+}
+
+/// Pairs of keys that the index cannot tell apart by their hash, found by trying.
+fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
+    let hash = KeyHash::new([options.entropy[2], options.entropy[3]]);
+    let mut hashes: Vec<(u32, u32)> =
+        (0..300_000_u32).map(|n| (hash.hash(keyspace, &numbered(n)), n)).collect();
+    hashes.sort_unstable();
+    let equal = hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    equal.map(|pair| [pair[0].1, pair[1].1].map(numbered)).collect()
+}
+
+#[test]
+fn a_walk_remembers_where_records_lie_until_they_move() {
+    let key = |n: u32| n.to_be_bytes();
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
+    let (mut positions, mut places) = ([store.hash(0, &key(0))], [None]);
+    store.positions_of(&mut positions);
+    store.foresee(&positions, &mut places);
+    assert!(matches!((positions, places), ([0], [None])), "what is not there lies nowhere");
+    (0..1000).for_each(|n| assert!(store.set(0, &key(n), &[7; 50]).is_ok()));
+    store.commit().expect("commit");
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let there = |store: &mut Store<MemoryFile>| {
+        let keys = store.range_keys(0, all).expect("keys");
+        let positions: Vec<_> = keys.map(|key| key.position).collect();
+        positions.iter().filter(|&&position| store.is_there(position)).count()
+    };
+    assert_eq!(there(&mut store), 1000);
+    (1000..1100).for_each(|n| assert!(store.set(0, &key(n), b"new").is_ok()));
+    assert_eq!(there(&mut store), 1100, "a new key says where it is");
+    let savepoint = store.savepoint();
+    (0..300).for_each(|n| assert!(store.set(0, &key(n), &[8; 60]).is_ok()));
+    (300..400).for_each(|n| assert_eq!(store.delete(0, &key(n)), Ok(true)));
+    assert_eq!(there(&mut store), 700);
+    store.rollback(savepoint);
+    assert_eq!(there(&mut store), 1100, "all are where they were");
+    (0..300).for_each(|n| assert!(store.set(0, &key(n), &[9; 60]).is_ok()));
+    store.commit().expect("commit");
+    assert_eq!(there(&mut store), 800);
+    for n in 0..300 {
+        let mut positions = [store.hash(0, &key(n))];
+        store.positions_of(&mut positions);
+        store.note(0, &key(n), positions[0]);
+    }
+    assert_eq!(there(&mut store), 1100, "and these were looked for");
+}
+
+#[test]
+fn keys_whose_hashes_are_equal_stay_apart() {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    for keyspace in KEYSPACES {
+        let pairs = colliding_pairs(&options, keyspace);
+        assert!(pairs.len() > 3, "300,000 keys have about ten equal hashes of 32 bits");
+        let mut store = Store::open(MemoryFile::default(), options).expect("open");
+        for [a, b] in &pairs {
+            store.set(keyspace, a, b"a").expect("set");
+            assert_eq!(store.get(keyspace, b), Ok(None));
+            assert_eq!(store.has(keyspace, b), Ok(false));
+            assert_eq!(store.delete(keyspace, b), Ok(false));
+            assert_eq!(store.update_if(keyspace, b, |_| true, |_| Ok(None)), Ok(false));
+            store.set(keyspace, b, b"b").expect("set");
+            assert_eq!(store.get(keyspace, a), Ok(Some(&b"a"[..])));
+            store.set(keyspace, a, b"again").expect("set");
+            assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
+            // One of them is foreseen, and nobody takes its value for the other's.
+            let (mut positions, mut places) = ([store.hash(keyspace, a)], [None]);
+            store.positions_of(&mut positions);
+            store.foresee(&positions, &mut places);
+            let place = places[0].expect("all is in memory");
+            let mut length = |key| {
+                let value = store.at_hand(place, keyspace, key, false);
+                value.map(|value| value.len())
+            };
+            assert!(matches!((length(a), length(b)), (Some(5), None) | (None, Some(1))));
+        }
+        store.commit().expect("commit");
+        let mut store = Store::open(store.into_file(), options).expect("open");
+        for [a, b] in &pairs {
+            assert_eq!(store.get(keyspace, a), Ok(Some(&b"again"[..])));
+            assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
+            assert_eq!(store.delete(keyspace, a), Ok(true));
+            assert_eq!(store.get(keyspace, a), Ok(None));
+            assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
+        }
+        assert_eq!(store.count(keyspace), pairs.len() as u64);
+    }
+}
+
+#[test]
+fn a_store_without_order_refuses_ranges_and_does_the_rest() {
+    let options = Options { ordered: false, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("open");
+    store.set(0, b"key", b"value").expect("set");
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(store.range(0, all, false, |_| true), Err(Error::PointsOnly));
+    assert_eq!(store.get(0, b"key"), Ok(Some(&b"value"[..])));
+    assert_eq!(store.count(0), 1);
+}
+
+#[test]
+fn keys_and_values_have_their_bounds_and_a_refusal_changes_nothing() {
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
+    store.set(0, b"key", b"value").expect("set");
+    assert_eq!(store.set(0, b"", b"value"), Err(Error::EmptyKey));
+    assert_eq!(store.delete(0, b""), Err(Error::EmptyKey));
+    assert_eq!(store.set(0, &[1; 65_536], b"value"), Err(Error::KeyTooLong));
+    assert_eq!(store.set(0, b"key", &vec![1; (16 << 20) + 1]), Err(Error::ValueTooLong));
+    let grow = store.update_if(0, b"key", |_| true, |_| Ok(Some(vec![1; (16 << 20) + 1])));
+    assert_eq!(grow, Err(Error::ValueTooLong));
+    assert_eq!(store.get(0, b"key"), Ok(Some(&b"value"[..])));
+    assert_eq!(store.count(0), 1);
+    store.set(0, &[1; 65_535], b"longest key").expect("set");
+    store.set(0, b"key", &vec![7; 16 << 20]).expect("set the longest value");
+    let file = store.close().map_err(|(_, e)| e).expect("close");
+    let mut store = Store::open(file, Options::default()).expect("open");
+    assert_eq!(store.get(0, &[1; 65_535]), Ok(Some(&b"longest key"[..])));
+    assert!(
+        store
+            .get(0, b"key")
+            .unwrap()
+            .is_some_and(|v| v.len() == 16 << 20 && v.iter().all(|&b| b == 7))
+    );
+}
