@@ -220,7 +220,7 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
 
   /**
    * Hears after each commit which keys of a range have changed, and their versions, whoever has written
-   * them: any client, in any tab, a procedure, or the worker itself. What several commits change in a
+   * them: a client in whatever tab, a procedure, or the worker itself. What several commits change in a
    * short time is told at once. Without a listener it is something to go over, which begins with the
    * loop, and in which what changes while that is at work is told together, each key once; `break` and
    * `signal` end it.
@@ -234,8 +234,8 @@ export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
    * is told.
    *
    * It is the owner who knows what a range may be. If this one is none, or cannot be read, the loop throws
-   * the reason, or `ended` of what a listener is given rejects with it: as any promise's, it is an unhandled
-   * rejection if nobody takes it. What a listener throws is its own: it is an uncaught error.
+   * the reason, or `ended` of what a listener is given rejects with it: an unhandled rejection if
+   * nobody takes it, like that of every promise. What a listener throws is its own: it is an uncaught error.
    *
    * @throws TypeError for options that are none, DataCloneError for a range that cannot travel
    * @throws DatabaseClosedError, VersionChangedError when it cannot begin; those a loop throws

@@ -156,7 +156,7 @@ const LIFE_MS = 1_000;
 const WAITS = {
   waiting: "Another tab has the database.",
   opening: undefined,
-  busy: "The file is still held by a tab that ends, or is asleep.",
+  busy: "The file is still held by a tab that ends or sleeps.",
 } as const;
 
 /** Those of this realm that others may join, by the names of their databases. */

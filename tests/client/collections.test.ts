@@ -1,5 +1,5 @@
 import { ConflictError, MalformedValueError, UniqueViolationError } from "varve";
-import { auto, json, str, struct, text, u16, u32 } from "varve/struct";
+import { auto, json, str, struct, text, timestamp, u16, u32 } from "varve/struct";
 import { deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -12,9 +12,23 @@ const collections = {
   sessions: json<{ user: string; tags?: string[] }>(),
   notes: { of: text(), key: auto() },
   scores: { of: json<number>(), key: [u32, str] },
+  visits: { of: json<number>(), key: timestamp },
 } as const;
 
 suite("a collection from far away", () => {
+  test("has dates as keys in each of its calls", async () => {
+    const { visits } = shop({ collections });
+    const [first, second, never] = [new Date(1), new Date(2), new Date(3)];
+    await visits.set(first, 10);
+    await visits.set(second, 20);
+    equal(await visits.get(second), 20);
+    deepEqual(await visits.getMany([second, never, first]), [20, undefined, 10]);
+    deepEqual(await visits.values({ gte: second }).all(), [20]);
+    equal(await visits.updateIf(first, (value) => value + 1), true);
+    equal(await visits.delete(second), true);
+    deepEqual(await visits.entries().all(), [[1, 11]]);
+  });
+
   test("stores values by its schema and gives copies as plain objects", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
