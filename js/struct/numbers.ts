@@ -89,7 +89,7 @@ export const f32: NumberType = /* @__PURE__ */ scalar(
     ),
 );
 
-/** A number, in eight bytes: any that JavaScript has. */
+/** A number, in eight bytes: whatever JavaScript has. */
 export const f64: NumberType = /* @__PURE__ */ scalar(
   "f64",
   (data, at) => data.getFloat64(at, true),

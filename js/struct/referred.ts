@@ -1,4 +1,4 @@
-/** What lies elsewhere in the value: any number of items, which may be the bytes of a text. */
+/** What lies elsewhere in the value: items, however many, which may be the bytes of a text. */
 
 import type { Descriptor } from "./codec.js";
 import { type Cursor, part, type Span, type Type, typed, up, type Writer } from "./type.js";

@@ -121,7 +121,7 @@ suite("a database in a Durable Object", () => {
     }
   });
 
-  test("keeps a file as a file is kept: any reads, writes and sizes", async () => {
+  test("keeps a file as a file is kept, whatever is read, written and cut", async () => {
     const edge = await (await worker())();
     equal(await call(edge, "files/file"), "the same");
   });

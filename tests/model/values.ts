@@ -3,7 +3,7 @@
  * whose they are, and a program that is printed or shrunk needs no bytes in it.
  */
 
-/** How a value is made: any bytes, a text of ASCII, or a text of characters of one to four bytes. */
+/** How a value is made: bytes of all kinds, a text of ASCII, or a text of characters of one to four bytes. */
 export type Kind = "bytes" | "ascii" | "unicode";
 
 /** A value, as data. `size` counts bytes, or characters when it is a text. */
