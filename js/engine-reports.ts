@@ -12,7 +12,7 @@ export interface EngineStats {
   fileBytes: number;
   /**
    * Bytes of memory that hold records: segments of the log, copies of what was read from the file,
-   * and values above 256 KiB. Between turns at most `budgetBytes` and a quarter, for what finds the
+   * and values above half a MiB. Between turns at most `budgetBytes` and a quarter, for what finds the
    * copies again; pinned values come on top.
    */
   memoryBytes: number;
@@ -113,7 +113,7 @@ export interface Problem {
 /**
  * - `"superblock"`, `"header"`: one of two copies, of which the other serves
  * - `"frame"`, `"record"`: writes; what is current of them cannot be read
- * - `"value"`: a value above 256 KiB
+ * - `"value"`: a value above half a MiB
  * - `"checkpoint"`: the index as it was saved; opening reads the whole log instead
  * - `"zeros"`: room that nothing uses yet; opening after a crash may report it as torn
  * - `"index"`: the index in memory does not name what is in the segment there

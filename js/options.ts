@@ -54,14 +54,15 @@ export interface OpenOptions {
    * Bytes of memory for values between turns, 64 MiB when left out (4 in Durable Objects); the database itself may be many
    * times larger. Cold values are read from the file and kept among those looked at lately. A turn
    * whose views hold more may use twice as much until it ends, and as much again for values above
-   * 256 KiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
+   * half a MiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
    */
   memory?: number | undefined;
   /**
    * How large the file may become, as a multiple of what lives in it: from 1.2 to 3, 1.5 when left
    * out. Less means more work for the same writes. Four segments of 1 MiB and two copies of the
-   * index come on top. A value above 256 KiB counts with the whole segments that it takes: one of
-   * 300,000 bytes as 1 MiB, one of 1,048,576 as two, since 128 bytes of it are the engine's.
+   * index come on top. A value above half a MiB (less 1 KiB) counts with the whole segments
+   * that it takes: one of 600,000 bytes as 1 MiB, one of 1,048,576 as two, since 128 bytes of it are the engine's. Below
+   * 1.5, values of which no whole number fills a segment (two of 360,000 bytes leave a third) count with what is left.
    */
   spaceFactor?: number | undefined;
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */

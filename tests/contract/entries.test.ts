@@ -42,7 +42,7 @@ everywhere("several values", ({ storage }) => {
     keys.splice(300, 0, "l".repeat(65_535), "m".repeat(62_000), "n".repeat(2_460), "o", "p");
     keys.splice(9, 0, new Uint8Array(40_000).fill(1), "é".repeat(20_000), "é".repeat(32_767));
     for (const [i, key] of keys.entries()) {
-      if (i % 11 !== 0) db.set(key, filled(i % 400 === 1 ? 300_000 : i % 97, i % 251));
+      if (i % 11 !== 0) db.set(key, filled(i % 400 === 1 ? 600_000 : i % 97, i % 251));
     }
     db.set("empty", "");
     for (const count of [1, 255, 256, 257, 512, keys.length]) {
@@ -50,10 +50,10 @@ everywhere("several values", ({ storage }) => {
       equal(views.length, count + 3);
       deepEqual(
         views.slice(count).map((view) => view?.length),
-        [0, 300_000, undefined],
+        [0, 600_000, undefined],
       );
       for (const [i, view] of views.slice(0, count).entries()) {
-        const length = i % 11 === 0 ? undefined : i % 400 === 1 ? 300_000 : i % 97;
+        const length = i % 11 === 0 ? undefined : i % 400 === 1 ? 600_000 : i % 97;
         equal(view?.length, length, `key ${i} of ${count}`);
         ok(view === undefined || ownOrDead(view, i % 251), `value ${i} of ${count}`);
       }
@@ -231,7 +231,7 @@ everywhere("versions", ({ storage }) => {
 everywhere("pins", ({ storage }) => {
   test("a pinned value stays as it was, whatever is written, and across yields", async () => {
     const db = await opened(storage);
-    for (const size of [0, 1, 100, 70_000, 400_000]) {
+    for (const size of [0, 1, 100, 70_000, 300_000, 600_000]) {
       db.set("a", filled(size, 1));
       const pin = db.pin("a") as Pin;
       const same = () => deepEqual(pin.bytes.slice(), filled(size, 1), `${size}`);

@@ -193,7 +193,7 @@ everywhere("an export", ({ storage }) => {
     const value = () => `${next(1_000_000)}`.repeat(1 + next(60));
     for (let i = 0; i < 30_000; i++) db.set(`key ${i}`, value());
     for (let i = 0; i < 3_000; i++) products.set(`p${i}`, { stock: i % 50, name: value() });
-    db.set("large", filled(400_000, 1));
+    db.set("large", filled(700_000, 1));
     const expected = new Map([...db.keys()].map((key) => [key, db.get(key)?.slice()]));
     const namesIn = (them: typeof products) => {
       const names = new Map<string, string>();

@@ -146,7 +146,7 @@ suite("a full disk", () => {
     ok(written > 50);
     deepEqual(heard, []);
     await db.committed;
-    throws(() => db.set("large", filled(300_000, 1)), QUOTA);
+    throws(() => db.set("large", filled(600_000, 1)), QUOTA);
     equal(db.count(), written + 1);
     // What is there can still be changed and removed in the room that is left.
     const left = await opened(fake.crashed());

@@ -140,11 +140,11 @@ everywhere("a database larger than its memory", ({ storage }) => {
     const size = 2.5 * MIB;
     db.set("changed", filled(size, 1));
     db.set("other", filled(size, 2));
-    db.set("small", filled(300_000, 3));
+    db.set("small", filled(600_000, 3));
     await turn();
     db.updateIf("changed", (view) => {
       throws(() => db.get("other"), { code: "VARVE_OUT_OF_MEMORY", message: /yield/ });
-      deepEqual(db.get("small")?.slice(), filled(300_000, 3));
+      deepEqual(db.get("small")?.slice(), filled(600_000, 3));
       equal(view.length, size);
       view.fill(4);
     });

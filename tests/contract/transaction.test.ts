@@ -86,7 +86,7 @@ everywhere("batch and transaction", ({ storage }) => {
     db.set("deleted", "old");
     db.set("updated", "old");
     db.set("resized", "old");
-    db.set("large", filled(300_000, 1));
+    db.set("large", filled(600_000, 1));
     for (const between of [() => {}, () => db.commit()]) {
       between();
       throws(
@@ -99,8 +99,8 @@ everywhere("batch and transaction", ({ storage }) => {
               view.fill(90);
             });
             tx.updateIf("resized", () => "much longer");
-            tx.set("large", filled(400_000, 2));
-            tx.set("another large", filled(400_000, 3));
+            tx.set("large", filled(700_000, 2));
+            tx.set("another large", filled(700_000, 3));
             tx.batch([{ type: "set", key: "batched", value: "new" }]);
             throw new RangeError("mine");
           }),
@@ -108,7 +108,7 @@ everywhere("batch and transaction", ({ storage }) => {
       );
       for (const key of ["set", "deleted", "updated", "resized"])
         equal(db.getText(key), "old", key);
-      equal(db.get("large")?.length, 300_000);
+      equal(db.get("large")?.length, 600_000);
       equal(db.count(), 5);
     }
     db = await reopened(db, storage, name);

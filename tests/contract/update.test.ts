@@ -26,7 +26,7 @@ everywhere("updateIf", ({ storage }) => {
   test("changes in place what is longer than a frame may be", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    db.set("key", filled(400_000, 1));
+    db.set("key", filled(700_000, 1));
     db.updateIf("key", increment);
     await db.committed;
     db.updateIf("key", increment);
@@ -152,7 +152,7 @@ everywhere("updateIf", ({ storage }) => {
     const results = [
       "longer than before",
       "",
-      filled(300_000, 7),
+      filled(600_000, 7),
       new ArrayBuffer(3),
       "é",
       "x".repeat(100),
@@ -204,7 +204,7 @@ everywhere("updateIf", ({ storage }) => {
       view.fill(0);
       throw new RangeError("mine");
     };
-    for (const size of [0, 1, 9, 64, 5_000, 300_000]) {
+    for (const size of [0, 1, 9, 64, 5_000, 300_000, 600_000]) {
       const value = filled(size, 77);
       db.set("key", value);
       throws(() => db.updateIf("key", fail), { name: "RangeError", message: "mine" });

@@ -189,7 +189,7 @@ class Author {
   private size(): number {
     const { below } = this;
     const segment = 1 << this.setting.segmentLog2;
-    const limit = segment / 4;
+    const limit = segment / 2 - 1024;
     switch (this.taste) {
       case "small":
         return below(80);

@@ -206,8 +206,8 @@ suite("golden files through open()", () => {
         if (next(200) === 0) db.flush();
       }
       if (round > 0) {
-        db.set("large", new Uint8Array(300_000 + round).fill(round));
-        model.set("large", new Uint8Array(300_000 + round).fill(round));
+        db.set("large", new Uint8Array(600_000 + round).fill(round));
+        model.set("large", new Uint8Array(600_000 + round).fill(round));
       }
       await db.compact();
       if (round === last) await db.close();

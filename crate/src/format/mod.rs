@@ -52,7 +52,7 @@ pub const fn align_up(n: usize) -> usize {
 /// The longest value that is kept inside a segment of the given size; longer ones take an extent.
 #[must_use]
 pub const fn inline_limit(segment_log2: u8) -> usize {
-    1 << (segment_log2 - 2)
+    (1 << (segment_log2 - 1)) - 1024
 }
 
 /// Group size at which a commit is handed on without waiting for the end of the turn.

@@ -150,7 +150,19 @@ impl Slot {
         let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
         self.live_bytes as usize + if covers { self.grave_bytes as usize } else { 0 }
     }
+
+    /// Bytes that emptying it gains. What was left at its end since the next record was too long would be
+    /// left again: a tail counts only if some of its records would fit there.
+    fn gain(&self, room: usize, sequences: &[u32]) -> usize {
+        let needed = self.needed(sequences);
+        let end = self.end as usize;
+        let is_left = (room - end) * (self.live as usize) < RECORDS_THAT_FIT * needed;
+        (if is_left { end } else { room }).saturating_sub(needed)
+    }
 }
+
+/// So many: beside long records there are short ones, of the engine too, and the average is of all.
+const RECORDS_THAT_FIT: usize = 4;
 
 /// Frames that are going, between two segments that stay.
 #[derive(Debug)]
@@ -222,7 +234,7 @@ impl Log {
         let room = self.geometry.segment();
         let gains = self
             .candidates(below)
-            .map(|(slot, it)| Victim { slot, gain: room.saturating_sub(it.needed(&sequences)) });
+            .map(|(slot, it)| Victim { slot, gain: it.gain(room, &sequences) });
         gains.max_by_key(|&Victim { slot, gain }| {
             (helps && gain >= room - room / 4 && self.is_fresh(slot), gain)
         })

@@ -54,8 +54,9 @@ pub struct Options {
     /// larger.
     pub memory: usize,
     /// How large the file may become, in per cent of what lives in it, from 120 to 300; two checkpoints
-    /// and four segments come on top. A value above a quarter of a segment counts with the whole segments
-    /// that it takes.
+    /// and four segments come on top. A value above half a segment counts with the whole segments
+    /// that it takes; where what is left at the ends of segments is more than the factor allows, nothing
+    /// is gained by moving, and it stays.
     pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.

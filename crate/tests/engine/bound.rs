@@ -29,7 +29,7 @@ fn checkpoint_of(stats: &Stats, segment: u64) -> u64 {
 }
 
 /// The most that the file may have, how much of that is for one checkpoint, and what it has.
-fn sizes(store: &Store<MemoryFile>, factor: u32) -> [u64; 3] {
+fn sizes<F: File>(store: &Store<F>, factor: u32) -> [u64; 3] {
     let stats = store.stats();
     let checkpoint = checkpoint_of(&stats, SEGMENT);
     let bound = 8192 + stats.live_bytes * u64::from(factor) / 100 + 2 * checkpoint + 4 * SEGMENT;
@@ -224,6 +224,44 @@ fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
                 assert!(slices < 3_000, "{factor}, {length} bytes, seed {seed}: without an end");
             }
         }
+    }
+}
+
+/// Values of a length replace each other, with time for all housekeeping between two turns. Answers how
+/// many bytes were written for each that was given, and how far the file was beyond its bound at most.
+fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
+    let options = Options { segment_log2: 16, factor, ..Options::default() };
+    let file = Counted::default();
+    let bytes = Rc::clone(&file.bytes);
+    let mut store = Store::open(file, options).expect("opens");
+    let mut rng = Rng::new(length as u64);
+    let (mut filled, mut beyond) = (0, 0);
+    for i in 0..keys * 4 {
+        let key = if i < keys { i } else { rng.below(keys) };
+        if i == keys {
+            filled = bytes.get();
+        }
+        store.set(0, &key.to_be_bytes(), &vec![i as u8; length]).expect("set");
+        store.commit().expect("commit");
+        store.end_turn();
+        while store.tend(false).expect("tend") {}
+        let [bound, _, file] = sizes(&store, factor);
+        beyond = beyond.max(file.saturating_sub(bound));
+    }
+    ((bytes.get() - filled) as f64 / (3 * keys * length) as f64, beyond)
+}
+
+#[test]
+fn housekeeping_stays_in_proportion_where_segments_cannot_be_full() {
+    // Of these two to nine go into a segment, and up to a third of it is left: with a factor of 120 more
+    // than may be, so that there is always something that should go, and nothing to gain.
+    let lengths = [7_200, 10_400, 12_500, 13_300, 16_000, 17_000, 21_000, 22_500, 25_000, 31_000];
+    for (factor, length) in [120, 150, 300].into_iter().flat_map(|f| lengths.map(|l| (f, l))) {
+        let (times, beyond) = replace_at_random(factor, length, 150);
+        println!("{factor}, {length} bytes: {times:.1}, {beyond} beyond");
+        assert!(times < 30.0, "{factor}, {length} bytes: each is read or written {times:.1} times");
+        let could = factor >= 150;
+        assert!(!could || beyond == 0, "{factor}, {length} bytes: {beyond} bytes beyond the bound");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use varve::format::inline_limit;
 use varve::store::PinId;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
@@ -459,7 +460,7 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
     let fill = rng.next();
     let len = match rng.below(taste.rare) {
         0 => rng.below(segment * 3),
-        1 => (segment / 4).saturating_sub(4) + rng.below(9),
+        1 => inline_limit(segment.trailing_zeros() as u8) - 4 + rng.below(9),
         n if n % 5 == 0 => rng.below(taste.largest),
         n if n % 5 == 1 => 0,
         _ => rng.below(24),

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use varve::format::inline_limit;
 use varve::store::PinId;
 use varve::{Error, IoError, Options, Store};
 
@@ -578,13 +579,14 @@ pub fn key_of(index: usize) -> Vec<u8> {
 }
 
 fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
+    let limit = inline_limit(segment.trailing_zeros() as u8);
     match rng.below(40) {
         0..4 => 0,
         4..24 => rng.below(40),
         24..34 => rng.below(200),
-        34..38 => rng.below(segment / 4),
-        38 => segment / 4 - 2 + rng.below(6),
-        _ => rng.within(segment / 4 + 1..segment * 2),
+        34..38 => rng.below(limit),
+        38 => limit - 2 + rng.below(6),
+        _ => rng.within(limit + 1..segment * 2),
     }
 }
 
