@@ -1,6 +1,9 @@
 //! Memory for segments: 8-aligned bytes.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "wasm32")]
+use std::mem::MaybeUninit;
+
 /// A zeroed, 8-aligned run of bytes, so that headers and typed values can be read where they lie.
 #[derive(Debug)]
 pub struct AlignedBytes {
@@ -10,8 +13,29 @@ pub struct AlignedBytes {
 impl AlignedBytes {
     /// `len` zero bytes, rounded up to a multiple of 8.
     #[must_use]
+    #[inline(never)]
     pub fn zeroed(len: usize) -> Self {
-        AlignedBytes { words: vec![0; len.div_ceil(8)].into_boxed_slice() }
+        let mut bytes = AlignedBytes::unwritten(len);
+        if cfg!(target_arch = "wasm32") {
+            bytes.words.fill(0);
+        }
+        bytes
+    }
+
+    /// As many bytes, zero only where that costs nothing, for those who write each before it is read:
+    /// in wasm zeroing takes as long as a checksum.
+    #[must_use]
+    pub fn unwritten(len: usize) -> Self {
+        #[cfg(target_arch = "wasm32")]
+        // SAFETY: every bit pattern is a u64, in wasm all memory has one, and nobody reads it as it is.
+        let words = unsafe {
+            let mut words = Vec::<MaybeUninit<u64>>::with_capacity(len.div_ceil(8));
+            words.set_len(words.capacity());
+            words.into_boxed_slice().assume_init()
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        let words = vec![0; len.div_ceil(8)].into_boxed_slice();
+        AlignedBytes { words }
     }
 
     /// How many bytes there are.

@@ -378,6 +378,27 @@ suite("a value in an extent", () => {
     ok(db.stats().memoryBytes < 14 * MIB, `${db.stats().memoryBytes} bytes`);
   });
 
+  test("shows nothing of what its memory held before, and leaves nothing of that in the file", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake, LITTLE);
+    const dirty = async () => {
+      for (let i = 0; i < 6; i++) db.set(`before ${i}`, filled(SIZE + 5, 255));
+      await turn();
+    };
+    await dirty();
+    db.set("large", filled(SIZE, 7));
+    await dirty();
+    const end = findValue(fake.content, 7) + SIZE;
+    deepEqual(fake.content.slice(end, end + 5), filled(5, 0), "it is padded with zeros");
+    fake.forget();
+    // The file ends before the last byte, which the memory may have had all along.
+    fake.fault = ({ op, length }) => (op === "read" ? length - 1 : undefined);
+    throws(() => db.get("large"), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
+    ok(fake.calls.some(({ op, length }) => op === "read" && length === SIZE));
+    fake.fault = () => undefined;
+    deepEqual(db.get("large")?.slice(), filled(SIZE, 7));
+  });
+
   /** Each of the writes of one value fails in each of these ways. */
   const ways: [string, (length: number) => number | Error][] = [
     ["thrown", () => platform.quota()],

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::payload::ExtentRef;
-use crate::format::{align_up, segment};
+use crate::format::segment;
 use crate::memory::AlignedBytes;
 use crate::sort;
 
@@ -97,7 +97,7 @@ impl Log {
         self.room_for_value(length)?;
         let fits = |spare: &mut AlignedBytes| (length..=2 * length).contains(&spare.len());
         let spare = self.spare_value.take_if(fits);
-        let value = spare.unwrap_or_else(|| AlignedBytes::zeroed(align_up(length)));
+        let value = spare.unwrap_or_else(|| AlignedBytes::unwritten(length));
         self.value_bytes += value.len();
         Ok(value)
     }

@@ -251,10 +251,12 @@ impl Log {
         let at = self.geometry.slot_start(slot) + segment::SIZE as u64;
         let mut bytes = self.take_value(length)?;
         let read = read_full(file, &mut bytes[..length], at);
-        let is_whole = checksum(&bytes[..length], seed_at(salt, at)) == check;
+        let is_whole = read.is_ok_and(|there| there == length)
+            && checksum(&bytes[..length], seed_at(salt, at)) == check;
         self.leave_value(Some(bytes));
         found.bytes = length as u64;
-        if read? < length || !is_whole {
+        read?;
+        if !is_whole {
             found.note(Part::Extent, at, length);
         }
         Ok(())
