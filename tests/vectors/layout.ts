@@ -109,6 +109,8 @@ export interface Segment {
   salt: bigint;
   firstFrame: number;
   payload: number;
+  /** Whether its slot was not blank when it began. */
+  reused: boolean;
   /** Position of its first slot. */
   start: number;
   /** Position at which its frames must have ended. */

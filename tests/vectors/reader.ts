@@ -213,7 +213,7 @@ class Reader {
       const damage = { position, expectedFrame: next, flushedFrames: flushed };
       throw corruption({ ...damage, intactFrames, intactBytes });
     }
-    const tornBytes = this.tornBytes(log, position);
+    const { tornBytes, isBlank } = this.lookBehind(log, position, next, chain.intactFrames > 0);
     const dropped = chain.frames.length - kept.length + chain.intactFrames;
     const { clean, nextFrame } = this.superblock;
     const records = (await this.readRecords(kept.at(-1))) ?? [];
@@ -223,7 +223,7 @@ class Reader {
       droppedFrames: tornBytes > 0 ? dropped : 0,
       lastFrame: next - 1,
       replayedFrames: kept.length,
-      clean: clean && tornBytes === 0 && (next === nextFrame || witnessed),
+      clean: clean && isBlank && (next === nextFrame || witnessed),
       created: false,
       checkpoint: checkpoint !== undefined,
     };
@@ -271,6 +271,7 @@ class Reader {
       salt: view.getBigUint64(24, true),
       firstFrame: u64(view, 32),
       payload: u64(view, 40),
+      reused: (view.getUint8(13) & 1) !== 0,
       start,
       roomEnd: this.slotStart(slot + span) - HEADER,
       limit: Number.POSITIVE_INFINITY,
@@ -591,15 +592,34 @@ class Reader {
     return check === view.getBigUint64(16, true) ? value : undefined;
   }
 
-  /** Section 9, step 7. */
-  tornBytes(log: Segment[], place: number): number {
+  /** Section 9, step 7: what was torn behind the end, and whether nothing but zeros is there. */
+  lookBehind(
+    log: Segment[],
+    place: number,
+    next: number,
+    isSure: boolean,
+  ): { tornBytes: number; isBlank: boolean } {
     const at = log.findIndex(({ start, roomEnd }) => place > start && place <= roomEnd);
-    return log.slice(Math.max(at, 0)).reduce((torn, segment, i) => {
-      const from = i === 0 && at >= 0 ? place : segment.start + HEADER;
+    let [tornBytes, isBlank] = [0, true];
+    for (const [i, segment] of log.slice(Math.max(at, 0)).entries()) {
+      const isEnd = i === 0 && at >= 0;
+      const from = isEnd ? place : segment.start + HEADER;
       let end = segment.roomEnd;
       while (end > from && this.file[end - 1] === 0) end -= 1;
-      return torn + end - from;
-    }, 0);
+      isBlank &&= end === from;
+      const isBegun = this.isBegun(from, segment.roomEnd, isEnd ? next : segment.firstFrame);
+      if (isSure || !segment.reused || isBegun) tornBytes += end - from;
+    }
+    return { tornBytes, isBlank };
+  }
+
+  /** Whether the frame of that number was begun there. */
+  isBegun(position: number, roomEnd: number, number: number): boolean {
+    if (position + FRAME > roomEnd) return false;
+    const view = viewOf(this.file.subarray(position));
+    return (
+      view.getUint32(8, true) === 0x4d52_4656 && view.getBigUint64(16, true) === BigInt(number)
+    );
   }
 
   /** Section 9, step 8. */

@@ -61,6 +61,13 @@ impl FrameHeader {
         (header.check == checksum(&frame[8..], seed_at(salt, position))).then_some(header)
     }
 
+    /// Whether the frame of that number was begun where `bytes` start, whatever became of it.
+    #[must_use]
+    pub fn is_begun(bytes: &[u8], number: u64) -> bool {
+        let header = bytes.get(..SIZE).and_then(|bytes| FrameHeader::from_bytes(bytes).ok());
+        header.is_some_and(|header| header.magic == MAGIC && header.number == number)
+    }
+
     /// Whether this frame completes its commit.
     #[must_use]
     pub fn commits(&self) -> bool {

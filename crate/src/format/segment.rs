@@ -16,6 +16,10 @@ pub const KIND_EXTENT: u8 = 2;
 /// Part of a checkpoint.
 pub const KIND_CHECKPOINT: u8 = 3;
 
+/// The slot was not blank when this segment of the log began: what earlier uses left may follow its
+/// last frame, as long as the log ends in it.
+pub const FLAG_REUSED: u8 = 1;
+
 /// The header of a segment, or of the contiguous segments of an extent.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -26,7 +30,7 @@ pub struct SegmentHeader {
     pub magic: u32,
     /// [`KIND_LOG`], [`KIND_EXTENT`] or [`KIND_CHECKPOINT`].
     pub kind: u8,
-    /// Zero.
+    /// [`FLAG_REUSED`].
     pub flags: u8,
     /// Zero.
     pub reserved: u16,

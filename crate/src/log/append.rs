@@ -65,6 +65,11 @@ impl Log {
     }
 
     fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
+        if self.dropped_tail == DroppedTail::Blotted {
+            self.blank_end(file)?;
+            self.dropped_tail = DroppedTail::Gone;
+            (self.marked_open, self.superblock_unflushed) = (false, true);
+        }
         if !self.marked_open {
             // Whoever died before may have taken back what he wrote, without a flush: power loss could
             // bring it back among what is written now. Or the superblock that he wrote last is not
@@ -102,11 +107,19 @@ impl Log {
         for i in 0..self.extents.len() {
             self.write_extent(file, self.extents[i])?;
         }
+        if self.group.slot != Some(frames[0].slot) {
+            self.blank_end(file)?;
+        }
         for (i, frame) in frames.iter().enumerate() {
             let number = self.next_frame + i as u64;
             let flags = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
             self.seal(frame, number, flags);
             self.write_frame(file, frame, number)?;
+            // The cursor may have moved on to a segment without appending.
+            let next = frames.get(i + 1).map(|frame| frame.slot).or(self.cursor.slot);
+            if next != Some(frame.slot) {
+                self.blank_behind(file, frame.slot, frame.end)?;
+            }
         }
         Ok(())
     }
@@ -145,7 +158,8 @@ impl Log {
         let mut from = span.start;
         if !self.slots[span.slot as usize].written {
             self.cancel_dropped_tail(file)?;
-            let header = SegmentHeader { first_frame: number, ..self.header_of(span.slot) }
+            let flags = if self.slots[span.slot as usize].stale { segment::FLAG_REUSED } else { 0 };
+            let header = SegmentHeader { first_frame: number, flags, ..self.header_of(span.slot) }
                 .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
             write_all(file, &header, start + self.geometry.room_end() as u64)?;
@@ -161,7 +175,7 @@ impl Log {
     /// would go on where the dropped ones end, and complete a commit that was none.
     fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
         match self.dropped_tail {
-            DroppedTail::Gone => {}
+            DroppedTail::Gone | DroppedTail::Blotted => {}
             DroppedTail::Stands => self.dropped_tail = DroppedTail::Cancelled,
             DroppedTail::Cancelled => {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
@@ -255,14 +269,11 @@ impl Log {
         }
         for slot in frames.iter().map(|span| span.slot) {
             if !self.slots[slot as usize].written {
-                let start = geometry.slot_start(slot);
-                erase(file, segment::SIZE, start)?;
-                erase(file, segment::SIZE, start + geometry.room_end() as u64)?;
+                self.erase_headers(file, slot)?;
             }
         }
         for &slot in &self.extents {
-            let bytes = geometry.segment() * self.slots[slot as usize].span as usize;
-            erase(file, bytes, geometry.slot_start(slot))?;
+            self.erase_headers(file, slot)?;
         }
         Ok(file.flush()?)
     }

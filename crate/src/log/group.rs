@@ -99,6 +99,7 @@ impl Log {
 
     /// Goes on in another segment. There is no open group.
     pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
+        self.blank_end(file)?;
         let slot = self.take_slot(file, Need::Relief)?;
         self.cursor = Cursor::at(slot, segment::SIZE);
         self.group = self.cursor;
@@ -129,7 +130,8 @@ impl Log {
     fn take_slot(&mut self, file: &mut impl File, need: Need) -> Result<u32, Error> {
         let index = self.find_room(file, 1, need)?;
         let buffer = self.take_buffer(Holds::Segment(index))?;
-        let slot = Slot { buffer, ..self.fresh_slot(Use::Log, 1) };
+        let stale = self.slots[index as usize].stale;
+        let slot = Slot { buffer, stale, ..self.fresh_slot(Use::Log, 1) };
         self.occupy_span(index, slot);
         Ok(index)
     }
@@ -181,12 +183,13 @@ impl Log {
         }
     }
 
-    /// Frees slots that the open group took and never wrote.
-    fn free(&mut self, first: u32) {
+    /// Frees slots of something of which no header stands.
+    pub(super) fn free(&mut self, first: u32) {
         self.leave_memory(first);
-        let span = self.slots[first as usize].span;
+        let Slot { span, used, stale, .. } = self.slots[first as usize];
+        let stale = stale || used != Use::Log;
         for slot in &mut self.slots[first as usize..(first + span) as usize] {
-            *slot = Slot::new(Use::Spare);
+            *slot = Slot { stale, ..Slot::new(Use::Spare) };
         }
         self.count_slots();
     }

@@ -50,7 +50,7 @@ impl Log {
         let (mut fits, mut blocks) = (None, None);
         for (first, record) in sort::by_number(order) {
             for slot in self.slots.iter().take(first as usize).skip(at) {
-                row = if slot.is_blank() { row + 1 } else { 0 };
+                row = if slot.is_free() { row + 1 } else { 0 };
                 longest = longest.max(row);
             }
             at = at.max(first as usize);

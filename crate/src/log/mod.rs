@@ -53,12 +53,10 @@ enum Use {
     Checkpoint,
     /// A later slot of what begins before it.
     Body,
-    /// No header says what it is, and nobody has looked whether it is blank.
+    /// No header says what it is.
     Unknown,
     /// Not needed any more, but its headers stand: see [`reclaim`].
     Garbage,
-    /// Its headers are gone for good, its other bytes not yet.
-    Dirty,
     /// Of a kind that this build does not know: left alone.
     Foreign,
 }
@@ -91,8 +89,7 @@ struct Slot {
     touched: u32,
     shown: bool,
     pins: u32,
-    /// Log: where its frames end, and the number behind the last of them. Of a dirty slot: up to where it
-    /// is erased.
+    /// Log: where its frames end, and the number behind the last of them.
     end: u32,
     end_frame: u64,
     /// Log: live records and their bytes.
@@ -107,6 +104,8 @@ struct Slot {
     kept: bool,
     /// Whether this session began it, and knows all that is in it.
     ours: bool,
+    /// Whether earlier uses may have left something in it: of a segment of the log, behind its frames.
+    stale: bool,
 }
 
 impl Slot {
@@ -134,6 +133,8 @@ impl Slot {
             doomed: false,
             kept: false,
             ours: false,
+            // Nobody has looked.
+            stale: matches!(used, Use::Unknown),
         }
     }
 
@@ -142,14 +143,9 @@ impl Slot {
         self.written && self.pins == 0 && self.value.is_some()
     }
 
-    /// Whether it can be taken at once, as far as is known.
-    fn is_blank(&self) -> bool {
-        matches!(self.used, Use::Spare | Use::Unknown)
-    }
-
-    /// Whether nothing in it is needed. Before it is taken it may have to be looked at, or erased.
+    /// Whether nothing in it is needed, so that it can be taken at once.
     fn is_free(&self) -> bool {
-        matches!(self.used, Use::Spare | Use::Dirty | Use::Unknown)
+        matches!(self.used, Use::Spare | Use::Unknown)
     }
 }
 
@@ -242,6 +238,9 @@ impl RecordRef<'_> {
 enum DroppedTail {
     /// There are none, or a segment that cancels them is flushed.
     Gone,
+    /// There are none, but what earlier uses of the slot left. Zeros go over that, and a flush, before
+    /// anything is appended.
+    Blotted,
     /// No segment that cancels them has been written.
     Stands,
     /// One was, and is not flushed.
@@ -480,11 +479,12 @@ impl Log {
                 // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:
                 // it will be found and dropped again.
                 Err(WriteError::RolledBack(Error::Quota)) => {
-                    clean = clean.filter(|_| self.dropped_tail == DroppedTail::Gone);
+                    clean = clean.filter(|_| self.dropped_tail != DroppedTail::Stands);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
         }
+        self.blank_end(file)?;
         self.write_superblock(file, clean, next_version)?;
         file.flush()?;
         Ok(())

@@ -1,8 +1,10 @@
-//! Giving space back: what nobody needs any more becomes blank, so that it can be used again.
+//! Giving space back: what nobody needs any more is made free, so that it can be used again.
 //!
 //! The order matters. First the headers and trailers of all garbage are zeroed, and that is
-//! flushed; only then the bytes between them. Else power loss could leave a segment whose header
-//! stands and whose frames are gone, which is what damage looks like.
+//! flushed; only then other bytes go over what is between them. Else power loss could leave a segment
+//! whose header stands and whose frames are gone, which is what damage looks like. Nothing else is
+//! erased: a new salt tells what is new. Only where the log goes on from a segment in a slot that had
+//! been used do zeros follow its last frame.
 
 use crate::error::Error;
 use crate::file::{File, IoError, write_all};
@@ -10,13 +12,11 @@ use crate::format::segment;
 use crate::sort;
 
 use super::append::{WriteError, erase};
-use super::{Log, Slot, Use};
+use super::{Log, Use};
 
 /// Zeros are written in pieces of this many bytes.
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
-/// A slot is erased in so many steps.
-const ERASED_BY: usize = 4;
 
 fn write_zeros(file: &mut impl File, at: u64, length: usize) -> Result<(), Error> {
     for from in (0..length).step_by(PIECE) {
@@ -80,18 +80,6 @@ impl Log {
             self.count_slots();
             return Ok(true);
         }
-        let dirty = self.slots.iter().position(|slot| slot.used == Use::Dirty);
-        if let Some(index) = dirty {
-            let segment = self.geometry.segment();
-            let (at, slot) = (self.geometry.slot_start(index as u32), &mut self.slots[index]);
-            write_zeros(file, at + u64::from(slot.end), segment / ERASED_BY)?;
-            slot.end += (segment / ERASED_BY) as u32;
-            if slot.end as usize == segment {
-                *slot = Slot::new(Use::Spare);
-                self.count_slots();
-            }
-            return Ok(true);
-        }
         self.untidy = false;
         Ok(false)
     }
@@ -111,14 +99,9 @@ impl Log {
         self.forget_copies(|slot| slot.used == Use::Garbage);
         for index in 0..self.slots.len() {
             if self.slots[index].used == Use::Garbage {
-                let span = self.slots[index].span;
-                self.leave_memory(index as u32);
-                for slot in &mut self.slots[index..index + span as usize] {
-                    *slot = Slot::new(Use::Dirty);
-                }
+                self.free(index as u32);
             }
         }
-        self.count_slots();
         Ok(())
     }
 
@@ -129,19 +112,51 @@ impl Log {
     pub(crate) fn let_go(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         self.erase_headers(file, index)?;
         self.forget_copies(|slot| slot.doomed);
-        self.leave_memory(index);
-        let slot = std::mem::replace(&mut self.slots[index as usize], Slot::new(Use::Dirty));
+        let slot = &mut self.slots[index as usize];
+        slot.stale = true;
         self.tail_bytes = self.tail_bytes.saturating_sub(u64::from(slot.end));
         self.untidy = true;
-        self.count_slots();
+        self.free(index);
         Ok(())
     }
 
-    fn erase_headers(&self, file: &mut impl File, index: u32) -> Result<(), Error> {
-        let end = index + self.slots[index as usize].span;
-        let end = self.geometry.slot_start(end) - segment::SIZE as u64;
-        write_zeros(file, self.geometry.slot_start(index), segment::SIZE)?;
-        write_zeros(file, end, segment::SIZE)
+    /// Zeroes the places of headers and trailers in all slots of what begins at one. What lies between
+    /// is told by nothing then, and stays until it is written over.
+    pub(super) fn erase_headers(&self, file: &mut impl File, first: u32) -> Result<(), Error> {
+        for index in first..first + self.slots[first as usize].span {
+            let start = self.geometry.slot_start(index);
+            write_zeros(file, start, segment::SIZE)?;
+            write_zeros(file, start + self.geometry.room_end() as u64, segment::SIZE)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes what earlier uses of a slot left behind the last frame of a segment, which ends there:
+    /// before the log goes on elsewhere, since behind a gap in the numbers anything but zeros is
+    /// damage; and at a close.
+    #[inline(never)]
+    pub(super) fn blank_behind(
+        &mut self,
+        file: &mut impl File,
+        slot: u32,
+        end: usize,
+    ) -> Result<(), Error> {
+        // A segment that has no frames yet is not the one in which the log ends.
+        if self.slots[slot as usize].stale && end > 0 {
+            let at = self.geometry.slot_start(slot) + end as u64;
+            write_zeros(file, at, self.geometry.room_end() - end)?;
+            self.slots[slot as usize].stale = false;
+        }
+        Ok(())
+    }
+
+    /// The same for the segment in which the log ends.
+    #[inline(never)]
+    pub(super) fn blank_end(&mut self, file: &mut impl File) -> Result<(), Error> {
+        match self.group.slot {
+            Some(slot) => self.blank_behind(file, slot, self.slots[slot as usize].end as usize),
+            None => Ok(()),
+        }
     }
 
     /// Opening is over: extents that no record names are garbage. Answers the position of one that

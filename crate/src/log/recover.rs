@@ -285,9 +285,10 @@ impl Log {
         }
         self.next_frame = committed;
         self.witnessed_frames = flushed_frames;
-        let torn_bytes = match is_damaged && way.on_damage != OnDamage::Prefix {
-            true => 0,
-            false => self.settle(file, &chain, &segments)?,
+        let is_torn = is_damaged || beyond.frames > 0;
+        let (left, torn_bytes) = match is_damaged && way.on_damage != OnDamage::Prefix {
+            true => (0, 0),
+            false => self.settle(file, &chain, &segments, is_torn)?,
         };
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
@@ -296,7 +297,7 @@ impl Log {
             last_frame: committed.saturating_sub(1),
             replayed_frames: chain.frames.len() as u64,
             checkpoint: head.is_some(),
-            clean: !torn && !is_damaged && self.ends_clean(&chain, committed),
+            clean: left == 0 && !is_damaged && self.ends_clean(&chain, committed),
             damaged: is_damaged,
             lost_frames: chain.lost_frames + flushed_frames.saturating_sub(committed),
             lost_bytes: if is_damaged { torn_bytes + chain.lost_bytes } else { 0 },
@@ -306,7 +307,7 @@ impl Log {
         self.garbage_after = match recovery.clean {
             // The superblock says that they are flushed, and nothing behind them but a witness.
             true => flushed_frames,
-            false => committed + u64::from(torn),
+            false => committed + u64::from(self.dropped_tail == DroppedTail::Stands),
         };
         self.untidy = true;
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
@@ -547,26 +548,34 @@ impl Log {
     }
 
     /// Puts the cursor behind the last commit, or nowhere (a fresh segment) if anything but zeros
-    /// lies there. Returns the bytes that were left behind.
+    /// lies there, but for what earlier uses of the slot left. Returns the bytes that are there, and
+    /// those among them that were left behind: unless it `is_torn` anyhow, in a slot that was used
+    /// before these are told by a frame that was begun.
     fn settle(
         &mut self,
         file: &mut impl File,
         chain: &Chain,
         segments: &[(u32, u64)],
-    ) -> Result<u64, Error> {
+        is_torn: bool,
+    ) -> Result<(u64, u64), Error> {
         let (slot, offset) = match (chain.cut, chain.slot) {
             (Some(cut), _) => cut,
             (None, Some(slot)) => (slot, chain.offset),
             (None, None) => (u32::MAX, segment::SIZE),
         };
         let at = segments.iter().position(|&(s, _)| s == slot).unwrap_or(0);
-        let mut torn = 0;
+        let (mut all, mut torn) = (0, 0);
         for (i, &(s, _)) in segments.iter().enumerate().skip(at) {
             let from = if s == slot { offset } else { segment::SIZE };
             self.load(file, s)?;
             let rest = self.room_from(s, from);
             let left = used(rest);
-            torn += left as u64;
+            let Slot { stale, first_frame, .. } = self.slots[s as usize];
+            let number = if s == slot { self.next_frame } else { first_frame };
+            all += left as u64;
+            if is_torn || !stale || FrameHeader::is_begun(rest, number) {
+                torn += left as u64;
+            }
             if i > at {
                 self.slots[s as usize].used = Use::Garbage;
             } else if left > 0 {
@@ -576,16 +585,22 @@ impl Log {
                 let end_frame = self.next_frame;
                 let slot = &mut self.slots[s as usize];
                 (slot.end, slot.end_frame) = (offset as u32, end_frame);
+                slot.stale = left > 0;
             }
         }
         if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
-        } else if torn > 0 {
+            if all > 0 {
+                // Zeros go over it before anything else.
+                self.stale.pop();
+                self.dropped_tail = DroppedTail::Blotted;
+            }
+        } else if all > 0 {
             self.dropped_tail = DroppedTail::Stands;
         }
         self.group = self.cursor;
         self.floor = self.cursor.tail;
-        Ok(torn)
+        Ok((all, torn))
     }
 }
 

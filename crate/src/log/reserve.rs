@@ -83,7 +83,7 @@ impl Log {
     /// How many slots are worth keeping at the end of the file, of so many that are free.
     pub(super) fn kept_at_end(&self, at_end: usize) -> usize {
         let before = &self.slots[..self.slots.len() - at_end];
-        let elsewhere = before.iter().filter(|slot| slot.is_blank()).count();
+        let elsewhere = before.iter().filter(|slot| slot.is_free()).count();
         let missing = (self.reserve() as usize).saturating_sub(elsewhere);
         at_end.min(missing.max(1))
     }
@@ -92,7 +92,7 @@ impl Log {
     pub(super) fn count_slots(&mut self) {
         let (mut blank, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
         for slot in &self.slots {
-            blank += u32::from(slot.is_blank());
+            blank += u32::from(slot.is_free());
             spare += u32::from(slot.is_free() || slot.doomed);
             match slot.used {
                 Use::Log => logs += 1,
@@ -127,14 +127,13 @@ impl Log {
         before: Option<u32>,
     ) -> Result<u32, Error> {
         let slots = self.slots.len() as u32;
-        let first = self.find_spare(file, span, before.unwrap_or(slots))?;
+        let first = self.best_row(span, before.unwrap_or(slots));
         if before.is_some_and(|before| first + span > before) {
             return Err(Error::Quota);
         }
         let taken = first.saturating_add(span);
         let end = slots.max(taken);
-        let is_coming = |slot: &&Slot| matches!(slot.used, Use::Garbage | Use::Dirty);
-        let coming = self.slots.iter().filter(is_coming).count() as u32;
+        let coming = self.slots.iter().filter(|s| s.used == Use::Garbage).count() as u32;
         let left = self.blank_slots + (end - slots) - span;
         let least = if need == Need::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + coming));
@@ -154,31 +153,12 @@ impl Log {
         Ok(first)
     }
 
-    /// Slots that are blank for certain, `span` of them in a row, before `end` if there are any such;
-    /// gives the first.
-    fn find_spare(&mut self, file: &mut impl File, span: u32, end: u32) -> Result<u32, Error> {
-        loop {
-            let first = self.best_row(span, end);
-            let row = first..(first + span).min(end);
-            let mut is_blank = true;
-            for index in row {
-                if self.slots[index as usize].used == Use::Unknown {
-                    self.look_at(file, index)?;
-                }
-                is_blank &= self.slots[index as usize].is_blank();
-            }
-            if is_blank {
-                return Ok(first);
-            }
-        }
-    }
-
     /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
     /// for what needs more, and only then at the end and beyond.
     pub(super) fn best_row(&self, span: u32, end: u32) -> u32 {
         let (mut best, mut first) = ((u32::MAX, 0), 0);
         for (slot, index) in self.slots.iter().zip(0..end) {
-            if !slot.is_blank() {
+            if !slot.is_free() {
                 let row = (index - first, first);
                 if row.0 >= span {
                     best = best.min(row);

@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{DATA_START, MAX_VALUE};
-use crate::memory::{AlignedBytes, used};
 use crate::sort;
 
 use super::{Log, Slot, Use};
@@ -109,19 +108,8 @@ impl Log {
             // More than there is room for it cannot be, whatever the header says.
             length: header.payload.min(self.geometry.room_of(end - header.slot)),
             length_check: header.payload_check,
+            stale: header.flags & segment::FLAG_REUSED != 0,
             ..Slot::new(used)
         };
-    }
-
-    /// Makes a slot of which nothing is known spare if it holds only zeros, so that using it
-    /// overwrites nothing. Otherwise it is garbage: all that is needed has been found.
-    pub(super) fn look_at(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
-        let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
-        read_full(file, &mut bytes, self.geometry.slot_start(index))?;
-        let is_blank = used(&bytes) == 0;
-        self.slots[index as usize].used = if is_blank { Use::Spare } else { Use::Garbage };
-        self.untidy |= !is_blank;
-        self.count_slots();
-        Ok(())
     }
 }

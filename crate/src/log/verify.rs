@@ -110,7 +110,7 @@ impl Log {
         if has_headers && s.written && part < INSIDE {
             found.next = Spot { unit, part: if part == TRAILER { INSIDE } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
-        } else if s.used == Use::Spare || s.used == Use::Log && s.written {
+        } else if s.used == Use::Spare && !s.stale || s.used == Use::Log && s.written {
             self.verify_segment(file, spot, is_live, &mut found)?;
         } else if s.used == Use::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
@@ -224,7 +224,8 @@ impl Log {
         }
         let (from, to) = if s.used == Use::Spare { (0, bytes.len()) } else { (end, room_end) };
         let rest = &bytes[from..to];
-        let is_known = self.stale.iter().any(|&(at, _)| (start..start + to as u64).contains(&at));
+        let is_known = self.stale.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
+            || s.stale && self.group.slot == Some(slot);
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {

@@ -62,9 +62,10 @@ fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
     let place = |file: &FaultFile| file.image().windows(9_000).position(|bytes| bytes == moved);
     store.set(0, b"gone", &bytes_of(8, 30_000)).expect("set");
     store.set(0, b"moved", &moved).expect("set");
+    store.commit().expect("commit");
+    let before = place(&file);
     store.delete(0, b"gone").expect("delete");
     store.flush().expect("flush");
-    let before = place(&file);
     while store.tend(false).expect("tend") {}
     assert!(place(&file) < before, "the large value was moved");
     let mut i = 0;

@@ -16,6 +16,7 @@ mod hostile;
 mod keys;
 mod model;
 mod quota;
+mod reused;
 mod salvage;
 mod sparse;
 mod support;

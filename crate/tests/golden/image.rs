@@ -263,9 +263,24 @@ impl Image {
 
     /// Puts header and trailer of a log segment into `slot`.
     pub fn segment(&mut self, slot: u32, sequence: u32, first_frame: u64) -> Segment {
+        self.segment_with(slot, sequence, first_frame, 0)
+    }
+
+    /// The same in a slot that was not blank.
+    pub fn segment_in_a_used_slot(
+        &mut self,
+        slot: u32,
+        sequence: u32,
+        first_frame: u64,
+    ) -> Segment {
+        self.segment_with(slot, sequence, first_frame, segment::FLAG_REUSED)
+    }
+
+    fn segment_with(&mut self, slot: u32, sequence: u32, first_frame: u64, flags: u8) -> Segment {
         let salt = self.salt();
         self.put_headers(SegmentHeader {
             kind: segment::KIND_LOG,
+            flags,
             sequence,
             slot,
             salt,

@@ -23,6 +23,9 @@ pub fn all() -> Vec<Golden> {
         lost_frame(),
         image_in_a_value(),
         stale_frame(),
+        reused_slot(),
+        reused_slot_of_the_same_numbers(),
+        torn_in_a_reused_slot(),
         abandoned_frames(),
         abandoned_segment(),
         torn_segment_start(),
@@ -129,6 +132,48 @@ fn stale_frame() -> Golden {
     let about = "behind the end lies the right frame number under the salt of an earlier use";
     let torn = image.used(segment.at..stale.at);
     opens("stale-frame", about, image, kept().torn(torn, 0))
+}
+
+/// As [`flushed`], in a slot that held four frames before, of which the last two follow; and where those end.
+fn flushed_in_a_reused_slot() -> (Image, Segment, u64) {
+    let mut image = Image::opened(LOG2);
+    let mut earlier = image.segment(0, 1, 1);
+    let first = earlier.at;
+    image.frame(&mut earlier, commit(1, 1), &[set("kept", "earlier", 1)]);
+    image.frame(&mut earlier, commit(2, 2), &[]);
+    image.frame(&mut earlier, commit(3, 2), &[set("kept", "in the earlier life", 8)]);
+    image.frame(&mut earlier, commit(4, 4), &[set("other", fill(300, 3), 9)]);
+    let mut segment = image.segment_in_a_used_slot(0, 2, 1);
+    assert_eq!(segment.at, first);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    image.frame(&mut segment, commit(2, 2), &[]);
+    (image, segment, earlier.at)
+}
+
+fn reused_slot() -> Golden {
+    let (mut image, segment, end) = flushed_in_a_reused_slot();
+    // The number that comes next is not the one of the frame that was there.
+    image.put(segment.at + 16, &7_u64.to_le_bytes());
+    assert!(image.used(segment.at..end) > 300);
+    let about = "the log ends in a slot that was used before, whose old frames follow";
+    opens("reused-slot", about, image, kept())
+}
+
+fn reused_slot_of_the_same_numbers() -> Golden {
+    let (image, segment, end) = flushed_in_a_reused_slot();
+    let torn = image.used(segment.at..end);
+    let about = "the same, and the old frames have the very numbers that come next";
+    opens("reused-slot-of-the-same-numbers", about, image, kept().torn(torn, 0))
+}
+
+fn torn_in_a_reused_slot() -> Golden {
+    let (mut image, segment, end) = flushed_in_a_reused_slot();
+    let mut torn = Segment { ..segment };
+    let at = image.frame(&mut torn, commit(3, 2), &[set("torn", fill(100, 1), 2)]);
+    image.flip(at + 90);
+    let about = "the same, and a frame was begun there that is not whole";
+    let bytes = image.used(segment.at..end.max(torn.at));
+    opens("torn-in-a-reused-slot", about, image, kept().torn(bytes, 0))
 }
 
 fn abandoned_frames() -> Golden {

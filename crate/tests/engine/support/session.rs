@@ -172,6 +172,8 @@ impl Session {
         self.disk.enter(Stage::Opening);
         let opened = Store::open(self.disk.clone(), self.options);
         self.disk.enter(Stage::Working);
+        // Salts are new in each session, as everywhere: slots that are used again are not erased.
+        self.options.entropy[3] += 1;
         let mut store = opened?;
         let seen = self.disk.paused(|| state_of(&mut store));
         let commit = self.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("{e}"));
