@@ -148,6 +148,9 @@ pub struct OrderedKeys {
     next: Place,
 }
 
+/// So many groups lie in the processor's caches.
+const NEAR: usize = 8;
+
 impl OrderedKeys {
     /// Adds a key that is not there, and whose record lies at a position.
     pub fn insert(&mut self, key: &[u8], position: Position) {
@@ -313,11 +316,16 @@ impl OrderedKeys {
     }
 
     /// Group and block in which a key is or would be, and how many of the block's keys are below
-    /// it, or with `behind` not above it. There must be a block.
+    /// it, or with `behind` not above it. There must be a block; its lines are waited for together, where
+    /// there are more than stay near the processor.
     fn find(&self, key: &[u8], behind: bool) -> Place {
         let in_groups = self.groups.index_of(key);
         let group = &self.groups.parts[in_groups];
         let in_group = group.index_of(key);
+        if self.groups.parts.len() > NEAR {
+            let lines = group.parts[in_group].iter().step_by(2);
+            std::hint::black_box(lines.map(|key| key.position).max());
+        }
         (in_groups, in_group, count_below(&group.parts[in_group], key, behind))
     }
 
