@@ -72,6 +72,7 @@ export const SUPERBLOCK_SEED = 0x1a0a_0d65_7672_6176n;
 export const SUPERBLOCK = 256;
 export const SLOT_STRIDE = 4096;
 export const DATA_START = 8192;
+export const SEGMENT_MAGIC = [0x56, 0x53, 0x45, 0x47];
 export const HEADER = 64;
 export const FRAME = 40;
 /** Bytes of the longest value. */
