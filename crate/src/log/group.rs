@@ -84,7 +84,7 @@ impl Log {
     ) -> Result<(), Error> {
         let end = self.geometry.room_end();
         let fits = self.cursor.slot.is_some() && self.cursor.tail + size <= end;
-        if fits && (self.blank_slots > 0 || need == Need::Note || self.leaves_room(size)) {
+        if fits && (self.free_slots > 0 || need == Need::Note || self.leaves_room(size)) {
             return Ok(());
         }
         if segment::SIZE + frame::SIZE + size > end {

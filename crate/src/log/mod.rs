@@ -321,7 +321,7 @@ pub struct Log {
     live_total: u64,
     /// Slots that can be used again, or can after the next checkpoint; of them those that can at once.
     spare_slots: u32,
-    blank_slots: u32,
+    free_slots: u32,
     /// Slots of segments, and of checkpoints.
     log_slots: u32,
     checkpoint_slots: u32,

@@ -71,7 +71,7 @@ impl Log {
             return Ok(true);
         }
         // At the end of the file nothing needs to be zeroed to be gone.
-        let at_end = self.blank_at_end();
+        let at_end = self.free_at_end();
         if at_end > self.kept_at_end(at_end) {
             let kept = self.slots.len() - at_end + self.kept_at_end(at_end);
             file.truncate(self.geometry.slot_start(kept as u32))?;
@@ -85,7 +85,7 @@ impl Log {
     }
 
     /// What opening found nothing in is of no use either, whatever its bytes are.
-    fn blank_at_end(&self) -> usize {
+    fn free_at_end(&self) -> usize {
         self.slots.iter().rev().take_while(|slot| slot.is_free()).count()
     }
 

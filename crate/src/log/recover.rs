@@ -225,7 +225,7 @@ impl Log {
             garbage_after: 0,
             live_total: 0,
             spare_slots: 0,
-            blank_slots: 0,
+            free_slots: 0,
             log_slots: 0,
             checkpoint_slots: 0,
             factor: 150,

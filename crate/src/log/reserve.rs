@@ -1,4 +1,4 @@
-//! Where new segments go, and the reserve: blank slots at the end of the file that no ordinary write
+//! Where new segments go, and the reserve: free slots at the end of the file that no ordinary write
 //! takes, so that a full disk can be emptied.
 //!
 //! The first room there is is taken, so that the file can be cut off behind it, and the file grows by
@@ -38,10 +38,10 @@ pub(crate) enum Need {
 }
 
 impl Log {
-    /// Whether the file cannot or should not grow, and blank slots are missing that should be there.
+    /// Whether the file cannot or should not grow, and free slots are missing that should be there.
     pub(crate) fn lacks_room(&self) -> bool {
-        let taken = self.slots.len() as u32 - self.blank_slots;
-        self.blank_slots < self.reserve() && self.full || taken + RESERVE > self.bound()
+        let taken = self.slots.len() as u32 - self.free_slots;
+        self.free_slots < self.reserve() && self.full || taken + RESERVE > self.bound()
     }
 
     /// How many slots the file should have at most.
@@ -66,14 +66,14 @@ impl Log {
             let slot = &self.slots[slot as usize];
             slot.written && 2 * slot.needed(&self.sequences()) < self.geometry.segment()
         };
-        self.blank_slots >= RESERVE
+        self.free_slots >= RESERVE
             && self.cursor.tail > self.geometry.segment() / 4 * 3
             && self.cursor.slot.is_some_and(is_waste)
     }
 
     /// Whether no slot is left on a full disk, and the checkpoint has one that it could do without.
     pub(crate) fn needs_room_of_checkpoint(&self) -> bool {
-        self.full && self.blank_slots == 0 && self.checkpoint.is_some()
+        self.full && self.free_slots == 0 && self.checkpoint.is_some()
     }
 
     fn reserve(&self) -> u32 {
@@ -90,9 +90,9 @@ impl Log {
 
     /// Counts what there is of each kind.
     pub(super) fn count_slots(&mut self) {
-        let (mut blank, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
+        let (mut free, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
         for slot in &self.slots {
-            blank += u32::from(slot.is_free());
+            free += u32::from(slot.is_free());
             spare += u32::from(slot.is_free() || slot.doomed);
             match slot.used {
                 Use::Log => logs += 1,
@@ -100,7 +100,7 @@ impl Log {
                 _ => {}
             }
         }
-        (self.blank_slots, self.spare_slots) = (blank, spare);
+        (self.free_slots, self.spare_slots) = (free, spare);
         (self.log_slots, self.checkpoint_slots) = (logs, checkpoints);
     }
 
@@ -134,7 +134,7 @@ impl Log {
         let taken = first.saturating_add(span);
         let end = slots.max(taken);
         let coming = self.slots.iter().filter(|s| s.used == Use::Garbage).count() as u32;
-        let left = self.blank_slots + (end - slots) - span;
+        let left = self.free_slots + (end - slots) - span;
         let least = if need == Need::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + coming));
         let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
@@ -153,7 +153,7 @@ impl Log {
         Ok(first)
     }
 
-    /// The first of `span` blank slots in a row: where the fewest are, so that more are left together
+    /// The first of `span` free slots in a row: where the fewest are, so that more are left together
     /// for what needs more, and only then at the end and beyond.
     pub(super) fn best_row(&self, span: u32, end: u32) -> u32 {
         let (mut best, mut first) = ((u32::MAX, 0), 0);
@@ -178,7 +178,7 @@ impl Log {
         self.check_limits(slots - 1)?;
         let end = self.geometry.slot_start(slots) - segment::SIZE as u64;
         if let Err(error) = write_all(file, &[0; segment::SIZE], end) {
-            // What cannot be cut off is found blank by the next opening.
+            // What cannot be cut off is found free by the next opening.
             let _ = file.truncate(self.geometry.slot_start(before as u32));
             return Err(error.into());
         }
