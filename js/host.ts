@@ -88,8 +88,9 @@ export class Host {
         this.memory?.grow(0);
         return undefined;
       },
-      panicked: (at = 0, length = 0) => {
-        this.panic = new TextDecoder().decode(this.bytes(at, length).slice());
+      panicked: (file = 0, length = 0, line = 0) => {
+        const name = new TextDecoder().decode(this.bytes(file, length).slice());
+        this.panic = `panicked at ${name}:${line}`;
         return undefined;
       },
     };

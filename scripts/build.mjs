@@ -82,14 +82,15 @@ const WASM_ENV = {
 const OPTIMIZE = ["-O3", "--converge", "--low-memory-unused", "-ocimfs", "25"];
 
 async function cargo(profile) {
-  const args = ["build", "--package", "varve", "--lib", "--target", TARGET];
-  await must("cargo", [...args, ...(profile === "release" ? ["--release"] : [])], {
-    env: WASM_ENV,
-  });
+  // The crate is a library. That it becomes a module is the affair of this build alone.
+  const args = ["rustc", "--package", "varve", "--lib", "--crate-type", "cdylib"];
+  args.push("--features", "module", "--target", TARGET);
+  if (profile === "release") args.push("--release");
+  await must("cargo", args, { env: WASM_ENV });
   const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
   const built = join(target, TARGET, profile, "varve.wasm");
   if (!existsSync(built)) {
-    throw new Problem(`cargo made no ${built}: the crate has to have the crate-type "cdylib".`);
+    throw new Problem(`cargo made no ${built}.`);
   }
   return built;
 }

@@ -46,12 +46,22 @@ export const CHECKS = [
         "-p",
         "varve",
         "--lib",
+        "--features",
+        "module",
         ...WASM,
         "--quiet",
         "--",
         "-D",
         "warnings",
       ]),
+  },
+  {
+    name: "clippy for the benches",
+    // They are no members of the workspace, so that nothing else compiles them.
+    run: async () =>
+      (await passesBench("graus")) &&
+      (await passesBench("keys")) &&
+      (await passesBench("keys", "--lib", ...WASM)),
   },
   {
     name: "biome",
@@ -64,6 +74,25 @@ export const CHECKS = [
 
 async function passes(command, args) {
   return (await execute(command, args)).code === 0;
+}
+
+function passesBench(name, ...more) {
+  const folder = [
+    "--manifest-path",
+    `benches/${name}/Cargo.toml`,
+    "--target-dir",
+    `target/${name}`,
+  ];
+  return passes("cargo", [
+    "clippy",
+    "--locked",
+    ...folder,
+    ...more,
+    "--quiet",
+    "--",
+    "-D",
+    "warnings",
+  ]);
 }
 
 function passesNode(program, args) {

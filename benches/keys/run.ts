@@ -5,7 +5,7 @@ import { cargoBuild } from "../cargo.js";
 import type { BenchOptions } from "../main.js";
 import { type Row, row, type Section } from "../report.js";
 
-const SETS = ["byteview", "vec"] as const;
+const SETS = ["engine", "vec"] as const;
 const PHASES = ["insert", "seek", "walk"] as const;
 type Phase = (typeof PHASES)[number];
 
@@ -40,7 +40,7 @@ function empty(): Measured {
 
 /** The same rounds as benches/keys/src/main.rs, timed from outside. */
 function runWasm(wasm: KeysWasm, count: number, samples: number): Record<string, Measured> {
-  const measured: Record<string, Measured> = { byteview: empty(), vec: empty() };
+  const measured: Record<string, Measured> = { engine: empty(), vec: empty() };
   wasm.keys_prepare(count, 2);
   for (let round = 0; round <= samples; round++) {
     const sums = SETS.map((name, which) => {
@@ -76,7 +76,7 @@ export async function keysBench({ root, quick }: BenchOptions): Promise<Section>
   );
   const places = { native, wasm: runWasm(wasm, count, samples) };
 
-  const names = { byteview: "the engine's set (ByteView)", vec: "BTreeSet<Vec<u8>>" };
+  const names = { engine: "the engine's set", vec: "BTreeSet<Vec<u8>>" };
   const rows: Row[] = [];
   for (const [place, sets] of Object.entries(places)) {
     for (const phase of PHASES) {

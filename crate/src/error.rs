@@ -1,6 +1,7 @@
 //! What can go wrong, with the codes that cross into TypeScript.
 
-use std::fmt;
+use alloc::boxed::Box;
+use core::fmt;
 
 use crate::file::IoError;
 
@@ -163,4 +164,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl core::error::Error for Error {}

@@ -250,7 +250,7 @@ fn class_of(size: Word) -> usize {
     (log * 8 + (size >> (log - 3) & 7)) as usize - 40
 }
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod global {
     use core::alloc::{GlobalAlloc, Layout};
     use core::arch::wasm32::memory_grow;

@@ -1,8 +1,10 @@
 //! Memory for segments: 8-aligned bytes.
 #![allow(unsafe_code)]
 
+use alloc::boxed::Box;
+
 #[cfg(target_arch = "wasm32")]
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 /// A zeroed, 8-aligned run of bytes, so that headers and typed values can be read where they lie.
 #[derive(Debug)]
@@ -29,12 +31,12 @@ impl AlignedBytes {
         #[cfg(target_arch = "wasm32")]
         // SAFETY: every bit pattern is a u64, in wasm all memory has one, and nobody reads it as it is.
         let words = unsafe {
-            let mut words = Vec::<MaybeUninit<u64>>::with_capacity(len.div_ceil(8));
+            let mut words = alloc::vec::Vec::<MaybeUninit<u64>>::with_capacity(len.div_ceil(8));
             words.set_len(words.capacity());
             words.into_boxed_slice().assume_init()
         };
         #[cfg(not(target_arch = "wasm32"))]
-        let words = vec![0; len.div_ceil(8)].into_boxed_slice();
+        let words = alloc::vec![0; len.div_ceil(8)].into_boxed_slice();
         AlignedBytes { words }
     }
 
@@ -93,23 +95,23 @@ fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-impl std::ops::Deref for AlignedBytes {
+impl core::ops::Deref for AlignedBytes {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: every byte of a u64 is initialised and u8 has no alignment; the length is the
         // same memory counted in bytes, and the borrow is that of `self`.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 8) }
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 8) }
     }
 }
 
-impl std::ops::DerefMut for AlignedBytes {
+impl core::ops::DerefMut for AlignedBytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; every bit pattern is a u64, and the borrow is exclusive.
         unsafe {
-            std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 8)
+            core::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 8)
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Sorting by numbers, in a tenth of the code that sorting by comparing takes.
 
+use alloc::vec::Vec;
+
 /// What can be sorted by a number.
 pub trait Numbered: Copy {
     /// The number.
@@ -38,7 +40,7 @@ pub fn by_number<T: Numbered>(mut values: Vec<T>) -> Vec<T> {
             sorted[*at] = *value;
             *at += 1;
         }
-        std::mem::swap(&mut values, &mut sorted);
+        core::mem::swap(&mut values, &mut sorted);
     }
     values
 }

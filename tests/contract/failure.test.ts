@@ -446,7 +446,7 @@ suite("a failure inside the engine", () => {
       sabotage(db);
       const error = throws(() => call(db), {
         ...POISONED,
-        message: /refuses everything.*panicked/s,
+        message: /refuses everything.*panicked at crate\/src\/[a-z/]+\.rs:\d+\./s,
       });
       ok(error.cause instanceof WebAssembly.RuntimeError);
       deepEqual(heard, [error]);

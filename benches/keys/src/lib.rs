@@ -1,4 +1,4 @@
-//! Ordered key sets under the same work: the engine's own, whose keys are `byteview`s, and one of `Vec<u8>`.
+//! Ordered key sets under the same work: the engine's own, whose short keys lie inline, and one of `Vec<u8>`.
 //!
 //! The work is cut into phases without a clock, so that one code runs natively and in wasm: whoever calls
 //! takes the time. Every phase gives a checksum, which must be the same for both sets.
@@ -51,7 +51,7 @@ trait Keys: Default {
 
 impl Keys for OrderedKeys {
     fn insert(&mut self, key: &[u8]) {
-        OrderedKeys::insert(self, key);
+        OrderedKeys::insert(self, key, 0);
     }
 
     fn seek(&self, key: &[u8]) -> Option<&[u8]> {
@@ -86,7 +86,7 @@ struct Bench {
     order: Vec<u32>,
     /// What was live before the first insertion.
     before: (usize, usize),
-    views: OrderedKeys,
+    inline: OrderedKeys,
     vectors: VecKeys,
 }
 
@@ -94,8 +94,8 @@ struct Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Which {
-    /// The engine's set, keys as `ByteView`.
-    Views = 0,
+    /// The engine's set.
+    Inline = 0,
     /// A `BTreeSet<Vec<u8>>`.
     Vectors = 1,
 }
@@ -167,7 +167,7 @@ pub fn prepare(count: u32, seed: u64) {
         keys,
         order,
         before: live(),
-        views: OrderedKeys::default(),
+        inline: OrderedKeys::default(),
         vectors: VecKeys::default(),
     }));
 }
@@ -175,9 +175,9 @@ pub fn prepare(count: u32, seed: u64) {
 /// Runs one phase on one set and gives its checksum.
 pub fn run(which: Which, what: Phase) -> u64 {
     BENCH.with_borrow_mut(|bench| {
-        let Bench { keys, order, views, vectors, .. } = bench.as_mut().expect("prepared");
+        let Bench { keys, order, inline, vectors, .. } = bench.as_mut().expect("prepared");
         match which {
-            Which::Views => phase(views, keys, order, what),
+            Which::Inline => phase(inline, keys, order, what),
             Which::Vectors => phase(vectors, keys, order, what),
         }
     })
@@ -196,7 +196,7 @@ pub fn held() -> (usize, usize) {
 pub fn clear() {
     BENCH.with_borrow_mut(|bench| {
         let bench = bench.as_mut().expect("prepared");
-        bench.views = OrderedKeys::default();
+        bench.inline = OrderedKeys::default();
         bench.vectors = VecKeys::default();
     });
 }
@@ -214,7 +214,7 @@ mod exports {
     /// The checksum, folded into what a number holds exactly.
     #[unsafe(no_mangle)]
     extern "C" fn keys_run(which: u32, phase: u32) -> u32 {
-        let which = if which == 0 { Which::Views } else { Which::Vectors };
+        let which = if which == 0 { Which::Inline } else { Which::Vectors };
         let phase = [Phase::Insert, Phase::Seek, Phase::Walk][phase as usize];
         let sum = super::run(which, phase);
         (sum ^ (sum >> 32)) as u32

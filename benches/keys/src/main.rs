@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use keys_bench::{Phase, Which, clear, held, prepare, run};
 
-const SETS: [(Which, &str); 2] = [(Which::Views, "byteview"), (Which::Vectors, "vec")];
+const SETS: [(Which, &str); 2] = [(Which::Inline, "engine"), (Which::Vectors, "vec")];
 const PHASES: [(Phase, &str); 3] =
     [(Phase::Insert, "insert"), (Phase::Seek, "seek"), (Phase::Walk, "walk")];
 

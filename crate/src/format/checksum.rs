@@ -25,7 +25,8 @@ pub use vectors::Checksum;
 /// Where there are no vectors the library has a checksum in pieces.
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod words {
-    use std::fmt;
+    use alloc::boxed::Box;
+    use core::fmt;
 
     use xxhash_rust::xxh3::Xxh3;
 

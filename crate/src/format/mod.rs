@@ -30,7 +30,7 @@ pub const MAX_KEY: usize = 65_535;
 /// Longest value in bytes.
 pub const MAX_VALUE: usize = 16 << 20;
 /// Smallest and largest segment, as powers of two.
-pub const SEGMENT_LOG2: std::ops::RangeInclusive<u8> = 12..=24;
+pub const SEGMENT_LOG2: core::ops::RangeInclusive<u8> = 12..=24;
 /// The segment size of ordinary databases: 1 MiB.
 pub const DEFAULT_SEGMENT_LOG2: u8 = 20;
 

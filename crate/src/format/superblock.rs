@@ -1,5 +1,7 @@
 //! The two superblock slots: who the file is, and the last witnessed end of its log.
 
+use alloc::boxed::Box;
+
 use musli_zerocopy::ZeroCopy;
 
 use super::checksum::{checksum, seed_at};

@@ -5,6 +5,10 @@
 //! Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no tombstones.
 //! Keys are compared by the caller, who knows where records lie.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::format::checksum::checksum;
 
 /// Up to this many bytes a key is hashed by 32-bit multiplications alone.
@@ -261,7 +265,7 @@ impl HashIndex {
     /// Has the processor fetch what stands under these hashes, all at once.
     pub fn warm(&self, hashes: &[u32]) {
         let slots = hashes.iter().map(|hash| self.slots[(hash >> self.shift) as usize]);
-        std::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
+        core::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
     }
 
     /// Adds a record that is not in the table.
@@ -416,7 +420,7 @@ impl HashIndex {
 
     fn double(&mut self) {
         let larger = vec![0; self.slots.len() * 2].into_boxed_slice();
-        let old = std::mem::replace(&mut self.slots, larger);
+        let old = core::mem::replace(&mut self.slots, larger);
         self.shift -= 1;
         for &slot in old.iter().filter(|&&slot| slot != 0) {
             self.place(slot);

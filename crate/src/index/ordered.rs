@@ -4,38 +4,58 @@
 //! keys at which they start. Against the B-tree of the standard library that is a quarter of the
 //! code, fewer bytes a key, and a range is a walk over arrays.
 
-use std::cmp::Ordering;
-use std::ops::Bound;
-
-use byteview::ByteView;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::ops::Bound;
 
 use super::hash::Position;
 use crate::sort;
 
-/// A key that the engine owns: short ones lie inline and take no allocation.
-///
-/// Compared as slices: byteview 0.10.2's own `PartialEq` reads a `u64` through a 4-aligned pointer
-/// on wasm32, which panics in debug builds and is undefined behaviour in release.
+/// Bytes of a key that lie inline: what makes it no larger than its pointer, length and tag would, but on
+/// wasm32, where most keys would not fit then.
+const INLINE: usize = if cfg!(target_pointer_width = "32") { 18 } else { 22 };
+
+/// A key that the engine owns: short ones lie inline and take no allocation, as those of the crate
+/// `byteview` do.
 #[derive(Clone, Debug)]
 pub struct Key {
-    bytes: ByteView,
+    bytes: Bytes,
     /// Where its record lay when somebody looked last: what a walk asks for first.
     pub position: Position,
+}
+
+#[derive(Clone, Debug)]
+enum Bytes {
+    Inline(u8, [u8; INLINE]),
+    Boxed(Box<[u8]>),
 }
 
 impl Key {
     /// Copies `bytes`.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
-        Key { bytes: ByteView::new(bytes), position: 0 }
+        let mut inline = [0; INLINE];
+        let bytes = match inline.get_mut(..bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                Bytes::Inline(bytes.len() as u8, inline)
+            }
+            None => Bytes::Boxed(bytes.into()),
+        };
+        Key { bytes, position: 0 }
     }
 }
 
-impl std::ops::Deref for Key {
+impl core::ops::Deref for Key {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        match &self.bytes {
+            Bytes::Inline(length, bytes) => bytes.get(..usize::from(*length)).unwrap_or(bytes),
+            Bytes::Boxed(bytes) => bytes,
+        }
     }
 }
 
@@ -215,7 +235,7 @@ impl OrderedKeys {
     /// Adds what was to be added later: nearly in order, so that the next key mostly goes where the
     /// processor has just been.
     pub fn insert_rest(&mut self) {
-        let keys = std::mem::take(&mut self.later);
+        let keys = core::mem::take(&mut self.later);
         let Some(first) = keys.first() else { return };
         let mut shared = first.len();
         for key in &keys {
@@ -324,7 +344,7 @@ impl OrderedKeys {
         let in_group = group.index_of(key);
         if self.groups.parts.len() > NEAR {
             let lines = group.parts[in_group].iter().step_by(2);
-            std::hint::black_box(lines.map(|key| key.position).max());
+            core::hint::black_box(lines.map(|key| key.position).max());
         }
         (in_groups, in_group, count_below(&group.parts[in_group], key, behind))
     }

@@ -1,5 +1,7 @@
 //! A map of few entries, sorted in a vector: a B-tree would add kilobytes of WebAssembly.
 
+use alloc::vec::Vec;
+
 /// A map from 32-bit numbers.
 #[derive(Clone, Debug)]
 pub struct SmallMap<V> {

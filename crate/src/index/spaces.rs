@@ -1,5 +1,7 @@
 //! What is kept for each keyspace: how many keys it has and, once asked for, which.
 
+use alloc::vec::Vec;
+
 use super::ordered::OrderedKeys;
 
 /// One keyspace.

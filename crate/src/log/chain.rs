@@ -1,5 +1,7 @@
 //! The frames that follow each other, and what may be missing between them.
 
+use alloc::vec::Vec;
+
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::{ExtentRef, KEY_GAP};
 use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_SKIPPABLE, KIND_VOID};
@@ -113,7 +115,7 @@ pub(super) struct Chain {
 impl Chain {
     /// Goes on at a frame behind the one that is expected.
     pub fn miss(&mut self, number: u64) {
-        let is_damage = std::mem::take(&mut self.is_broken);
+        let is_damage = core::mem::take(&mut self.is_broken);
         if number == self.expected {
             return;
         }

@@ -127,7 +127,7 @@ impl Log {
         let is_end = |s: &super::Slot| s.used == Use::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_whole(file, slot as u32)?;
-        Ok(!std::mem::take(&mut self.slots[slot].kept))
+        Ok(!core::mem::take(&mut self.slots[slot].kept))
     }
 
     /// Whether a record could stand at `position` of a segment that the checkpoint knows.
@@ -392,7 +392,7 @@ impl Log {
         self.marked_open = true;
         self.sure_frames = self.flushed_frames;
         self.discard_dead_extents();
-        let before = std::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
+        let before = core::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
         if let Some(before) = before {
             self.discard(before);
         }

@@ -1,5 +1,7 @@
 //! Copies of cold records: which there are, and the reading of more.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::align_up;

@@ -198,7 +198,7 @@ impl Log {
     pub(super) fn leave_memory(&mut self, first: u32) {
         let slot = &mut self.slots[first as usize];
         let shown = slot.shown;
-        let (value, buffer) = (slot.value.take(), std::mem::replace(&mut slot.buffer, NO_BUFFER));
+        let (value, buffer) = (slot.value.take(), core::mem::replace(&mut slot.buffer, NO_BUFFER));
         if shown {
             self.value_bytes -= value.as_ref().map_or(0, |value| value.len());
             self.quarantine.extend(value);

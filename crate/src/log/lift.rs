@@ -4,6 +4,8 @@
 //! do headers tell of it, and a record is appended that leads to it. The old extent is given back like
 //! any other whose record was replaced, once no crash could bring that record back.
 
+use alloc::boxed::Box;
+
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
 use crate::format::checksum::{Checksum, seed_at};

@@ -1,5 +1,7 @@
 //! What is alive: how much of each segment, and which extents.
 
+use alloc::vec::Vec;
+
 use crate::format::payload::ExtentRef;
 use crate::index::hash::Position;
 use crate::sort;
@@ -347,7 +349,7 @@ impl Log {
                 continue;
             }
             if !inside.is_empty() {
-                let inside = std::mem::take(&mut inside);
+                let inside = core::mem::take(&mut inside);
                 gaps.push(Gap { from: before, inside, to: slot.first_frame });
             }
             before = Some(slot.end_frame);

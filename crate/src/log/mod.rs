@@ -4,6 +4,8 @@
 //! construction is *mutable* in memory; what has been handed to the file is *read-only*; what is
 //! not in memory is *cold* (a slot without a buffer, or without a value).
 
+use alloc::vec::Vec;
+
 pub mod append;
 pub mod chain;
 pub mod checkpoint;

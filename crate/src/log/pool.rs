@@ -7,6 +7,8 @@
 //! that no view shows, such as segments that were only written, are taken again at any time:
 //! detaching is not free, V8 collects garbage after each of a memory of 64 MiB and more.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::memory::AlignedBytes;
 

@@ -6,6 +6,8 @@
 //! erased: a new salt tells what is new. Only where the log goes on from a segment in a slot that had
 //! been used do zeros follow its last frame.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::{File, IoError, write_all};
 use crate::format::segment;
@@ -194,7 +196,7 @@ impl Log {
     /// the commit that dropped them count as unflushed: else it would count only with them.
     pub(crate) fn discard_dead_extents(&mut self) {
         let sure = self.sure_frames;
-        let dead = std::mem::take(&mut self.dead_extents);
+        let dead = core::mem::take(&mut self.dead_extents);
         for dead in dead {
             let index = dead.extent.slot as usize;
             let is_sure = dead.frame.is_some_and(|frame| frame < sure);

@@ -2,6 +2,9 @@
 //!
 //! Reading never repairs: nothing here writes, but for the creation of an empty file.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;

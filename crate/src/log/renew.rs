@@ -5,6 +5,8 @@
 //! new one the old log is not. So one write of a superblock changes from the one to the other, and a
 //! crash at any moment leaves either.
 
+use alloc::boxed::Box;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::format::checksum::checksum;

@@ -1,5 +1,7 @@
 //! Which slots of the file are used for what: told by headers, and by trailers where those are gone.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::segment::{self, SegmentHeader};

@@ -1,5 +1,7 @@
 //! The two superblock slots as a whole: which one counts, what is refused, how a file begins.
 
+use alloc::vec::Vec;
+
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full, write_all};
 use crate::format::superblock::{

@@ -1,6 +1,8 @@
 //! Values of extents in memory: read whole, verified, kept as long as there is room, and let go when they
 //! were not looked at lately.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};

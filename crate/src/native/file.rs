@@ -3,10 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use crate::file::{File, IoError, StdFile};
+use crate::file::{File, IoError};
 
-use super::Error;
 use super::lock::{Lock, refuse_held};
+use super::{Error, StdFile};
 
 /// A file with the lock beside it, or one that is only read.
 #[derive(Debug)]

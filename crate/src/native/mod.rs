@@ -19,10 +19,12 @@ mod mismatch;
 mod processes;
 mod range;
 mod reader;
+mod std_file;
 mod store;
 
 pub use collection::{Collection, Entry, Records};
 pub use error::Error;
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
+pub use std_file::StdFile;
 pub use store::{Entries, OpenOptions, Pair, Store};

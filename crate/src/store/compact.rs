@@ -1,5 +1,8 @@
 //! Compaction: what lives in a segment that is mostly dead moves to the tail.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
@@ -108,7 +111,7 @@ impl<F: File> Store<F> {
         // Until there is room again, or something was written, nothing moves twice: it would gain nothing
         // the second time, and large records, which leave room behind them, would go round without end.
         let pressed_from = self.pressed_from.take().unwrap_or(now);
-        let goes_on = self.is_pressed() || !std::mem::take(&mut self.has_written);
+        let goes_on = self.is_pressed() || !core::mem::take(&mut self.has_written);
         self.pressed_from = goes_on.then_some(pressed_from);
         let below = all.or(self.pressed_from).unwrap_or(now);
         self.compact_slice(Compacting {

@@ -1,5 +1,7 @@
 //! The store: operations on keys, over a log and its index.
 
+use alloc::vec::Vec;
+
 mod compact;
 mod group;
 mod pin;
@@ -11,7 +13,7 @@ mod tend;
 mod update;
 mod verify;
 
-use std::ops::Bound;
+use core::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
@@ -193,7 +195,7 @@ impl<F: File> Store<F> {
             *place = if position == 0 { None } else { self.log.place_of(position) };
             all ^= place.map_or(0, |place| self.log.warm(place));
         }
-        std::hint::black_box(all);
+        core::hint::black_box(all);
     }
 
     /// Notes at which position the record of a key lies, for walks to come.
@@ -216,7 +218,7 @@ impl<F: File> Store<F> {
         let is_it = same_bytes(record.key, key)
             && record.header.space() == keyspace
             && record.header.kind != KIND_EXTENT;
-        is_it.then_some(std::ptr::from_ref(record.value))
+        is_it.then_some(core::ptr::from_ref(record.value))
     }
 
     /// The version of a key's record: it grows with every change.
@@ -479,7 +481,7 @@ impl<F: File> Store<F> {
             let place = self.log.look(&mut self.file, position, purpose)?;
             if purpose == Purpose::View {
                 // Its value is waited for together with its header.
-                std::hint::black_box(self.log.warm(place));
+                core::hint::black_box(self.log.warm(place));
             }
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key) && record.header.space() == keyspace {

@@ -1,6 +1,7 @@
 //! Where the records that live lie in the file, for those who have the whole file in memory.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::Error;
 use crate::file::File;

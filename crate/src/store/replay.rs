@@ -1,6 +1,7 @@
 //! Opening: from the frames that count to the index.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::{Damage, Error};
 use crate::file::File;

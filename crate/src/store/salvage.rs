@@ -1,5 +1,7 @@
 //! What opening does about damaged files: finding out what is left, and writing that anew.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
@@ -91,7 +93,7 @@ impl<F: File> Store<F> {
         let successor = self.log.successor(pool, self.next_version)?;
         let size = self.file.size()?;
         let entries = self.entries();
-        let old = std::mem::replace(&mut self.log, successor);
+        let old = core::mem::replace(&mut self.log, successor);
         let next_version = self.next_version;
         self.index = HashIndex::default();
         self.spaces = Spaces::default();

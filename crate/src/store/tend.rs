@@ -7,6 +7,8 @@
 //! erased. Until then a crash loses nothing but the work. A segment that no flush has seen goes at once,
 //! with nothing but the record of its gap.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::index::hash::Position;
@@ -141,7 +143,7 @@ impl<F: File> Store<F> {
         if all {
             self.wants_all = Some(self.log.next_sequence());
         }
-        let job = std::mem::take(&mut self.job);
+        let job = core::mem::take(&mut self.job);
         let done = self.slice(job);
         self.is_tending = false;
         match done {
@@ -198,7 +200,7 @@ impl<F: File> Store<F> {
             Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
             Job::Nothing if self.tidy_up()? => Ok(Job::Nothing),
             Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
-                let all = std::mem::take(&mut self.wants_all);
+                let all = core::mem::take(&mut self.wants_all);
                 self.begin_compaction(all)
             }
             Job::Nothing if self.log.tail_bytes() > self.tail_limit() => self.begin_checkpoint(),
@@ -283,7 +285,7 @@ impl<F: File> Store<F> {
             }
             let first = (job.next as u64 * width) as u32;
             let last = (first as u64 + width - 1) as u32;
-            let changed = std::mem::take(&mut job.changed[job.next]);
+            let changed = core::mem::take(&mut job.changed[job.next]);
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
             if !changed.is_empty() {
@@ -310,7 +312,7 @@ impl<F: File> Store<F> {
         // As many bytes of index as of log would not open faster.
         let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index.len() as u64);
-        let mut job = std::mem::take(&mut self.job);
+        let mut job = core::mem::take(&mut self.job);
         if let Job::Checkpointing(begun) = &job
             && self.log.tail_behind(&begun.writing) > limit
         {

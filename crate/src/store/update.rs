@@ -250,7 +250,7 @@ impl<F: File> Store<F> {
 
     fn end_staged(&mut self) -> Staged {
         self.log.end_loan();
-        std::mem::replace(&mut self.staged, Staged::Nothing)
+        core::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
     /// Stages a record in place of `new.old`.
@@ -306,7 +306,7 @@ impl<F: File> Store<F> {
 
     /// Writes the value that was kept aside into the staged record.
     fn write_saved(&mut self) {
-        let saved = std::mem::take(&mut self.saved);
+        let saved = core::mem::take(&mut self.saved);
         self.staged_value().copy_from_slice(&saved);
         self.saved = saved;
     }
@@ -314,7 +314,7 @@ impl<F: File> Store<F> {
     /// Gives the record that was being changed in place its bytes back, also once another takes its
     /// place: it is still written, and verified.
     fn restore(&mut self) {
-        let staged = std::mem::replace(&mut self.staged, Staged::InPlace);
+        let staged = core::mem::replace(&mut self.staged, Staged::InPlace);
         self.write_saved();
         self.staged = staged;
     }

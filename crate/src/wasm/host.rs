@@ -1,5 +1,7 @@
 //! The host's file, which is all that the engine imports.
 
+use core::panic::PanicInfo;
+
 use crate::file::{File, IoError};
 
 /// Imports of the module `host`.
@@ -12,7 +14,7 @@ mod imports {
         pub fn size() -> f64;
         pub fn flush() -> i32;
         pub fn detach();
-        pub fn panicked(address: *const u8, length: usize);
+        pub fn panicked(file: *const u8, length: usize, line: u32);
     }
 }
 
@@ -71,8 +73,13 @@ pub(super) fn detach() {
     unsafe { imports::detach() }
 }
 
-/// Tells what a panic says.
-pub(super) fn panicked(text: &str) {
-    // SAFETY: the host reads `length` bytes at `address`.
-    unsafe { imports::panicked(text.as_ptr(), text.len()) }
+/// Tells where a panic was. What it says is left out: the text would have to be put together.
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    if let Some(place) = info.location() {
+        let file = place.file();
+        // SAFETY: the host reads `length` bytes at `file`.
+        unsafe { imports::panicked(file.as_ptr(), file.len(), place.line()) }
+    }
+    core::arch::wasm32::unreachable()
 }

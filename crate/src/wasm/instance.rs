@@ -1,6 +1,7 @@
 //! The one instance: its store, the key areas, and the block of answers.
 
-use std::cell::UnsafeCell;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
 
 use super::host::HostFile;
 use crate::error::Error;
@@ -105,7 +106,7 @@ impl Instance {
             return;
         };
         let now = store.footprint();
-        if std::mem::replace(&mut self.footprint, now) != now {
+        if core::mem::replace(&mut self.footprint, now) != now {
             let (whole, rest) = store.headroom();
             let room = (besides + HEADROOM).min(self.most_room);
             take_and_leave(whole, room + rest, most);
@@ -142,7 +143,7 @@ fn take_and_leave(whole: usize, mut rest: usize, most: usize) {
         size = rest.min(most);
         rest -= size;
     }
-    std::hint::black_box(&mut taken);
+    core::hint::black_box(&mut taken);
 }
 
 /// The address of the key area; a second one follows it.

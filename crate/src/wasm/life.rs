@@ -24,7 +24,6 @@ extern "C" fn open(
     e6: u32,
     e7: u32,
 ) -> u32 {
-    std::panic::set_hook(Box::new(|info| host::panicked(&info.to_string())));
     let word = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
     let options = Options {
         segment_log2: segment_log2 as u8,

@@ -11,7 +11,7 @@ extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
         let value = store.get(keyspace, &keys[..key_len])?;
         Ok(value.map(|value| answer.bytes(value)))
     });
-    found.flatten().unwrap_or(std::ptr::null())
+    found.flatten().unwrap_or(core::ptr::null())
 }
 
 /// A key's version in number 0 and 1, or 3 when it is uncertain; 0 when absent; -1 when a cold record
@@ -48,7 +48,7 @@ extern "C" fn pinned(handle: u32) -> *const u8 {
         let value = store.pinned(handle.wrapping_sub(1));
         Ok(value.map(|value| answer.bytes(value)))
     });
-    value.flatten().unwrap_or(std::ptr::null())
+    value.flatten().unwrap_or(core::ptr::null())
 }
 
 /// Ends a pin.
@@ -81,7 +81,7 @@ extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *cons
         store.begin_set(keyspace, &keys[..key_len], capacity)?;
         Ok(answer.bytes(store.staged_value()))
     });
-    staged.unwrap_or(std::ptr::null())
+    staged.unwrap_or(core::ptr::null())
 }
 
 /// 1: was there and is gone; 0: was not; -1: failed.
@@ -98,7 +98,7 @@ extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
         let found = store.begin_update(keyspace, &keys[..key_len])?;
         Ok(found.then(|| answer.bytes(store.staged_value())))
     });
-    staged.flatten().unwrap_or(std::ptr::null())
+    staged.flatten().unwrap_or(core::ptr::null())
 }
 
 /// Room for the bytes that take the staged value's place; its address, or 0.
@@ -108,7 +108,7 @@ extern "C" fn update_resize(capacity: usize) -> *const u8 {
         store.resize_update(capacity)?;
         Ok(answer.bytes(store.staged_value()))
     });
-    staged.unwrap_or(std::ptr::null())
+    staged.unwrap_or(core::ptr::null())
 }
 
 /// Ends the staged record, new or changed, with `length` bytes of value.

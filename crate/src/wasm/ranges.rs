@@ -1,6 +1,6 @@
 //! Many keys: pages of a range, and values of keys that are given together.
 
-use std::ops::Bound;
+use core::ops::Bound;
 
 use super::host::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
@@ -35,7 +35,7 @@ extern "C" fn scan(
     let with_values = flags & 8 != 0;
     let keys_at = 4 + if with_values { 12 } else { 4 } * max_keys;
     // What the page before has left is written over.
-    let mut page = std::mem::take(&mut instance.page);
+    let mut page = core::mem::take(&mut instance.page);
     instance.run(|store, scratch, answer| {
         let range = bounds(scratch, lower_len, upper_len, flags);
         let mut keys = store.range_keys(keyspace, range)?;
@@ -63,7 +63,7 @@ extern "C" fn scan(
         Ok(())
     });
     instance.page = page;
-    if instance.answer.code == 0 { instance.page.as_ptr() } else { std::ptr::null() }
+    if instance.answer.code == 0 { instance.page.as_ptr() } else { core::ptr::null() }
 }
 
 /// Sorts a part of the keys, as the first range does with all: 1 when there are more, 0 when that was
