@@ -242,10 +242,12 @@ impl Log {
         })
     }
 
-    /// Whether nothing in a segment is needed, and no record need be looked at to know that.
-    pub(crate) fn is_dead(&self, slot: u32) -> bool {
+    /// Bytes that live in a segment, if nothing else in it is needed, and no record need be looked at to know
+    /// that.
+    pub(crate) fn living_of(&self, slot: u32) -> Option<usize> {
         let slot = &self.slots[slot as usize];
-        slot.ours && slot.needed(&self.sequences()) == 0
+        let living = slot.live_bytes as usize;
+        (slot.ours && slot.needed(&self.sequences()) == living).then_some(living)
     }
 
     /// Whether no promise leans on a segment: it came since the last flush, and so does the checkpoint not

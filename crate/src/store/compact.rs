@@ -23,6 +23,13 @@ use super::{Staged, Store};
 
 /// Bytes of a victim that one slice goes through.
 const SLICE: usize = 64 << 10;
+/// What the index alone tells to live in a victim is moved by one slice if it is so little, and the index so
+/// small: going through that takes less than going through the victim.
+const FEW: usize = 192 << 10;
+const SMALL_INDEX: usize = 64 << 10;
+
+/// Records of a victim that are looked for in the index together.
+const AHEAD: usize = 16;
 
 /// Moving records out of segments.
 #[derive(Debug)]
@@ -131,8 +138,14 @@ impl<F: File> Store<F> {
         }
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
-                Some(victim) if self.log.is_dead(victim) => self.let_go(victim, job),
                 Some(victim) => {
+                    if let Err(error) = self.move_few(victim) {
+                        return self.give_up_slice(&job, error);
+                    }
+                    self.commit_group().map_err(WriteError::RolledBack)?;
+                    if self.log.living_of(victim) == Some(0) {
+                        return self.let_go(victim, job);
+                    }
                     job.victim =
                         self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
@@ -153,15 +166,10 @@ impl<F: File> Store<F> {
             };
         };
         let moved = match self.move_some(&mut moving) {
-            // What was emptied before makes room for the rest.
-            Err(Error::Quota) => {
-                self.undo_to(0);
-                self.log.discard_group();
-                return self.end_compaction(&job);
-            }
             // A deletion that takes up its segment has no room to tell where it was written first.
             Err(Error::KeyTooLong) => Moved::Stuck,
-            moved => moved.map_err(WriteError::RolledBack)?,
+            Err(error) => return self.give_up_slice(&job, error),
+            Ok(moved) => moved,
         };
         self.commit_group().map_err(WriteError::RolledBack)?;
         match moved {
@@ -173,6 +181,40 @@ impl<F: File> Store<F> {
             Moved::Stuck => self.log.keep(moving.slot),
         }
         Ok(Job::Compacting(job))
+    }
+
+    fn give_up_slice(&mut self, job: &Compacting, error: Error) -> Result<Job, WriteError> {
+        if !matches!(error, Error::Quota) {
+            return Err(WriteError::RolledBack(error));
+        }
+        // What was emptied before makes room for the rest.
+        self.undo_to(0);
+        self.log.discard_group();
+        self.end_compaction(job)
+    }
+
+    /// Moves what lives in a segment that is in memory, if that is little: record by record, each verified. It
+    /// ends before one that is damaged.
+    fn move_few(&mut self, slot: u32) -> Result<(), Error> {
+        let is_little = self.log.living_of(slot).is_some_and(|bytes| bytes > 0 && bytes <= FEW);
+        if !is_little || self.index.bytes() > SMALL_INDEX {
+            return Ok(());
+        }
+        let geometry = self.log.geometry();
+        let mut entries = Vec::new();
+        self.index.collect(0, u32::MAX, &mut entries);
+        entries.retain(|&(_, position)| geometry.locate(position).0 == slot);
+        for (hash, position) in entries {
+            let Some(place) = self.log.place_of(position) else { break };
+            let size = self.log.record_in(place).header.size();
+            let bytes = self.log.bytes_at(place)[..size].to_vec();
+            let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
+            if !RecordHeader::verify(&bytes, self.log.salt(slot), at) {
+                break;
+            }
+            self.move_record(hash, position, &bytes, None)?;
+        }
+        Ok(())
     }
 
     fn choose(&self, job: &Compacting) -> Option<u32> {
@@ -231,6 +273,7 @@ impl<F: File> Store<F> {
     fn move_some(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
         let geometry = self.log.geometry();
         let until = moving.at + SLICE;
+        let mut fetched = 0;
         while moving.at < until {
             if moving.at >= moving.end {
                 return Ok(Moved::All);
@@ -247,6 +290,9 @@ impl<F: File> Store<F> {
                 continue;
             }
             let bytes = &moving.bytes[moving.at..moving.frame_end];
+            if moving.at >= fetched {
+                fetched = moving.at + self.fetch_ahead(bytes);
+            }
             let Some((header, key, value)) = record::parts(bytes) else { return Ok(Moved::Stuck) };
             if !header.fits(bytes.len()) {
                 return Ok(Moved::Stuck);
@@ -277,6 +323,23 @@ impl<F: File> Store<F> {
             moving.at += size;
         }
         Ok(Moved::Some)
+    }
+
+    /// Has the processor fetch what the index has of the first records in `bytes`, together. Gives how many
+    /// bytes they take.
+    fn fetch_ahead(&self, bytes: &[u8]) -> usize {
+        let (mut hashes, mut at) = ([0; AHEAD], 0);
+        for hash in &mut hashes {
+            let Some(bytes) = bytes.get(at..) else { break };
+            let Some((header, key, _)) = record::parts(bytes) else { break };
+            if !header.fits(bytes.len()) {
+                break;
+            }
+            *hash = self.hash(header.space(), key);
+            at += header.size();
+        }
+        self.index.warm(&hashes);
+        at
     }
 
     fn move_record(

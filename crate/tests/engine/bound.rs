@@ -2,6 +2,7 @@
 //! segments, however seldom there is time between turns.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use varve::{File, IoError, MemoryFile, Options, Stats, Store};
@@ -193,6 +194,37 @@ fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
             let limit = if memory == 0 { MIB + 4096 } else { MIB / 2 };
             assert!(most <= limit, "{what}: {most} bytes in a slice");
         }
+    }
+}
+
+#[test]
+fn what_is_written_once_outlives_all_that_is_overwritten_around_it() {
+    // Few keys, in segments as browsers have them: each that goes has few records left.
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("opens");
+    let mut rng = Rng::new(9);
+    let mut model = BTreeMap::new();
+    for group in 0..120_u64 {
+        for i in 0..1000 {
+            let key = rng.below(1000) as u64;
+            model.insert(key, vec![i as u8; 100]);
+            store.set(0, &key.to_be_bytes(), &model[&key]).expect("set");
+        }
+        let once = 1000 + group;
+        model.insert(once, vec![group as u8; if group % 10 == 0 { 300_000 } else { 10 }]);
+        store.set(0, &once.to_be_bytes(), &model[&once]).expect("set");
+        if group % 7 == 0 {
+            let gone = rng.below(once as usize) as u64;
+            let was_there = store.delete(0, &gone.to_be_bytes()).expect("delete");
+            assert_eq!(was_there, model.remove(&gone).is_some());
+        }
+        store.commit().expect("commit");
+        let _ = store.end_turn();
+    }
+    let file = store.close().map_err(|(_, error)| error).expect("closes");
+    let mut store = Store::open(file, Options::default()).expect("opens");
+    assert_eq!(store.count(0), model.len() as u64);
+    for (key, value) in &model {
+        assert_eq!(store.get(0, &key.to_be_bytes()), Ok(Some(&value[..])), "key {key}");
     }
 }
 

@@ -63,16 +63,16 @@ fn what_poisons_behind_a_commit_that_succeeded_is_told_by_the_next_call() {
     assert!(hidden > 10);
 }
 
-/// Overwrites a few keys, does so many slices of a compaction, flushes, and closes the store on a disk
+/// Overwrites so many keys, does so many slices of a compaction, flushes, and closes the store on a disk
 /// that is full from one of the close's calls on. Answers whether the close could not take back what it
 /// had written, which then must be the last that it did; none when it made no such call.
-fn is_poisoned_by_its_close(slices: usize, nth: u64) -> Option<bool> {
+fn is_poisoned_by_its_close(keys: u64, slices: usize, nth: u64) -> Option<bool> {
     let file = FaultFile::default();
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(file.clone(), options).expect("opens");
     for i in 0..140_u64 {
         // Segments that nothing is taken from, and then some of which all is.
-        let key = if i < 40 { 100 + i } else { i % 20 };
+        let key = if i < 40 { 100 + i } else { i % keys };
         store.set(0, &key.to_le_bytes(), &[i as u8; 200]).expect("set");
         store.commit().expect("committed");
     }
@@ -94,8 +94,11 @@ fn is_poisoned_by_its_close(slices: usize, nth: u64) -> Option<bool> {
 
 #[test]
 fn a_close_that_cannot_take_back_what_it_wrote_says_so_and_writes_nothing_behind_it() {
-    let closes = |slices| (0..).map_while(move |nth| is_poisoned_by_its_close(slices, nth));
-    let poisoned = (0..60).flat_map(closes).filter(|&poisoned| poisoned).count();
+    let closes =
+        |(keys, slices)| (0..).map_while(move |nth| is_poisoned_by_its_close(keys, slices, nth));
+    let states =
+        [20, 25, 33].into_iter().flat_map(|keys| (0..60).map(move |slices| (keys, slices)));
+    let poisoned = states.flat_map(closes).filter(|&poisoned| poisoned).count();
     println!("{poisoned} closes poison the store by what they cannot take back");
     assert!(poisoned > 4);
 }
