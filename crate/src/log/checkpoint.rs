@@ -15,6 +15,7 @@ use crate::index::spaces::Spaces;
 use crate::memory::AlignedBytes;
 
 use super::append::WriteError;
+use super::graves::{Graves, UNKNOWN};
 use super::live::ExtentName;
 use super::reserve::Need;
 use super::{Log, Mending, NO_BUFFER, Use};
@@ -163,7 +164,9 @@ impl Log {
             // No more than there is room for, whatever it says: sums stay far from overflowing.
             let at_most = |n: u32| n.min(row.end);
             (slot.live, slot.live_bytes) = (at_most(row.live), at_most(row.live_bytes));
-            (slot.grave_bytes, slot.grave_oldest) = (at_most(row.grave_bytes), row.grave_oldest);
+            if row.grave_bytes > 0 {
+                slot.graves.add(at_most(row.grave_bytes), row.grave_oldest, UNKNOWN);
+            }
             self.live_total += u64::from(slot.live_bytes);
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
@@ -186,7 +189,7 @@ impl Log {
         self.live_total = 0;
         for slot in &mut self.slots {
             (slot.end, slot.end_frame, slot.live, slot.live_bytes) = (0, 0, 0, 0);
-            (slot.grave_bytes, slot.grave_oldest) = (0, u32::MAX);
+            slot.graves = Graves::default();
         }
     }
 
@@ -251,8 +254,8 @@ impl Log {
                 end: s.end,
                 live: s.live,
                 live_bytes: s.live_bytes,
-                grave_bytes: s.grave_bytes,
-                grave_oldest: s.grave_oldest,
+                grave_bytes: s.graves.bytes(),
+                grave_oldest: s.graves.oldest(),
                 reserved: 0,
             };
             put(row.to_bytes());

@@ -6,6 +6,7 @@ use crate::format::payload::ExtentRef;
 use crate::index::hash::Position;
 use crate::sort;
 
+use super::graves::UNKNOWN;
 use super::{DroppedTail, Log, Slot, Use};
 
 /// Which extent: a slot may hold another one later.
@@ -63,17 +64,26 @@ impl Log {
         self.extent_of.get(position).is_some()
     }
 
-    /// A deletion of `size` bytes was appended, covering segments from `oldest` on.
-    pub(crate) fn buried(&mut self, position: Position, size: u32, oldest: u32) {
-        let slot = self.slot_of(position);
-        slot.grave_bytes += size;
-        slot.grave_oldest = slot.grave_oldest.min(oldest);
+    /// A deletion of `size` bytes was appended, covering segments from `oldest` to `newest`.
+    pub(crate) fn buried(&mut self, position: Position, size: u32, oldest: u32, newest: u32) {
+        self.slot_of(position).graves.add(size, oldest, newest);
     }
 
     /// It was taken back.
     pub(crate) fn unburied(&mut self, position: Position, size: u32) {
-        let slot = self.slot_of(position);
-        slot.grave_bytes = slot.grave_bytes.saturating_sub(size);
+        let oldest = self.record_at(position).header.oldest;
+        self.slot_of(position).graves.take_back(size, oldest);
+    }
+
+    /// The last segment that a deletion in `slot` may cover of which `oldest` is the first.
+    pub(crate) fn newest_covered(&self, slot: u32, oldest: u32) -> u32 {
+        let slot = &self.slots[slot as usize];
+        if slot.ours { slot.graves.newest(oldest) } else { UNKNOWN }
+    }
+
+    /// The sequence of the segment in which the record at `position` stands.
+    pub(crate) fn sequence_at(&self, position: Position) -> u32 {
+        self.slots[self.geometry.locate(position).0 as usize].sequence
     }
 
     /// The record at `position` names an extent.
@@ -147,10 +157,7 @@ pub(crate) struct Victim {
 impl Slot {
     /// Bytes of what is needed of a segment, as far as is known; with the sequences of all that stand.
     pub(super) fn needed(&self, sequences: &[u32]) -> usize {
-        let covered = self.grave_oldest..self.sequence;
-        let from = sequences.partition_point(|&s| s < self.grave_oldest);
-        let covers = sequences.get(from).is_some_and(|s| covered.contains(s));
-        self.live_bytes as usize + if covers { self.grave_bytes as usize } else { 0 }
+        (self.live_bytes + self.graves.needed(sequences, self.sequence)) as usize
     }
 
     /// Bytes that emptying it gains. What was left at its end since the next record was too long would be
@@ -217,7 +224,7 @@ impl Log {
     /// Bytes of deletions.
     pub(crate) fn grave_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.used == Use::Log && !slot.doomed);
-        logs.map(|slot| u64::from(slot.grave_bytes)).sum()
+        logs.map(|slot| u64::from(slot.graves.bytes())).sum()
     }
 
     /// Segments that can be emptied, with their slots.

@@ -10,6 +10,7 @@ pub mod append;
 pub mod chain;
 pub mod checkpoint;
 mod copies;
+pub(crate) mod graves;
 pub mod group;
 pub(crate) mod lift;
 pub(crate) mod live;
@@ -37,6 +38,7 @@ use crate::memory::AlignedBytes;
 
 use append::WriteError;
 use copies::Copies;
+use graves::Graves;
 use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
@@ -97,9 +99,8 @@ struct Slot {
     /// Log: live records and their bytes.
     live: u32,
     live_bytes: u32,
-    /// Log: bytes of its deletions, and the oldest segment that one of them covers.
-    grave_bytes: u32,
-    grave_oldest: u32,
+    /// Log: its deletions.
+    graves: Graves,
     /// Log: what lived here lives elsewhere; it goes with the next checkpoint.
     doomed: bool,
     /// Log: something in it is damaged, so it stays where it is.
@@ -130,8 +131,7 @@ impl Slot {
             end_frame: 0,
             live: 0,
             live_bytes: 0,
-            grave_bytes: 0,
-            grave_oldest: u32::MAX,
+            graves: Graves::default(),
             doomed: false,
             kept: false,
             ours: false,

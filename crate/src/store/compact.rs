@@ -12,6 +12,7 @@ use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
+use crate::log::graves::covers;
 use crate::log::lift::Lift;
 use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
@@ -166,7 +167,7 @@ impl<F: File> Store<F> {
             };
         };
         let moved = match self.move_some(&mut moving) {
-            // A deletion that takes up its segment has no room to tell where it was written first.
+            // A deletion that takes up its segment has no room to tell what it covers.
             Err(Error::KeyTooLong) => Moved::Stuck,
             Err(error) => return self.give_up_slice(&job, error),
             Ok(moved) => moved,
@@ -307,14 +308,11 @@ impl<F: File> Store<F> {
                     }
                 }
                 KIND_DELETE => {
-                    let written = value.get(..4).and_then(|bytes| bytes.try_into().ok());
-                    let written = written.map_or(moving.sequence, u32::from_le_bytes);
-                    let covered = header.oldest..=written;
-                    let from = moving.segments.partition_point(|&s| s < header.oldest);
-                    let mut covered =
-                        moving.segments[from..].iter().take_while(|s| covered.contains(s));
-                    if covered.any(|&s| s != moving.sequence) {
-                        self.move_deletion(*header, key, written)?;
+                    let newest = value.get(..4).and_then(|bytes| bytes.try_into().ok());
+                    let newest = newest.map_or(moving.sequence, u32::from_le_bytes);
+                    let newest = newest.min(self.log.newest_covered(moving.slot, header.oldest));
+                    if covers(&moving.segments, header.oldest, newest, moving.sequence) {
+                        self.move_deletion(*header, key, newest)?;
                     }
                 }
                 KIND_VOID | KIND_TRANSACTION => {}
@@ -428,12 +426,12 @@ impl<F: File> Store<F> {
         Ok(true)
     }
 
-    /// A deletion that is moved tells in which segment it was written: what it covers lies before.
+    /// A deletion that is moved tells the last segment that it may cover.
     fn move_deletion(
         &mut self,
         header: RecordHeader,
         key: &[u8],
-        written: u32,
+        newest: u32,
     ) -> Result<(), Error> {
         let size = record::size_of_record(key.len(), 8);
         self.log.make_room(&mut self.file, size, Need::Move)?;
@@ -442,9 +440,9 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(moved, key);
         let from = moved.value_offset();
         let value = &mut self.log.record_mut(position)[from..from + 8];
-        value.copy_from_slice(&u64::from(written).to_le_bytes());
+        value.copy_from_slice(&u64::from(newest).to_le_bytes());
         self.log.advance(size, false);
-        self.log.buried(position, size as u32, header.oldest);
+        self.log.buried(position, size as u32, header.oldest, newest);
         let (appended, come) = (position, size as u32);
         let copy = Undo { hash: 0, old: None, new: None, appended, come, gone: 0, moved: true };
         self.undo.push(copy);

@@ -22,6 +22,7 @@ use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KE
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
 use crate::index::spaces::Spaces;
+use crate::log::graves::UNKNOWN;
 use crate::log::{
     Log,
     pool::Purpose,
@@ -546,7 +547,10 @@ impl<F: File> Store<F> {
         }
         match new {
             Some(new) => self.log.born(new, size),
-            None => self.log.buried(appended, size, oldest),
+            None => {
+                let newest = old.map_or(UNKNOWN, |old| self.log.sequence_at(old.position));
+                self.log.buried(appended, size, oldest, newest);
+            }
         }
         let old = old.map(|old| old.position);
         self.undo.push(Undo { hash, old, new, appended, come: size, gone, moved: false });

@@ -13,6 +13,7 @@ use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
 use crate::log::Log;
 use crate::log::chain::FrameAt;
+use crate::log::graves::UNKNOWN;
 use crate::log::live::ExtentName;
 use crate::log::recover::{OnDamage, Opened, Recovered, Recovery, Way};
 use crate::sort;
@@ -301,7 +302,7 @@ impl<F: File> Store<F> {
         let new = (header.kind != KIND_DELETE).then_some(position);
         match new {
             Some(_) => self.log.born(position, size as u32),
-            None => self.log.buried(position, size as u32, header.oldest),
+            None => self.log.buried(position, size as u32, header.oldest, UNKNOWN),
         }
         if let Some(extent) = extent {
             self.log.name_extent(position, extent);

@@ -8,6 +8,7 @@ mod bound;
 mod closing;
 mod cold;
 mod crash;
+mod deletions;
 mod faults;
 mod files;
 mod flips;

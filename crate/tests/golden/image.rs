@@ -99,9 +99,9 @@ impl Record {
     }
 }
 
-/// A deletion that was moved tells in which segment it was written first.
-pub fn moved_deletion(key: impl AsRef<[u8]>, version: u64, written: u32) -> Record {
-    set(key, u64::from(written).to_le_bytes(), version).kind(record::KIND_DELETE)
+/// A deletion that was moved tells the last segment that may hold what it deletes.
+pub fn moved_deletion(key: impl AsRef<[u8]>, version: u64, newest: u32) -> Record {
+    set(key, u64::from(newest).to_le_bytes(), version).kind(record::KIND_DELETE)
 }
 
 /// `len` bytes in which no two neighbours are alike and the last is not zero.

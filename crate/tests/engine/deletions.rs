@@ -1,0 +1,181 @@
+//! Deletions: how long they stay, and that no record outlives the one that deletes it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use varve::format::frame::{self, FrameHeader};
+use varve::format::record::{self, KIND_DELETE};
+use varve::format::segment::{self, KIND_LOG, SegmentHeader};
+use varve::format::superblock::{Slot, Superblock};
+use varve::format::{DATA_START, superblock};
+use varve::{File, IoError, MemoryFile, Options, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::{Rng, bytes_of};
+
+/// A file that counts the bytes that are written to it.
+struct Counting(MemoryFile, Rc<Cell<u64>>);
+
+impl File for Counting {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.read(buf, at)
+    }
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.1.set(self.1.get() + bytes.len() as u64);
+        self.0.write(bytes, at)
+    }
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.0.truncate(size)
+    }
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.0.size()
+    }
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn keys_that_come_and_go_beside_others_that_stay_leave_nothing_that_is_moved_for_ever() {
+    const STAY: u64 = 20_000;
+    const COME: u64 = 800;
+    let written = Rc::new(Cell::new(0));
+    let file = Counting(MemoryFile::default(), Rc::clone(&written));
+    let options = Options { segment_log2: 15, ..Options::default() };
+    let mut store = Store::open(file, options).expect("opens");
+    let mut rng = Rng::new(1);
+    let set = |store: &mut Store<Counting>, key: u64| {
+        store.set(0, &key.to_be_bytes(), &[7; 100]).expect("set");
+        if key.is_multiple_of(16) {
+            store.commit().expect("commit");
+            store.end_turn();
+        }
+    };
+    (0..STAY).for_each(|key| set(&mut store, key));
+    // Until the file is as long as it may be.
+    (0..STAY).for_each(|_| set(&mut store, rng.below(STAY as usize) as u64));
+    let mut rounds = Vec::new();
+    for _ in 0..200 {
+        let before = written.get();
+        let first = STAY + rng.below(1 << 30) as u64;
+        let mut keys: Vec<u64> = (first..first + COME).collect();
+        keys.iter().for_each(|&key| set(&mut store, key));
+        while !keys.is_empty() {
+            let key = keys.swap_remove(rng.below(keys.len()));
+            assert_eq!(store.delete(0, &key.to_be_bytes()), Ok(true));
+            if keys.len().is_multiple_of(16) {
+                store.commit().expect("commit");
+                store.end_turn();
+            }
+        }
+        store.tend(false).expect("tend");
+        rounds.push((written.get() - before) / (2 * COME));
+    }
+    assert_eq!(store.count(0), STAY);
+    let of_last = rounds[150..].iter().sum::<u64>() / 50;
+    // A record and its deletion are 104 bytes for each, with their frames.
+    assert!(of_last <= 250, "{of_last} bytes for each that comes or goes: {rounds:?}");
+}
+
+/// What counts for each key in any segment that stands, whatever leads to it: whether it is there.
+fn standing(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
+    let length = 1 << segment_log2;
+    let Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0) else {
+        panic!("the first superblock is whole");
+    };
+    let mut newest: BTreeMap<Vec<u8>, (u64, bool)> = BTreeMap::new();
+    for start in (DATA_START as usize..image.len()).step_by(length) {
+        let bytes = image.get(start..start + segment::SIZE).unwrap_or_default();
+        let header = SegmentHeader::decode(bytes, superblock.file_id[0], start as u64);
+        let Some(header) = header.filter(|header| header.kind == KIND_LOG) else { continue };
+        let (mut at, end) = (start + segment::SIZE, start + length - segment::SIZE);
+        while let Some(frame) = FrameHeader::open(&image[at..end], header.salt, at as u64) {
+            let mut records = &image[at + frame::SIZE..at + frame.length as usize];
+            while let Some((header, key, _)) = record::parts(records) {
+                if header.space() == 0 && !key.is_empty() {
+                    let one = (header.version, header.kind != KIND_DELETE);
+                    let before = newest.entry(key.to_vec()).or_insert(one);
+                    *before = one.max(*before);
+                }
+                records = &records[header.size()..];
+            }
+            at += frame.length as usize;
+        }
+    }
+    newest.into_iter().map(|(key, (_, is_there))| (key, is_there)).collect()
+}
+
+#[test]
+fn no_segment_stands_that_has_a_key_whose_deletion_has_gone() {
+    let (mut went, mut left) = (0, 0);
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let segment_log2 = 12;
+        let options = |session| Options {
+            segment_log2,
+            factor: [120, 150, 200][seed as usize % 3],
+            entropy: [seed, session, 1, 2],
+            ..Options::default()
+        };
+        let mut file = FaultFile::default();
+        let mut store = Store::open(file.clone(), options(0)).expect("opens");
+        let mut there = BTreeMap::new();
+        for step in 0..600_u64 {
+            // Some stay, some are overwritten, some come and go at once.
+            let key = match rng.below(3) {
+                0 => rng.below(60) as u64,
+                1 => 100 + rng.below(12) as u64,
+                _ => 200 + step / 8,
+            };
+            let bytes = key.to_be_bytes();
+            match rng.below(5) {
+                0 | 1 => {
+                    store.set(0, &bytes, &bytes_of(step, rng.below(200))).expect("set");
+                    there.insert(key, step);
+                }
+                2 | 3 => {
+                    let was = store.delete(0, &bytes).expect("delete");
+                    assert_eq!(was, there.remove(&key).is_some());
+                }
+                _ => {
+                    // A deletion that is taken back.
+                    let savepoint = store.savepoint();
+                    store.delete(0, &bytes).expect("delete");
+                    store.rollback(savepoint);
+                }
+            }
+            match rng.below(12) {
+                0 => store.flush().expect("flush"),
+                1..4 => store.commit().expect("commit"),
+                4..8 => _ = store.tend(rng.one_in(60)).expect("tend"),
+                8 if rng.one_in(12) => {
+                    // Killed, or closed; only what this session began is known by heart.
+                    if rng.one_in(2) {
+                        store.commit().expect("commit");
+                    } else {
+                        store.close().map_err(|(_, error)| error).expect("closes");
+                    }
+                    file = FaultFile::new(file.image());
+                    store = Store::open(file.clone(), options(step)).expect("opens");
+                }
+                _ => continue,
+            }
+            store.commit().expect("commit");
+            let standing = standing(&file.image(), segment_log2);
+            for (bytes, &is_there) in &standing {
+                let key = u64::from_be_bytes(bytes[..].try_into().expect("eight bytes"));
+                assert_eq!(
+                    is_there,
+                    there.contains_key(&key),
+                    "seed {seed}, step {step}, key {key}"
+                );
+                left += u32::from(!is_there);
+            }
+            went += (200..=200 + step / 8)
+                .filter(|key| !standing.contains_key(&key.to_be_bytes()[..]))
+                .count();
+        }
+    }
+    assert!(went > 100_000 && left > 100_000, "{went} went, {left} were looked at");
+}
