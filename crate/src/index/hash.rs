@@ -371,14 +371,22 @@ impl HashIndex {
     pub fn collect(&self, first: u32, last: u32, out: &mut Vec<(u32, Position)>) {
         let mask = self.slots.len() - 1;
         let (from, to) = ((first >> self.shift) as usize, (last >> self.shift) as usize);
+        let is_inside = |slot: u64| slot != 0 && (first..=last).contains(&hash_of(slot));
+        // Every second slot is empty, as chance will have it: no processor guesses which.
+        let mut n = out.len();
+        out.resize(n + to - from + 1, (0, 0));
+        for &slot in &self.slots[from..to] {
+            out[n] = (hash_of(slot), position_of(slot));
+            n += usize::from(is_inside(slot));
+        }
+        out.truncate(n);
         // An entry stands at its home or behind it, with no empty slot between.
-        for at in from..from + self.slots.len() {
+        for at in to..from + self.slots.len() {
             let slot = self.slots[at & mask];
-            if slot == 0 && at >= to {
-                break;
-            }
-            if slot != 0 && (first..=last).contains(&hash_of(slot)) {
+            if is_inside(slot) {
                 out.push((hash_of(slot), position_of(slot)));
+            } else if slot == 0 {
+                break;
             }
         }
     }
@@ -498,6 +506,10 @@ mod tests {
             all.sort();
             all
         };
+        let mut whole = Vec::new();
+        table.collect(0, u32::MAX, &mut whole);
+        whole.sort_unstable();
+        assert_eq!(whole, sorted);
         for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
             let (mut copy, mut run) = (HashIndex::with_room(order.len()), Run::default());
             order.iter().for_each(|&(hash, position)| copy.append(&mut run, hash, position));

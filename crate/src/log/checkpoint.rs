@@ -288,16 +288,21 @@ impl Log {
         &mut self,
         file: &mut impl File,
         writing: &mut Writing,
-        entries: impl Iterator<Item = (u32, Position)>,
+        mut entries: &[(u32, Position)],
     ) -> Result<(), Error> {
-        for (hash, position) in entries {
-            writing.left = writing.left.checked_sub(1).ok_or(Error::Misuse)?;
-            let word = u64::from(hash) | u64::from(position) << 32;
-            writing.block[writing.filled..writing.filled + 8].copy_from_slice(&word.to_le_bytes());
-            writing.filled += 8;
+        writing.left = writing.left.checked_sub(entries.len() as u64).ok_or(Error::Misuse)?;
+        while !entries.is_empty() {
+            let room = &mut writing.block[writing.filled..];
+            let (now, later) = entries.split_at(entries.len().min(room.len() / 8));
+            for (room, (hash, position)) in room.chunks_exact_mut(8).zip(now) {
+                let word = u64::from(*hash) | u64::from(*position) << 32;
+                room.copy_from_slice(&word.to_le_bytes());
+            }
+            writing.filled += 8 * now.len();
             if writing.filled == BLOCK {
                 self.write_block(file, writing)?;
             }
+            entries = later;
         }
         Ok(())
     }

@@ -76,13 +76,14 @@ impl Checkpointing {
 
 /// Takes changes back from the entries of a range: what went since comes, and what came since goes.
 /// Each of them is met once, however often the same key changed.
-fn rewind(entries: Vec<(u32, Position)>, changed: &[Change]) -> Vec<(u32, Position)> {
+fn rewind(entries: &mut Vec<(u32, Position)>, changed: &[Change]) {
     let came = changed.iter().filter_map(|change| Some((change.hash, change.new?)));
     let mut came = sort::by_number(came.collect());
     let went = changed.iter().filter_map(|change| Some((change.hash, change.old?)));
-    let mut entries = sort::by_number(entries.into_iter().chain(went).collect());
+    let mut went = sort::by_number(went.collect());
     let mut first = 0;
-    entries.retain(|&(hash, position)| {
+    // What came and went is in neither.
+    went.retain(|&(hash, position)| {
         // Those that were met have no position any more. Under one hash both are in the order of time.
         while came.get(first).is_some_and(|&(other, at)| other < hash || at == 0) {
             first += 1;
@@ -90,7 +91,22 @@ fn rewind(entries: Vec<(u32, Position)>, changed: &[Change]) -> Vec<(u32, Positi
         let mut same = came[first..].iter_mut().take_while(|(other, _)| *other == hash);
         same.find(|(_, at)| *at == position).map(|(_, at)| *at = 0).is_none()
     });
-    entries
+    came.retain(|&(_, at)| at != 0);
+    // Most entries have not changed: a bit for each hash's lower end tells that of nearly all.
+    let mut some = [0_u64; 64];
+    let bit_of = |hash: u32| ((hash / 64 % 64) as usize, 1 << (hash % 64));
+    for &(hash, _) in &came {
+        let (word, bit) = bit_of(hash);
+        some[word] |= bit;
+    }
+    entries.retain(|entry| {
+        let (word, bit) = bit_of(entry.0);
+        some[word] & bit == 0 || {
+            let from = came.partition_point(|(hash, _)| *hash < entry.0);
+            !came[from..].iter().take_while(|(hash, _)| *hash == entry.0).any(|came| came == entry)
+        }
+    });
+    entries.append(&mut went);
 }
 
 impl<F: File> Store<F> {
@@ -289,10 +305,10 @@ impl<F: File> Store<F> {
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
             if !changed.is_empty() {
-                entries = rewind(entries, &changed);
+                rewind(&mut entries, &changed);
             }
             written += entries.len();
-            let added = self.log.add_entries(&mut self.file, &mut job.writing, entries.into_iter());
+            let added = self.log.add_entries(&mut self.file, &mut job.writing, &entries);
             added.map_err(WriteError::RolledBack)?;
             job.next += 1;
         }
@@ -362,8 +378,8 @@ mod tests {
                 changed.push(Change { hash: hash(key), old, new });
             }
         }
-        let after = now.iter().map(|(&key, &position)| (hash(key), position)).collect();
-        let mut found = rewind(after, &changed);
+        let mut found = now.iter().map(|(&key, &position)| (hash(key), position)).collect();
+        rewind(&mut found, &changed);
         found.sort_unstable();
         before.sort_unstable();
         assert_eq!(found, before);
