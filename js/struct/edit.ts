@@ -13,6 +13,7 @@ import {
   type Type,
   type Viewed,
   wrong,
+  zero,
 } from "./type.js";
 import type { Shape } from "./view.js";
 
@@ -105,7 +106,8 @@ export class Edit implements Editing {
     if (this.fixed) {
       throw wrong("cannot change its length: a later version wrote the value.");
     }
-    const writer = { m: lone(new Uint8Array(m.u8.subarray(b, b + n))), end: n };
+    const writer = { m: lone(m.u8.slice(b, b + n)), end: n };
+    zero(writer.m, at - b, type.bytes);
     type.put(writer, at - b, value);
     this.move(lone(writer.m.u8.subarray(0, writer.end)));
   }

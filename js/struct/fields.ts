@@ -9,6 +9,8 @@ export interface Leaf {
   /** Where it begins in the struct. */
   readonly at: number;
   readonly type: Type;
+  /** That of its type, which is found sooner here: types are objects of many classes. */
+  readonly put: Type["put"];
 }
 
 /** A struct as it lies in memory. */
@@ -20,8 +22,6 @@ export interface Layout {
   readonly align: number;
   /** The bytes that a value of any version has. */
   readonly required: number;
-  /** The end of the fields that lie behind one another without a gap, from the start on. */
-  readonly packed: number;
   /** Whether later versions may have more fields. */
   readonly growing: boolean;
 }
@@ -40,7 +40,6 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   let end = growing ? 2 : 0;
   let align = end || 1;
   let required = end;
-  let packed = end;
   for (const name in given) {
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
@@ -70,12 +69,11 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     end = at + bytes;
     align = Math.max(align, type.align);
     fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
-    for (const leaf of flat?.leaves ?? [{ name, at: 0, type }]) {
+    for (const leaf of flat?.leaves ?? [{ name, at: 0, type, put: type.put }]) {
       if (seen.has(leaf.name)) {
         throw wrong(`${struct}.${leaf.name} is there twice, or is what views have.`);
       }
       seen.add(leaf.name);
-      if (at + leaf.at === packed) packed += leaf.type.bytes;
       leaves.push({ ...leaf, at: at + leaf.at });
     }
   }
@@ -94,7 +92,6 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     bytes,
     align,
     required: growing ? required : bytes,
-    packed,
     growing,
   };
 }

@@ -118,7 +118,8 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
     (to, value) => {
       const items = itemsOf(value);
       const { length } = items;
-      putAll(type, to, reserve(to, length * type.bytes, type.align), items);
+      const bytes = length * type.bytes;
+      putAll(type, to, reserve(to, bytes, type.align, bytes), items);
       return length;
     },
     ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),

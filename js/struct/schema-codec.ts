@@ -14,6 +14,7 @@ import {
   type Writer,
   within,
   wrong,
+  zero,
 } from "./type.js";
 
 /** Puts a view to another place, and gives the one where it was. */
@@ -72,13 +73,14 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     const { schema, staged, measured } = this;
     if (!schema.apart) {
       try {
+        zero(memory, at, size);
         schema.put({ m: memory }, at, value);
       } catch (error) {
         throw within(error, schema.name);
       }
       return;
     }
-    const draft = staged !== undefined && measured === value ? staged : this.draft(value);
+    const draft = (measured === value && staged) || this.draft(value);
     const { m, end } = draft;
     this.measured = undefined;
     this.staged = undefined;

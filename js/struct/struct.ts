@@ -17,7 +17,6 @@ import {
   type Viewed,
   within,
   wrong,
-  zero,
 } from "./type.js";
 import { type MakeView, type Shape, viewsOf } from "./view.js";
 
@@ -75,16 +74,32 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   declare readonly make: MakeView;
 
   constructor(layout: Layout) {
-    const { leaves, bytes, packed, growing } = layout;
+    const { leaves, bytes, growing } = layout;
     const make = viewsOf(layout);
     Object.assign(this, layout, {
       make,
       composite: true,
       apart: leaves.some(({ type }) => type.apart),
       put: (to, at, value) => {
-        zero(to.m, at + packed, bytes - packed);
+        if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
         if (growing) to.m.data.setUint16(at, bytes, true);
-        put(leaves, to, at, value);
+        const fields = value as Record<string, unknown>;
+        let index = 0;
+        try {
+          // In the value's own order, mostly the struct's, engines find its fields in half the time.
+          for (const name in fields) {
+            const leaf = leaves[index];
+            if (leaf?.name !== name) break;
+            leaf.put(to, at + leaf.at, fields[name]);
+            index++;
+          }
+          for (; index < leaves.length; index++) {
+            const leaf = leaves[index] as Leaf;
+            leaf.put(to, at + leaf.at, fields[leaf.name]);
+          }
+        } catch (error) {
+          throw within(error, leaves[index]?.name);
+        }
       },
       take: (from, at) => make(placeIn(from, at)),
     } satisfies Partial<Type> & Record<string, unknown>);
@@ -129,17 +144,4 @@ function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): 
   const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
   if (told >= required && n >= Math.min(told, bytes)) return;
   throw within(malformed(`size: ${n}, its root ${told}, the fields ${required}`), name);
-}
-
-function put(leaves: readonly Leaf[], to: Parameters<Type["put"]>[0], at: number, value: unknown) {
-  if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
-  let name = "";
-  try {
-    for (const leaf of leaves) {
-      name = leaf.name;
-      leaf.type.put(to, at + leaf.at, (value as Record<string, unknown>)[name]);
-    }
-  } catch (error) {
-    throw within(error, name);
-  }
 }

@@ -1,7 +1,7 @@
 /** A byte that tells which of a few forms follows, each with a value of its own type or none. */
 
 import type { Descriptor } from "./codec.js";
-import { inside, malformed, type Type, typed, up, zero } from "./type.js";
+import { inside, malformed, type Type, typed, up } from "./type.js";
 
 /** A form: its name, and the type of what follows. */
 export type Form = readonly [name: string, type: Type | null];
@@ -24,7 +24,6 @@ export function tagged<T extends Type>(
     (to, at, value) => {
       const [tag, payload] = split(value);
       const [name, type] = forms[tag] as Form;
-      zero(to.m, at, bytes);
       to.m.u8[at] = tag;
       if (type !== null) inside(name, () => type.put(to, at + type.align, payload));
     },

@@ -1,7 +1,7 @@
 /** Text: of any length, or padded to a fixed one. */
 
 import { referred } from "./referred.js";
-import { type Cursor, malformed, type Type, typed, whole, wrong, zero } from "./type.js";
+import { type Cursor, malformed, type Type, typed, whole, wrong } from "./type.js";
 import { encoder, putAscii, readText, textOf, writeText } from "./utf8.js";
 
 /** A type whose values are strings, written and read alike. */
@@ -35,16 +35,12 @@ export function fixedStr(length: number): TextType {
     1,
     ({ m }, at, value) => {
       const isShort = typeof value === "string" && value.length <= length;
-      let count = isShort ? putAscii(m.u8, at, value) : -1;
-      if (count < 0) {
-        const bytes = encoder.encode(textOf(value));
-        count = bytes.length;
-        if (count > length || bytes.includes(0)) {
-          throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
-        }
-        m.u8.set(bytes, at);
+      if (isShort && putAscii(m.u8, at, value) >= 0) return;
+      const bytes = encoder.encode(textOf(value));
+      if (bytes.length > length || bytes.includes(0)) {
+        throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
       }
-      zero(m, at + count, length - count);
+      m.u8.set(bytes, at);
     },
     (from, at) => {
       const { u8, length: count } = span(from, at);

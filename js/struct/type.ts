@@ -83,7 +83,7 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   /** The bytes that it takes in the struct itself. */
   readonly bytes: number;
   readonly align: number;
-  /** Writes it, every byte, or throws. Parts go to the writer's end. */
+  /** Writes it over zeros, and a number over another one, or throws. Parts go to the writer's end. */
   readonly put: Put;
   /** Reads it: a value, or a view of it. */
   readonly take: (from: Cursor, at: number) => unknown;
@@ -209,8 +209,8 @@ export function within(error: unknown, step: string | undefined): unknown {
   });
 }
 
-/** A place for `bytes` behind everything that was written. What lies between is zeroed. */
-export function reserve(to: Writer, bytes: number, align: number): number {
+/** A place for `bytes` behind everything that was written. What lies between is zeroed, and of them so many. */
+export function reserve(to: Writer, bytes: number, align: number, zeros = 0): number {
   const at = up(to.end, align);
   const end = at + bytes;
   const { u8 } = to.m;
@@ -218,7 +218,7 @@ export function reserve(to: Writer, bytes: number, align: number): number {
     to.m = lone(new Uint8Array(Math.max(end, 2 * u8.length)));
     to.m.u8.set(u8);
   }
-  zero(to.m, to.end, at - to.end);
+  zero(to.m, to.end, at - to.end + zeros);
   to.end = end;
   return at;
 }
@@ -296,7 +296,7 @@ export function drafted({ bytes, put }: Pick<Type, "bytes" | "put">, value: unkn
   const to = { m: spare ?? lone(new Uint8Array(1024)), end: 0 };
   // A getter of the value may want a draft of its own.
   spare = undefined;
-  reserve(to, bytes, 1);
+  reserve(to, bytes, 1, bytes);
   put(to, 0, value);
   return to;
 }

@@ -1,4 +1,16 @@
-import { array, eq, json, option, str, struct, u16, u32, vec, type Writable } from "varve/struct";
+import {
+  array,
+  eq,
+  fixedStr,
+  json,
+  option,
+  str,
+  struct,
+  u16,
+  u32,
+  vec,
+  type Writable,
+} from "varve/struct";
 import { deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
@@ -56,6 +68,60 @@ everywhere("a collection of structs", ({ storage }) => {
       },
     );
     equal(products.get("new")?.stock, 2);
+  });
+
+  test("leaves nothing of a longer text that lay where a shorter one goes", async () => {
+    const db = await opened(storage);
+    const Name = struct("Name", { name: fixedStr(300), id: u16 });
+    const names = db.collection("names", Name);
+    const long = "long ".repeat(60);
+    for (const name of ["short", "🐎", ""]) {
+      // What was begun and refused lies where the next one goes.
+      throws(() => names.set("one", { name: long, id: -1 }), BAD);
+      names.set("one", { name, id: 1 });
+      // Bytes behind the text that are no zeros would be refused here.
+      deepEqual(names.get("one")?.snapshot(), { name, id: 1 });
+      names.set("one", { name: long, id: 2 });
+      names.set("one", { name, id: 3 });
+      deepEqual(names.get("one")?.snapshot(), { name, id: 3 });
+    }
+    const Line = struct("Line", { title: fixedStr(16), text: str });
+    const notes = db.collection("notes", struct("Note", { lines: array(Line, 1) }));
+    notes.set("one", { lines: [{ title: "a long title", text: "text" }] });
+    notes.updateIf("one", (note) => {
+      note.assign({ lines: [{ title: "short", text: "another text" }] });
+      equal(note.lines.at(0)?.title, "short");
+    });
+    deepEqual(notes.get("one")?.snapshot(), { lines: [{ title: "short", text: "another text" }] });
+  });
+
+  test("takes fields in any order, also those of a prototype", async () => {
+    const db = await opened(storage);
+    const sizes = db.collection("sizes", Size);
+    class Square {
+      readonly width = 7;
+      get height() {
+        return this.width;
+      }
+    }
+    const values = [
+      { width: 3, height: 4 },
+      { height: 4, width: 3 },
+      { depth: 5, width: 3, height: 4 },
+      { width: 3, depth: 5, height: 4 },
+      { width: 3, height: 4, depth: 5 },
+      Object.create({ width: 3, height: 4 }),
+      Object.create({ width: 3 }, { height: { value: 4, enumerable: false } }),
+    ];
+    for (const value of values) {
+      sizes.set("one", value);
+      deepEqual(sizes.get("one")?.snapshot(), { width: 3, height: 4 });
+    }
+    sizes.set("one", new Square());
+    deepEqual(sizes.get("one")?.snapshot(), { width: 7, height: 7 });
+    throws(() => sizes.set("one", { height: 4 } as never), { ...BAD, message: /^Size\.width: / });
+    throws(() => sizes.set("one", { width: 4 } as never), { ...BAD, message: /^Size\.height: / });
+    deepEqual(sizes.get("one")?.snapshot(), { width: 7, height: 7 });
   });
 
   test("restores every byte when a callback throws", async () => {
