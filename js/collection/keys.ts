@@ -80,7 +80,7 @@ export const stringKeys: Keys<string> = {
   },
   given: (key) => key as string,
   decode: (bytes) => utf8.decode(bytes),
-  bounds: (call, range) => rawBounds(call, range, false),
+  bounds: (call, range = {}) => rawBounds(call, range, false),
 };
 
 /** Keys that are bytes, as they are. */
@@ -94,7 +94,7 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   },
   given: (key) => key as Uint8Array<ArrayBuffer>,
   decode: (bytes) => bytes,
-  bounds: (call, range) => rawBounds(call, range, true),
+  bounds: (call, range = {}) => rawBounds(call, range, true),
 };
 
 /** Keys that are one value with an order of its own. */
@@ -199,8 +199,9 @@ export function storedKeys(kind: string | readonly unknown[]): Keys<unknown> {
 }
 
 /** The bounds of keys that are stored as they are. */
-function rawBounds(call: string, given: AnyRange | undefined, asBytes: boolean): Bounds {
-  const { after, ...range } = given === undefined ? {} : given;
+function rawBounds(call: string, given: AnyRange, asBytes: boolean): Bounds {
+  refuseUnknown(call, given, OPTIONS);
+  const { after, ...range } = given;
   const bounds = boundsOf(call, range as Range);
   const { reverse = false } = bounds;
   const last = after as Key | undefined;

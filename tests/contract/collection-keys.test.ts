@@ -1,6 +1,7 @@
 import type { KeySpec } from "varve/struct";
 import {
   auto,
+  blob,
   bool,
   desc,
   f32,
@@ -120,6 +121,26 @@ everywhere("the keys of a collection", ({ storage }) => {
       throws(() => db.collection("bad", text(), { key: key as never }), BAD);
     }
     throws(() => db.collection("bad", text(), { keys: u32 } as never), BAD);
+  });
+
+  test("take no range that is none, whatever their kind: it would be that of all", async () => {
+    const db = await opened(storage);
+    const collections = [
+      db.collection("strings", text()),
+      db.collection("bytes", text(), { key: blob }),
+      db.collection("numbers", text(), { key: u32 }),
+      db.collection("tuples", text(), { key: [u32, str] }),
+    ];
+    const keys = ["a", Uint8Array.of(1), 1, [1, "a"]];
+    for (const [i, collection] of collections.entries()) {
+      collection.set(keys[i] as never, "kept");
+      for (const range of [null, 5, Number.NaN, true, "a", [], () => 1, { from: 1 }] as never[]) {
+        for (const call of ["keys", "values", "entries", "count", "clear"] as const) {
+          throws(() => collection[call](range), BAD);
+        }
+      }
+      equal(collection.count({}), 1);
+    }
   });
 
   test("of several parts have ranges by their first parts", async () => {
