@@ -213,7 +213,10 @@ const RECOVERIES: readonly unknown[] = [undefined, "prefix", "salvage"];
 
 const MIB = 1_048_576;
 
-/** Refuses options that are none, or that do not exist: a mistyped name must not be ignored. */
+/**
+ * Refuses options that are none, or that do not exist: a mistyped name must not be ignored. Of those that many
+ * calls have it refuses what is none, before anything is done.
+ */
 export function refuseUnknown(
   what: string,
   options: unknown,
@@ -228,6 +231,13 @@ export function refuseUnknown(
         `${what} has no option ${describe(name)}. Its options are: ${known.join(", ")}.`,
       );
     }
+  }
+  const { onProgress, signal } = options as { onProgress?: unknown; signal?: unknown };
+  if (onProgress !== undefined && typeof onProgress !== "function") {
+    throw badArgument("The option onProgress is a function.", onProgress);
+  }
+  if (signal !== undefined && typeof (signal as AbortSignal | null)?.aborted !== "boolean") {
+    throw badArgument("The option signal is an AbortSignal.", signal);
   }
 }
 
@@ -274,18 +284,12 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
   boolean("readOnly", readOnly);
-  const { onError, onProgress, recovery, signal, storage } = options;
+  const { onError, recovery, storage } = options;
   if (!RECOVERIES.includes(recovery)) {
     throw badArgument('The option recovery is "prefix" or "salvage", or left out.', recovery);
   }
   if (onError !== undefined && typeof onError !== "function") {
     throw badArgument("The option onError is a function.", onError);
-  }
-  if (onProgress !== undefined && typeof onProgress !== "function") {
-    throw badArgument("The option onProgress is a function.", onProgress);
-  }
-  if (signal !== undefined && typeof (signal as AbortSignal | null)?.aborted !== "boolean") {
-    throw badArgument("The option signal is an AbortSignal.", signal);
   }
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument(

@@ -1,5 +1,6 @@
 import type { Database, OpenOptions } from "varve";
 import { memory, open } from "varve";
+import { json } from "varve/struct";
 import {
   bytes,
   cleanup,
@@ -244,6 +245,32 @@ suite("options", () => {
     ];
     for (const [options, message] of wrong) {
       await rejects(open("options", options as OpenOptions), { ...BAD, message });
+    }
+  });
+
+  test("an onProgress or a signal that is none is refused by all that take one", async () => {
+    const db = await opened(memory(), wasmOption());
+    const rows = db.collection("rows", json());
+    rows.set("a", 1);
+    const wrong: object[] = [
+      { onProgress: null },
+      { onProgress: {} },
+      { onProgress: Number.NaN },
+      { signal: null },
+      { signal: true },
+      { signal: new AbortController() },
+    ];
+    for (const options of wrong) {
+      const refused = {
+        ...BAD,
+        message: /The option (onProgress is a function|signal is an Abort)/,
+      };
+      await rejects(db.compact(options), refused);
+      await rejects(db.verify(options), refused);
+      throws(() => db.export(options), refused);
+      await rejects(db.migrate("rows", json(), options), refused);
+      await rejects(rows.fromJsonLines('{"key":"a","value":2}', options), refused);
+      equal(rows.get("a"), 1);
     }
   });
 
