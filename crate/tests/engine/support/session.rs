@@ -524,7 +524,7 @@ impl Session {
 
     fn reopen(&mut self) -> Result<(), (Error, Commit)> {
         let store = self.store.take().expect("the session is open");
-        let was_torn = store.recovery().torn_bytes > 0;
+        let was = *store.recovery();
         let trying = self.oracle.add(Some(self.tip), self.state.clone());
         self.disk.mark(Mark::Trying(trying));
         self.disk.enter(Stage::Closing);
@@ -540,8 +540,10 @@ impl Session {
         let recovery = *self.store().recovery();
         // A superblock that was torn by a fault may be whole all the same, and say "in use".
         let clean = recovery.clean || self.disk.struck();
-        // A torn tail stays for as long as there is no room for what ends it.
-        let stays = was_torn && recovery.torn_bytes > 0 && self.disk.is_limited();
+        // What an opening found behind the end of the log stays for as long as there is no room for what ends
+        // it: a torn tail, or a segment that was begun behind what an earlier use of a slot had left.
+        let is_same = (was.torn_bytes > 0) == (recovery.torn_bytes > 0);
+        let stays = !was.clean && is_same && self.disk.is_limited();
         assert!(stays || clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
         Ok(())
     }
