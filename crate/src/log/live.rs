@@ -173,7 +173,7 @@ impl Slot {
 /// So many: beside long records there are short ones, of the engine too, and the average is of all.
 const RECORDS_THAT_FIT: usize = 4;
 
-/// Frames that are going, between two segments that stay.
+/// Frames that are going or have gone, between two segments that stay.
 #[derive(Debug)]
 pub(crate) struct Gap {
     /// Number behind the last frame of the segment before; none when there is no segment before.
@@ -348,7 +348,7 @@ impl Log {
         self.slots[slot as usize].kept = true;
     }
 
-    /// The gaps that doomed segments leave in the numbers of frames.
+    /// The gaps in the numbers of frames, those included that doomed segments leave.
     pub(crate) fn gaps(&self) -> Vec<Gap> {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
         for (_, index) in self.in_order() {
@@ -357,7 +357,8 @@ impl Log {
                 inside.push(slot.first_frame);
                 continue;
             }
-            if !inside.is_empty() {
+            let has_gone = before.is_some_and(|before| before < slot.first_frame);
+            if has_gone || !inside.is_empty() {
                 let inside = core::mem::take(&mut inside);
                 gaps.push(Gap { from: before, inside, to: slot.first_frame });
             }

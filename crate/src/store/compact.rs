@@ -255,7 +255,6 @@ impl<F: File> Store<F> {
         }
         self.anchor()?;
         self.note_gaps().map_err(WriteError::RolledBack)?;
-        self.commit_group().map_err(WriteError::RolledBack)?;
         self.log.let_go(&mut self.file, slot)?;
         self.end_compaction(&job)
     }
@@ -477,23 +476,36 @@ impl<F: File> Store<F> {
         self.begin_checkpoint()
     }
 
+    /// Commits records of the gaps that the doomed leave.
+    ///
+    /// Who died behind such a commit and before the checkpoint has what was doomed standing again, without
+    /// the records of gaps before it. So the first time in a session all gaps are looked at.
     pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
         debug_assert!(matches!(self.staged, Staged::Nothing));
         let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
         for gap in self.log.gaps() {
+            let key_to = key(gap.to);
+            // One that cannot be read may be there.
+            if gap.inside.is_empty()
+                && (self.knows_gaps || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
+            {
+                continue;
+            }
             for frame in gap.inside {
                 self.delete(KEYSPACE_ENGINE, &key(frame))?;
             }
             match gap.from {
                 Some(from) => {
-                    self.set(KEYSPACE_ENGINE, &key(gap.to), &from.to_le_bytes())?;
+                    self.set(KEYSPACE_ENGINE, &key_to, &from.to_le_bytes())?;
                 }
                 // Nothing needed lies before it: the superblock says where the log begins.
                 None => {
-                    self.delete(KEYSPACE_ENGINE, &key(gap.to))?;
+                    self.delete(KEYSPACE_ENGINE, &key_to)?;
                 }
             }
         }
+        self.commit_group()?;
+        self.knows_gaps = true;
         Ok(())
     }
 }

@@ -149,6 +149,8 @@ pub struct Store<F> {
     pressed_from: Option<u32>,
     /// Whether there was such a commit since compaction began.
     has_written: bool,
+    /// Whether each gap in the numbers of frames has a record that lives.
+    knows_gaps: bool,
     read_only: bool,
     poisoned: bool,
     /// The failure of housekeeping that poisoned the store and that nobody was told of.

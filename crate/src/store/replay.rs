@@ -102,6 +102,7 @@ impl<F: File> Store<F> {
             compact_above: 0,
             pressed_from: None,
             has_written: false,
+            knows_gaps: false,
             read_only: options.read_only,
             poisoned: false,
             trouble: None,

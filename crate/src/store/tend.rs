@@ -248,7 +248,6 @@ impl<F: File> Store<F> {
         self.anchor()?;
         if self.log.doomed_bytes() > 0 {
             self.note_gaps().map_err(WriteError::RolledBack)?;
-            self.commit_group().map_err(WriteError::RolledBack)?;
         }
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;

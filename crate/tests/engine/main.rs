@@ -12,6 +12,7 @@ mod deletions;
 mod faults;
 mod files;
 mod flips;
+mod gaps;
 mod graus;
 mod hostile;
 mod keys;
