@@ -25,7 +25,7 @@ fn who_dies_amid_housekeeping_and_keeps_house_again_has_a_log_that_tells_all_wit
     let options = Options { segment_log2: 12, ..Options::default() };
     // A segment that only the checkpoint to come would have done without stands in front of a gap, the record of
     // which has been deleted; torture came by it, with seed 669512676248079.
-    let image = include_bytes!("images/died-between-gaps-and-checkpoint.varve").to_vec();
+    let image = include_bytes!("images/died-between-gaps-and-checkpoint.bin").to_vec();
     assert_log_tells_all(image.clone(), options, "as it died");
     let file = FaultFile::new(image);
     let mut store = Store::open(file.clone(), options).expect("opens");
