@@ -254,8 +254,9 @@ impl Session {
                 Ok(value)
             }
             Err(error) => {
-                // Poisoned means that it is not known how much of the group got to the file.
-                if !self.is_poisoned() {
+                // Poisoned means that it is not known how much of the group got to the file; so does a death, which
+                // may come behind the commit that a pin begins with.
+                if !self.is_poisoned() && !self.disk.is_dead() {
                     self.disk.mark(Mark::Settled);
                 }
                 Err((error, trying))
