@@ -12,7 +12,7 @@ use super::images::{Crash, Death, Limits, trail, walk};
 use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of, try_state_of};
 use super::phases::Met;
 use super::rng::Rng;
-use super::session::{Session, Step, Taste, Update, next_step};
+use super::session::{Session, Step, Taste, next_step};
 use super::witness::Medium;
 
 /// Programs below this seed have their writes torn at every byte; the others are about power loss.
@@ -129,13 +129,6 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         match outcome {
             Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
             Err((Error::Quota, _)) if session.disk.is_limited() && session.is_open() => {
-                session.note_failure();
-            }
-            // Segments here are small: one that a key nearly fills has room for a short value, but not for the
-            // longer record of one that stands apart.
-            Err((Error::KeyTooLong, _))
-                if matches!(step, Step::Update { end: Update::Resize(_), .. }) =>
-            {
                 session.note_failure();
             }
             Err((error, _)) => panic!("{step:?} failed: {error}"),
