@@ -57,7 +57,8 @@ impl AlignedBytes {
 #[must_use]
 pub fn used(bytes: &[u8]) -> usize {
     const PIECE: usize = 64;
-    let is_blank = |piece: &&[u8]| piece.iter().fold(0, |all, byte| all | byte) == 0;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let is_blank = |piece: &&[u8]| piece.chunks_exact(8).fold(0, |all, next| all | word(next)) == 0;
     let blank = bytes.rchunks_exact(PIECE).take_while(is_blank).count() * PIECE;
     let rest = &bytes[..bytes.len() - blank];
     rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)

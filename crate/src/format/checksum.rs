@@ -159,12 +159,14 @@ mod vectors {
     impl Checksum {
         /// Of no bytes.
         #[must_use]
+        #[inline(never)]
         pub fn new(seed: u64) -> Self {
             let mut secret = SECRET;
-            let (words, _) = secret.as_chunks_mut::<8>();
-            for (i, word) in words.iter_mut().enumerate() {
-                let seed = if i % 2 == 0 { seed } else { seed.wrapping_neg() };
-                *word = u64::from_le_bytes(*word).wrapping_add(seed).to_le_bytes();
+            let seeds = u64x2(seed, seed.wrapping_neg());
+            for pair in secret.as_chunks_mut::<16>().0 {
+                let keyed = i64x2_add(vector(pair), seeds);
+                pair[..8].copy_from_slice(&u64x2_extract_lane::<0>(keyed).to_le_bytes());
+                pair[8..].copy_from_slice(&u64x2_extract_lane::<1>(keyed).to_le_bytes());
             }
             let lanes = [
                 u64x2(0xC2B2_AE3D, PRIME64_1),

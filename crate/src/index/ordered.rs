@@ -396,9 +396,9 @@ impl Range<'_> {
     /// How many keys lie before a place.
     fn before(&self, (in_groups, in_group, at): Place) -> usize {
         let (groups, rest) = self.groups.split_at(in_groups);
-        let whole = groups.iter().flat_map(|group| &group.parts);
-        let blocks = rest.first().map_or(&[][..], |group| &group.parts[..in_group]);
-        whole.chain(blocks).map(Vec::len).sum::<usize>() + at
+        let len = |blocks: &[Block]| blocks.iter().map(Vec::len).sum::<usize>();
+        let whole: usize = groups.iter().map(|group| len(&group.parts)).sum();
+        whole + rest.first().map_or(0, |group| len(&group.parts[..in_group])) + at
     }
 }
 
