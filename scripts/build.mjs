@@ -71,6 +71,7 @@ const WASM_ENV = {
   CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: [
     "-C target-feature=+simd128 -C link-arg=--stack-first -C no-vectorize-loops",
     "-C llvm-args=-inline-threshold=33 -C llvm-args=-unroll-max-count=1",
+    "-C llvm-args=-unroll-peel-max-count=0",
     // Flags are split at spaces.
     ...(CARGO_HOME.includes(" ") ? [] : [`--remap-path-prefix=${CARGO_HOME}=cargo`]),
   ].join(" "),
@@ -79,9 +80,10 @@ const WASM_ENV = {
 /**
  * Passes are repeated until nothing gets smaller. What has one caller stays apart if it is large. The stack
  * lies below all else (`--stack-first`), so that nothing has an address below 1,024: what is added to an
- * address can then be a part of the instruction that reads there.
+ * address can then be a part of the instruction that reads there. What is read and written is said to be
+ * aligned nowhere: no engine that has vectors reads it another way then, and it is the same byte everywhere.
  */
-const OPTIMIZE = ["-O3", "--converge", "--low-memory-unused", "-ocimfs", "25"];
+const OPTIMIZE = ["-O3", "--converge", "--low-memory-unused", "-ocimfs", "25", "--dealign"];
 
 async function cargo(profile) {
   // The crate is a library. That it becomes a module is the affair of this build alone.
