@@ -49,10 +49,17 @@ pub const fn align_up(n: usize) -> usize {
     (n + (ALIGN - 1)) & !(ALIGN - 1)
 }
 
-/// The longest value that is kept inside a segment of the given size; longer ones take an extent.
+/// The longest value that is kept in one record in a segment of the given size; longer ones take pieces
+/// or an extent.
 #[must_use]
 pub const fn inline_limit(segment_log2: u8) -> usize {
     (1 << (segment_log2 - 1)) - 1024
+}
+
+/// The longest piece of a value that lies in pieces: eight of them fill a segment.
+#[must_use]
+pub const fn piece_limit(segment_log2: u8) -> usize {
+    (1 << (segment_log2 - 3)) - 128
 }
 
 /// Group size at which a commit is handed on without waiting for the end of the turn.

@@ -2,6 +2,8 @@
 
 use musli_zerocopy::ZeroCopy;
 
+use super::MAX_VALUE;
+
 /// Engine keyspace: a client's results, with its number as 8 bytes, big-endian, behind this.
 pub const KEY_CLIENT: &[u8] = b"client/";
 /// Engine keyspace: a collection's descriptor, with its name in UTF-8 behind this.
@@ -18,6 +20,10 @@ pub const KEY_MIGRATION: &[u8] = b"migration/";
 /// relocated or superseded, and their segments given back.
 pub const KEY_GAP: &[u8] = b"gap/";
 
+/// Engine keyspace: a piece of a value, with the number of the value as 8 bytes and that of the piece as
+/// 2, both big-endian, behind this.
+pub const KEY_PIECE: &[u8] = b"piece/";
+
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;
 /// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never given out again.
@@ -25,6 +31,9 @@ pub const DESCRIPTOR_DROPPED: u32 = 2;
 /// Flag of a [`CollectionDescriptor`]: it describes an index that has not all entries yet. Whoever
 /// writes keeps it, and nobody reads it.
 pub const DESCRIPTOR_BUILDING: u32 = 4;
+
+/// More pieces than these no value has.
+pub const MAX_PIECES: u32 = u16::MAX as u32;
 
 /// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: where the bytes are.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +49,21 @@ pub struct ExtentRef {
     pub check: u64,
     /// Sequence of the extent's segment header.
     pub sequence: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The value of a [`KIND_PIECES`](super::record::KIND_PIECES) record: which records hold the bytes, one
+/// behind the other.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PiecesRef {
+    /// Number of the value in the keys of its pieces: a version that nothing else has.
+    pub id: u64,
+    /// Bytes of the value.
+    pub length: u64,
+    /// How many pieces there are.
+    pub count: u32,
     /// Zero.
     pub reserved: u32,
 }
@@ -114,6 +138,7 @@ pub struct IndexEntry {
 }
 
 const _: () = assert!(size_of::<ExtentRef>() == 32);
+const _: () = assert!(size_of::<PiecesRef>() == 24);
 const _: () = assert!(size_of::<Transaction>() == 32);
 const _: () = assert!(size_of::<ClientResults>() == 24);
 const _: () = assert!(size_of::<ClientResult>() == 16);
@@ -124,10 +149,36 @@ impl ExtentRef {
     /// The descriptor in `value`, at any address.
     #[must_use]
     pub fn decode(value: &[u8]) -> Option<ExtentRef> {
-        #[repr(C, align(8))]
-        struct Aligned([u8; 32]);
         let mut aligned = Aligned([0; 32]);
         aligned.0.copy_from_slice(value.get(..32)?);
         ExtentRef::from_bytes(&aligned.0).ok().copied()
     }
 }
+
+impl PiecesRef {
+    /// The descriptor in `value`, at any address, if it can be one.
+    #[must_use]
+    #[inline(never)]
+    pub fn decode(value: &[u8]) -> Option<PiecesRef> {
+        let mut aligned = Aligned([0; 32]);
+        aligned.0[..24].copy_from_slice(value.get(..24)?);
+        let pieces = PiecesRef::from_bytes(&aligned.0[..24]).ok().copied();
+        pieces.filter(|pieces| {
+            pieces.length <= MAX_VALUE as u64 && (1..=MAX_PIECES).contains(&pieces.count)
+        })
+    }
+
+    /// The key of one of the pieces.
+    #[must_use]
+    #[inline(never)]
+    pub fn key(&self, piece: u32) -> [u8; 16] {
+        let mut key = [0; 16];
+        key[..6].copy_from_slice(KEY_PIECE);
+        key[6..14].copy_from_slice(&self.id.to_be_bytes());
+        key[14..].copy_from_slice(&(piece as u16).to_be_bytes());
+        key
+    }
+}
+
+#[repr(C, align(8))]
+struct Aligned([u8; 32]);

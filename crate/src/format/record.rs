@@ -16,6 +16,8 @@ pub const KIND_SET: u8 = 1;
 pub const KIND_DELETE: u8 = 2;
 /// A key whose value lies in an extent; the value here is a [`super::payload::ExtentRef`].
 pub const KIND_EXTENT: u8 = 3;
+/// A key whose value lies in pieces; the value here is a [`super::payload::PiecesRef`].
+pub const KIND_PIECES: u8 = 4;
 /// Space that means nothing: what a rolled-back call left.
 pub const KIND_VOID: u8 = 0x81;
 /// Who wrote the records after it, when and why; see [`super::payload::Transaction`].

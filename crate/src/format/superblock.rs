@@ -20,8 +20,10 @@ pub const FLAG_CLEAN: u16 = 1;
 /// Which of the reserved numbers says that records of versions below it were salvaged from a damaged
 /// file, of which lost frames may have changed or deleted their keys.
 pub const UNCERTAIN_BELOW: usize = 0;
+/// Incompatible feature: there may be values in pieces.
+pub const INCOMPATIBLE_PIECES: u64 = 1;
 /// Incompatible features that this build understands.
-pub const KNOWN_INCOMPATIBLE: u64 = 0;
+pub const KNOWN_INCOMPATIBLE: u64 = INCOMPATIBLE_PIECES;
 
 /// A superblock as it lies in its slot.
 #[derive(ZeroCopy, Clone, Copy, Debug, PartialEq, Eq)]

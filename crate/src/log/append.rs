@@ -206,7 +206,7 @@ impl Log {
     fn write_extent(&mut self, file: &mut impl File, first: u32) -> Result<(), Error> {
         let start = self.geometry.slot_start(first);
         let slot = &self.slots[first as usize];
-        let value = slot.value.as_ref().expect("a staged extent is resident");
+        let value = slot.held.value.as_ref().expect("a staged extent is resident");
         let value = &value[..align_up(slot.length as usize)];
         self.write_extent_headers(file, first)?;
         for (i, chunk) in value.chunks(CHUNK).enumerate() {
@@ -251,7 +251,7 @@ impl Log {
     pub(crate) fn seal_extent(&mut self, first: u32, length: usize) -> ExtentRef {
         let at = self.geometry.slot_start(first) + segment::SIZE as u64;
         let slot = &mut self.slots[first as usize];
-        let value = slot.value.as_mut().expect("a staged extent is resident");
+        let value = slot.held.value.as_mut().expect("a staged extent is resident");
         value[length..align_up(length)].fill(0);
         let check = checksum(&value[..length], seed_at(slot.salt, at));
         (slot.length, slot.length_check) = (length as u64, check);

@@ -74,6 +74,12 @@ impl Log {
         closed + open + extents.sum::<usize>() * self.geometry.segment()
     }
 
+    /// The longest record that fits into a segment.
+    #[inline]
+    pub(crate) fn longest_record(&self) -> usize {
+        self.geometry.room_end() - segment::SIZE - frame::SIZE
+    }
+
     /// Makes sure that a record of `size` bytes can be appended, taking a new segment when the
     /// current one is full. On failure nothing has changed.
     pub(crate) fn make_room(
@@ -87,7 +93,7 @@ impl Log {
         if fits && (self.free_slots > 0 || need == Need::Note || self.leaves_room(size)) {
             return Ok(());
         }
-        if segment::SIZE + frame::SIZE + size > end {
+        if size > self.longest_record() {
             return Err(Error::KeyTooLong);
         }
         let slot = self.take_slot(file, need)?;
@@ -171,7 +177,7 @@ impl Log {
             }
         };
         let slot = &mut self.slots[first as usize];
-        (slot.value, slot.touched) = (Some(value), self.pool.now());
+        (slot.held.value, slot.held.touched) = (Some(value), self.pool.now());
         self.extents.push(first);
         Ok(first)
     }
@@ -197,8 +203,9 @@ impl Log {
     /// Lets go of the memory of what begins at a slot. Views may still show it.
     pub(super) fn leave_memory(&mut self, first: u32) {
         let slot = &mut self.slots[first as usize];
-        let shown = slot.shown;
-        let (value, buffer) = (slot.value.take(), core::mem::replace(&mut slot.buffer, NO_BUFFER));
+        let shown = slot.held.shown == self.views;
+        let (value, buffer) =
+            (slot.held.value.take(), core::mem::replace(&mut slot.buffer, NO_BUFFER));
         if shown {
             self.value_bytes -= value.as_ref().map_or(0, |value| value.len());
             self.quarantine.extend(value);

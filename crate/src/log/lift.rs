@@ -57,7 +57,7 @@ impl Log {
             }
             at = at.max(first as usize);
             match self.slots.get(at) {
-                Some(slot) if !slot.written || slot.kept || slot.pins > 0 => {}
+                Some(slot) if !slot.written || slot.kept || slot.held.pins > 0 => {}
                 Some(slot) if slot.span <= longest => fits = Some((first, record)),
                 Some(_) if row > 0 && blocks.is_none() => blocks = Some((first, record)),
                 _ => {}

@@ -88,13 +88,24 @@ impl Log {
 
     /// The record at `position` names an extent.
     pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
-        self.live_total += self.span_bytes(extent);
+        self.live_total += self.named_bytes(extent);
         self.extent_of.insert(position, extent);
     }
 
-    fn span_bytes(&self, extent: ExtentName) -> u64 {
-        let span = self.slots.get(extent.slot as usize).map_or(0, |slot| slot.span);
-        u64::from(span) << self.geometry.segment_log2
+    /// What counts as alive of an extent. One that is wasteful counts with all that it covers, which no
+    /// moving gains.
+    fn named_bytes(&self, extent: ExtentName) -> u64 {
+        let Some(slot) = self.slots.get(extent.slot as usize) else { return 0 };
+        match self.is_wasteful(slot.span, slot.length) {
+            true => u64::from(slot.span) << self.geometry.segment_log2,
+            false => slot.length,
+        }
+    }
+
+    /// Whether so many slots for so many bytes are more than half of what may be dead allows.
+    pub(crate) fn is_wasteful(&self, span: u32, length: u64) -> bool {
+        let bytes = u64::from(span) << self.geometry.segment_log2;
+        bytes * 200 > length * u64::from(100 + self.factor)
     }
 
     /// The extent that the record at `position` names.
@@ -110,7 +121,7 @@ impl Log {
             return;
         }
         if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.span_bytes(extent);
+            self.live_total -= self.named_bytes(extent);
             self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
         }
     }
@@ -132,7 +143,7 @@ impl Log {
     /// Takes back that the record at `position` names an extent, which is going.
     pub(crate) fn forget_name(&mut self, position: Position) {
         if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.span_bytes(extent);
+            self.live_total -= self.named_bytes(extent);
         }
     }
 

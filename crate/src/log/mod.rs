@@ -27,11 +27,12 @@ pub mod verify;
 
 use crate::error::Error;
 use crate::file::{File, write_all};
+use crate::format::DATA_START;
 use crate::format::frame;
+use crate::format::payload::{ExtentRef, PiecesRef};
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
-use crate::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
-use crate::format::{DATA_START, payload::ExtentRef};
+use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_PIECES, SLOT_STRIDE, Superblock};
 use crate::index::hash::Position;
 use crate::index::small::SmallMap;
 use crate::memory::AlignedBytes;
@@ -43,6 +44,7 @@ use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
 use pool::{BufferId, Pool, Purpose};
 use reserve::Need;
+use values::{Assembled, Held};
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +89,8 @@ struct Slot {
     length_check: u64,
     /// The buffer that holds a log segment, its bytes at their own offsets; [`NO_BUFFER`] when cold.
     buffer: BufferId,
-    /// An extent's value; none when cold.
-    value: Option<AlignedBytes>,
-    /// When the value was looked at last, whether a view may show it, and how many pins hold it.
-    touched: u32,
-    shown: bool,
-    pins: u32,
+    /// An extent's value.
+    held: Held,
     /// Log: where its frames end, and the number behind the last of them.
     end: u32,
     end_frame: u64,
@@ -123,10 +121,7 @@ impl Slot {
             length: 0,
             length_check: 0,
             buffer: NO_BUFFER,
-            value: None,
-            touched: 0,
-            shown: false,
-            pins: 0,
+            held: Held::default(),
             end: 0,
             end_frame: 0,
             live: 0,
@@ -138,11 +133,6 @@ impl Slot {
             // Nobody has looked.
             stale: matches!(used, Use::Unknown),
         }
-    }
-
-    /// Whether it has a value in memory that can be read again.
-    fn may_lose_value(&self) -> bool {
-        self.written && self.pins == 0 && self.value.is_some()
     }
 
     /// Whether nothing in it is needed, so that it can be taken at once.
@@ -216,7 +206,7 @@ pub struct RecordRef<'a> {
     pub header: &'a RecordHeader,
     /// Its key.
     pub key: &'a [u8],
-    /// Its own value bytes: a descriptor when the value is in an extent.
+    /// Its own value bytes: a descriptor when the value lies elsewhere.
     pub value: &'a [u8],
 }
 
@@ -228,11 +218,30 @@ impl RecordRef<'_> {
         is_extent.then(|| ExtentRef::decode(self.value)).flatten()
     }
 
+    /// The pieces that the value lies in, if it does.
+    #[must_use]
+    pub fn pieces(&self) -> Option<PiecesRef> {
+        let is_apart = self.header.kind == record::KIND_PIECES;
+        is_apart.then(|| PiecesRef::decode(self.value)).flatten()
+    }
+
     /// Bytes of the record, its extent's value included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.header.size() as u64 + self.extent().map_or(0, |extent| extent.length)
     }
+}
+
+/// Where the value of a record goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Into it.
+    #[default]
+    Record,
+    /// Into the extent with this first slot.
+    Extent(u32),
+    /// Into pieces.
+    Pieces,
 }
 
 /// Frames behind the log's end that opening dropped. A fresh segment takes their numbers.
@@ -299,8 +308,12 @@ pub struct Log {
     /// Memory of segments and of copies of cold records.
     pool: Pool,
     copies: Copies,
-    /// Bytes of extents' values in memory.
+    /// Values in memory that lie in pieces.
+    assembled: Vec<Assembled>,
+    /// Bytes of extents' values in memory, and of assembled ones.
     value_bytes: usize,
+    /// Which generation of views there is.
+    views: u32,
     /// Memory of the value that was let go last.
     spare_value: Option<AlignedBytes>,
     /// Values of dropped extents that views may still show, held until the turn ends.
@@ -397,7 +410,7 @@ impl Log {
 
     /// The memory of an extent's value.
     pub(crate) fn extent_mut(&mut self, slot: u32) -> &mut [u8] {
-        self.slots[slot as usize].value.as_mut().expect("a staged extent is resident")
+        self.slots[slot as usize].held.value.as_mut().expect("a staged extent is resident")
     }
 
     /// Whether the record at `position` may be changed where it lies.
@@ -412,6 +425,11 @@ impl Log {
     #[must_use]
     pub fn sequence_of(&self, position: Position) -> u32 {
         self.slots[self.geometry.locate(position).0 as usize].sequence
+    }
+
+    /// There may be values in pieces from here on.
+    pub(crate) fn tell_of_pieces(&mut self) {
+        self.superblock.incompatible |= INCOMPATIBLE_PIECES;
     }
 
     /// Writes the next superblock; `clean` marks the end of the log as the end of the file's use. The
@@ -529,14 +547,21 @@ impl Log {
         self.pool.lend_views();
     }
 
-    /// A callback runs on a view of the staged record, which is at the tail or has its value in
-    /// this extent, and must not die meanwhile.
-    pub(crate) fn lend_staged(&mut self, extent: Option<u32>) {
+    /// A callback runs on a view of the value that is staged, which must not die meanwhile.
+    pub(crate) fn lend_staged(&mut self, room: Room) {
         self.pool.callback_open = true;
-        if let Some(first) = extent {
-            self.slots[first as usize].shown = true;
-        } else if let Some(slot) = self.cursor.slot {
-            self.pool.touch_for(self.slots[slot as usize].buffer, Purpose::View);
+        match (room, self.cursor.slot) {
+            (Room::Extent(first), _) => self.slots[first as usize].held.shown = self.views,
+            // It is the last that was begun.
+            (Room::Pieces, _) => {
+                if let Some(value) = self.assembled.last_mut() {
+                    value.held.shown = self.views;
+                }
+            }
+            (Room::Record, Some(slot)) => {
+                self.pool.touch_for(self.slots[slot as usize].buffer, Purpose::View);
+            }
+            (Room::Record, None) => {}
         }
     }
 
@@ -570,7 +595,7 @@ impl Log {
         self.views_stale = false;
         if stale {
             self.pool.views_died();
-            self.slots.iter_mut().for_each(|slot| slot.shown = false);
+            self.views += 1;
         }
         stale
     }

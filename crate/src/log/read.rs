@@ -1,9 +1,12 @@
 //! Reading records wherever they are: in a resident segment, among the copies of cold records, or
 //! in the file.
 
+use alloc::vec::Vec;
+
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full};
 use crate::format::frame::FrameHeader;
+use crate::format::payload::PiecesRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash::Position;
@@ -26,6 +29,8 @@ pub enum Pin {
     Record(Place),
     /// In the extent that begins at this slot.
     Extent(u32),
+    /// Put together from pieces.
+    Pieces(PiecesRef),
 }
 
 /// Which segments must stay, whatever the pool needs.
@@ -237,6 +242,14 @@ impl Log {
         &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..]
     }
 
+    /// A copy of the record at a place that the index led to: none if it lied.
+    #[inline(never)]
+    pub(crate) fn copy_of(&self, place: Place) -> Option<Vec<u8>> {
+        let size = self.peek(place)?.header.size();
+        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?.get(..size)?;
+        Some(bytes.to_vec())
+    }
+
     /// The value of the record at a place that has no extent, to be changed.
     #[inline]
     pub(crate) fn value_mut(&mut self, place: Place) -> &mut [u8] {
@@ -264,7 +277,8 @@ impl Log {
         RecordHeader::at_mut(bytes).expect("a placed record has a header")
     }
 
-    /// The value of the record at a place, from its extent where it has one.
+    /// The value of the record at a place, from its extent where it has one; of one in pieces what says where
+    /// these are.
     ///
     /// # Errors
     /// As for [`place`](Log::place).
@@ -276,7 +290,7 @@ impl Log {
         Ok(self.record_in(place).value)
     }
 
-    /// Keeps the value of the record at a place in memory until [`unpin`](Log::unpin).
+    /// Keeps the value of the record at a place, not one in pieces, in memory until [`unpin`](Log::unpin).
     ///
     /// # Errors
     /// As for [`place`](Log::place).
@@ -287,8 +301,8 @@ impl Log {
             None => Pin::Record(place),
         };
         match pin {
-            Pin::Extent(slot) => self.slots[slot as usize].pins += 1,
-            Pin::Record(place) => self.pool.pin(place.buffer),
+            Pin::Extent(slot) => self.slots[slot as usize].held.pins += 1,
+            _ => self.pool.pin(place.buffer),
         }
         Ok(pin)
     }
@@ -306,9 +320,11 @@ impl Log {
             }
             Pin::Extent(slot) => {
                 let slot = &mut self.slots[slot as usize];
-                slot.shown = true;
-                &slot.value.as_ref().expect("a pinned value is resident")[..slot.length as usize]
+                slot.held.shown = self.views;
+                &slot.held.value.as_ref().expect("a pinned value is resident")
+                    [..slot.length as usize]
             }
+            Pin::Pieces(ref pieces) => self.show_assembled(pieces),
         }
     }
 
@@ -316,7 +332,8 @@ impl Log {
     pub fn unpin(&mut self, pin: Pin) {
         match pin {
             Pin::Record(place) => self.pool.unpin(place.buffer),
-            Pin::Extent(slot) => self.slots[slot as usize].pins -= 1,
+            Pin::Extent(slot) => self.slots[slot as usize].held.pins -= 1,
+            Pin::Pieces(pieces) => self.unpin_assembled(&pieces),
         }
     }
 }

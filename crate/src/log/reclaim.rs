@@ -207,7 +207,7 @@ impl Log {
             else {
                 continue;
             };
-            if is_sure && slot.pins == 0 {
+            if is_sure && slot.held.pins == 0 {
                 slot.used = Use::Garbage;
                 (self.untidy, self.holes_came) = (true, true);
             } else {

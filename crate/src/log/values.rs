@@ -1,18 +1,35 @@
-//! Values of extents in memory: read whole, verified, kept as long as there is room, and let go when they
-//! were not looked at lately.
+//! Large values in memory, of extents and put together from pieces: read whole, verified, kept as long as
+//! there is room, and let go when they were not looked at lately.
 
 use alloc::vec::Vec;
 
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
-use crate::format::payload::ExtentRef;
+use crate::format::payload::{ExtentRef, PiecesRef};
+use crate::format::record::{KIND_SET, RecordHeader};
 use crate::format::segment;
 use crate::memory::AlignedBytes;
-use crate::sort;
 
-use super::read::{Place, damaged};
+use super::read::{Pin, Place, damaged};
 use super::{Log, Use};
+
+/// A large value in memory, if it is there.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub value: Option<AlignedBytes>,
+    /// When it was looked at last, which generation of views may show it, and how many need it to stay.
+    pub touched: u32,
+    pub shown: u32,
+    pub pins: u32,
+}
+
+/// A value that was put together from its pieces.
+#[derive(Debug)]
+pub(super) struct Assembled {
+    pieces: PiecesRef,
+    pub held: Held,
+}
 
 impl Log {
     /// Reads an extent's value into memory if it is the one described, and intact.
@@ -32,8 +49,8 @@ impl Log {
         if !described {
             return Ok(false);
         }
-        slot.touched = now;
-        if slot.value.is_some() {
+        slot.held.touched = now;
+        if slot.held.value.is_some() {
             return Ok(true);
         }
         let salt = slot.salt;
@@ -44,7 +61,7 @@ impl Log {
         let intact = read.is_ok_and(|there| there == length)
             && checksum(&bytes[..length], seed_at(salt, start)) == extent.check;
         let freed = match intact {
-            true => self.slots[extent.slot as usize].value.replace(bytes),
+            true => self.slots[extent.slot as usize].held.value.replace(bytes),
             false => Some(bytes),
         };
         self.leave_value(freed);
@@ -62,8 +79,13 @@ impl Log {
         extent: &ExtentRef,
     ) -> Result<bool, Error> {
         let whole = self.load_extent(file, extent);
-        self.trim_extents(self.room_for_extents());
+        self.trim_values();
         whole
+    }
+
+    /// Lets go of values for which there is no room.
+    pub(crate) fn trim_values(&mut self) {
+        self.trim_extents(self.room_for_extents());
     }
 
     #[cold]
@@ -80,13 +102,13 @@ impl Log {
         let resident = self
             .slots
             .get(extent.slot as usize)
-            .is_some_and(|slot| slot.value.is_some() && slot.sequence == extent.sequence);
+            .is_some_and(|slot| slot.held.value.is_some() && slot.sequence == extent.sequence);
         if !resident && !self.load_extent(file, &extent)? {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
-        let slot = &mut self.slots[extent.slot as usize];
-        (slot.touched, slot.shown) = (self.pool.now(), true);
-        let value = slot.value.as_ref().expect("it was loaded");
+        let held = &mut self.slots[extent.slot as usize].held;
+        (held.touched, held.shown) = (self.pool.now(), self.views);
+        let value = held.value.as_ref().expect("it was loaded");
         Ok(&value[..extent.length as usize])
     }
 
@@ -125,9 +147,9 @@ impl Log {
             return Ok(());
         }
         let mut allowed = self.pool.budget().saturating_sub(length);
-        if held > 0 || self.slots.iter().any(|slot| slot.shown && slot.may_lose_value()) {
+        if held > 0 || self.stalest(true).is_some() {
             self.pool.kill_views()?;
-            self.slots.iter_mut().for_each(|slot| slot.shown = false);
+            self.views += 1;
             // Nothing shows any more what was rolled back in this turn.
             self.quarantine = Vec::new();
             allowed = self.pool.budget() / 4;
@@ -153,18 +175,140 @@ impl Log {
         if self.value_bytes <= allowed {
             return false;
         }
-        let held = self.slots.iter().zip(0..).filter(|(slot, _)| slot.may_lose_value());
-        let order = held.map(|(slot, i)| (slot.touched, i)).collect();
-        let mut shown = false;
-        for (_, index) in sort::by_number(order) {
-            if self.value_bytes <= allowed {
-                break;
-            }
-            let slot = &mut self.slots[index as usize];
-            shown |= slot.shown;
-            let value = slot.value.take();
+        let (views, mut shown) = (self.views, false);
+        while self.value_bytes > allowed
+            && let Some(held) = self.stalest(false)
+        {
+            shown |= held.shown == views;
+            let value = held.value.take();
             self.leave_value(value);
         }
         shown
     }
+
+    /// The value that was not looked at for longest, of those that could be read again and that nobody needs to
+    /// stay: of all, or of those that views may show.
+    #[inline(never)]
+    fn stalest(&mut self, are_shown: bool) -> Option<&mut Held> {
+        let views = self.views;
+        let slots = self.slots.iter_mut().filter(|slot| slot.written).map(|slot| &mut slot.held);
+        let assembled = self.assembled.iter_mut().map(|value| &mut value.held);
+        let may_go = slots.chain(assembled).filter(|held| {
+            held.pins == 0 && held.value.is_some() && (!are_shown || held.shown == views)
+        });
+        may_go.min_by_key(|held| held.touched)
+    }
+
+    /// Whether a value in pieces is in memory, where it is to be looked at now.
+    pub(crate) fn has_assembled(&mut self, pieces: &PiecesRef) -> bool {
+        let now = self.pool.now();
+        let found = find(&mut self.assembled, pieces);
+        found.map(|value| value.held.touched = now).is_some()
+    }
+
+    /// Takes memory for a value in pieces, its bytes undefined.
+    ///
+    /// # Errors
+    /// As for [`room_for_value`](Log::room_for_value).
+    pub(crate) fn begin_assembly(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
+        let value = Some(self.take_value(pieces.length as usize)?);
+        // It stays until it is complete.
+        let held = Held { value, touched: self.pool.now(), shown: 0, pins: 1 };
+        self.assembled.retain(|value| value.held.value.is_some());
+        self.assembled.push(Assembled { pieces: *pieces, held });
+        Ok(())
+    }
+
+    /// A value is complete, with so many bytes, and need not stay; or it came to nothing: then it goes, at once
+    /// if no view shows it.
+    #[inline(never)]
+    pub(crate) fn end_assembly(&mut self, pieces: &PiecesRef, length: Option<u64>) {
+        let views = self.views;
+        let Some(Assembled { pieces, held }) = find(&mut self.assembled, pieces) else { return };
+        held.pins -= 1;
+        if let Some(length) = length {
+            pieces.length = length;
+            return;
+        }
+        // No value is as long, so that nobody finds it.
+        (pieces.length, held.touched) = (u64::MAX, 0);
+        let value = if held.shown == views { None } else { held.value.take() };
+        self.leave_value(value);
+    }
+
+    /// The memory of a value in pieces.
+    ///
+    /// # Panics
+    /// If it is not in memory.
+    #[inline(never)]
+    pub(crate) fn assembled_mut(&mut self, pieces: &PiecesRef) -> &mut [u8] {
+        let value = find(&mut self.assembled, pieces).and_then(|value| value.held.value.as_mut());
+        &mut value.expect("it is in memory")[..pieces.length as usize]
+    }
+
+    /// The same, for a view.
+    ///
+    /// # Panics
+    /// As for [`assembled_mut`](Log::assembled_mut).
+    pub(crate) fn show_assembled(&mut self, pieces: &PiecesRef) -> &[u8] {
+        if let Some(value) = find(&mut self.assembled, pieces) {
+            value.held.shown = self.views;
+        }
+        self.assembled_mut(pieces)
+    }
+
+    /// Keeps a value that is in memory there until [`unpin`](Log::unpin).
+    pub(crate) fn pin_assembled(&mut self, pieces: PiecesRef) -> Pin {
+        if let Some(value) = find(&mut self.assembled, &pieces) {
+            value.held.pins += 1;
+        }
+        Pin::Pieces(pieces)
+    }
+
+    pub(super) fn unpin_assembled(&mut self, pieces: &PiecesRef) {
+        if let Some(value) = find(&mut self.assembled, pieces) {
+            value.held.pins -= 1;
+        }
+    }
+
+    /// Copies the piece at a place to where it belongs in its value in memory, behind the first `from` bytes,
+    /// or from there if it `writes`: then as much as there is. Gives how many bytes it has; none if they are
+    /// too many.
+    #[inline(never)]
+    pub(crate) fn copy_piece(
+        &mut self,
+        place: Place,
+        pieces: &PiecesRef,
+        from: usize,
+        writes: bool,
+    ) -> Option<usize> {
+        let value = find(&mut self.assembled, pieces)?.held.value.as_mut()?;
+        let rest = value[..pieces.length as usize].get_mut(from..)?;
+        let record = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let header = RecordHeader::at_mut(record)?;
+        if header.kind != KIND_SET {
+            return None;
+        }
+        if writes {
+            header.value_len = header.value_len.min(rest.len() as u32);
+        }
+        let (length, at, size) = (header.value_len as usize, header.value_offset(), header.size());
+        let (piece, behind) = record.get_mut(at..size)?.split_at_mut_checked(length)?;
+        let part = rest.get_mut(..length)?;
+        if writes {
+            piece.copy_from_slice(part);
+            behind.fill(0);
+        } else {
+            part.copy_from_slice(piece);
+        }
+        Some(length)
+    }
+}
+
+#[inline(never)]
+fn find<'a>(assembled: &'a mut [Assembled], pieces: &PiecesRef) -> Option<&'a mut Assembled> {
+    let name = (pieces.id, pieces.length);
+    assembled
+        .iter_mut()
+        .find(|value| value.held.value.is_some() && (value.pieces.id, value.pieces.length) == name)
 }

@@ -1,5 +1,6 @@
 //! A database in memory, read where it lies.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -9,6 +10,7 @@ use crate::format::{KEYSPACE_RAW, MAX_VALUE};
 use crate::schema::key::Key;
 use crate::schema::{Malformed, Record, View};
 use crate::store::Store as Engine;
+use crate::store::places::Value;
 use crate::{OnDamage, Options};
 
 use super::catalogue::{self, Form};
@@ -19,12 +21,16 @@ use super::{Error, KeyRange, Pair};
 /// A database in memory, opened to be read: a file that was mapped, downloaded, or embedded.
 ///
 /// All of it is verified once, and then read where it lies: values are slices of the bytes that were
-/// given, which are never copied. Any number of threads may read.
+/// given, which are not copied, but for those above half a MiB that lie in pieces. Any number of threads may
+/// read.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    spaces: HashMap<u32, Vec<Pair<'a>>>,
+    spaces: HashMap<u32, Vec<Found<'a>>>,
     forms: HashMap<String, Form>,
 }
+
+/// A key and its value.
+type Found<'a> = (&'a [u8], Cow<'a, [u8]>);
 
 /// The bytes as the engine wants to see them while it opens them.
 struct Given<'a>(&'a [u8]);
@@ -80,7 +86,13 @@ impl<'a> Reader<'a> {
                 bytes.get(range)
             };
             let all = engine.all_in_file(keyspace)?;
-            let pairs = all.iter().map(|found| Some((slice(&found.key)?, slice(&found.value)?)));
+            let pairs = all.into_iter().map(|found| {
+                let value = match found.value {
+                    Value::At(range) => Cow::Borrowed(slice(&range)?),
+                    Value::Assembled(value) => Cow::Owned(value),
+                };
+                Some((slice(&found.key)?, value))
+            });
             let pairs: Option<Vec<_>> = pairs.collect();
             spaces.insert(keyspace, pairs.ok_or(crate::Error::Io)?);
             engine.end_turn();
@@ -96,7 +108,7 @@ impl<'a> Reader<'a> {
 
     /// The value of a key.
     #[must_use]
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'a [u8]> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&[u8]> {
         self.find(KEYSPACE_RAW, key.as_ref())
     }
 
@@ -113,7 +125,7 @@ impl<'a> Reader<'a> {
     pub fn entries<'s>(
         &'s self,
         range: KeyRange<'_>,
-    ) -> Result<impl Iterator<Item = Pair<'a>> + use<'s, 'a>, Error> {
+    ) -> Result<impl Iterator<Item = Pair<'s>> + use<'s, 'a>, Error> {
         let bounds = range.encode(None)?;
         Ok(self.between(KEYSPACE_RAW, &bounds, &range))
     }
@@ -136,14 +148,14 @@ impl<'a> Reader<'a> {
         Ok(Some(ReadCollection { reader: self, form, record: PhantomData }))
     }
 
-    fn space(&self, keyspace: u32) -> &[Pair<'a>] {
+    fn space(&self, keyspace: u32) -> &[Found<'a>] {
         self.spaces.get(&keyspace).map_or(&[], Vec::as_slice)
     }
 
-    fn find(&self, keyspace: u32, key: &[u8]) -> Option<&'a [u8]> {
+    fn find(&self, keyspace: u32, key: &[u8]) -> Option<&[u8]> {
         let space = self.space(keyspace);
         let at = space.binary_search_by_key(&key, |(key, _)| key).ok()?;
-        Some(space[at].1)
+        Some(&space[at].1)
     }
 
     fn between<'s>(
@@ -151,7 +163,7 @@ impl<'a> Reader<'a> {
         keyspace: u32,
         bounds: &Bounds,
         range: &KeyRange<'_>,
-    ) -> impl Iterator<Item = Pair<'a>> + use<'s, 'a> {
+    ) -> impl Iterator<Item = Pair<'s>> + use<'s, 'a> {
         let space = self.space(keyspace);
         let count_below = |key: &[u8], behind: bool| {
             space.partition_point(|(other, _)| *other < key || behind && *other == key)
@@ -171,7 +183,7 @@ impl<'a> Reader<'a> {
         let (reverse, limit) = (range.reverse, range.limit.unwrap_or(usize::MAX));
         let last = found.len();
         let order = (0..last).map(move |at| if reverse { last - 1 - at } else { at });
-        order.map(|at| found[at]).take(limit)
+        order.map(|at| (found[at].0, &*found[at].1)).take(limit)
     }
 }
 
@@ -188,7 +200,7 @@ impl<'r, 'a: 'r, T: Record> ReadCollection<'r, 'a, T> {
     ///
     /// # Errors
     /// A key that is none of this collection's, or a record that is malformed.
-    pub fn get(&self, key: impl Key) -> Result<Option<View<'a, T>>, Error> {
+    pub fn get(&self, key: impl Key) -> Result<Option<View<'r, T>>, Error> {
         let mut encoded = Vec::new();
         key.encode(self.form.key()?, false, &mut encoded).map_err(Error::BadArgument)?;
         let found = self.reader.find(self.form.keyspace, &encoded);

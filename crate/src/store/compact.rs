@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::{ExtentRef, KEY_GAP};
 use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
-use crate::format::record::{KIND_TRANSACTION, KIND_VOID};
+use crate::format::record::{KIND_PIECES, KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
 use crate::log::append::WriteError;
@@ -207,8 +207,7 @@ impl<F: File> Store<F> {
         entries.retain(|&(_, position)| geometry.locate(position).0 == slot);
         for (hash, position) in entries {
             let Some(place) = self.log.place_of(position) else { break };
-            let size = self.log.record_in(place).header.size();
-            let bytes = self.log.bytes_at(place)[..size].to_vec();
+            let Some(bytes) = self.log.copy_of(place) else { break };
             let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
             if !RecordHeader::verify(&bytes, self.log.salt(slot), at) {
                 break;
@@ -300,7 +299,7 @@ impl<F: File> Store<F> {
             let size = header.size();
             let position = geometry.position(moving.slot, moving.at);
             match header.kind {
-                KIND_SET | KIND_EXTENT => {
+                KIND_SET | KIND_EXTENT | KIND_PIECES => {
                     let hash = self.hash(header.space(), key);
                     if self.index.holds(hash, position) {
                         self.move_record(hash, position, &bytes[..size], None)?;
@@ -356,7 +355,7 @@ impl<F: File> Store<F> {
         match extent {
             None => self.log.move_name(from, to),
             Some(extent) => {
-                self.write_descriptor(to, extent);
+                self.write_descriptor(to, &extent);
                 self.log.drop_name(from);
                 self.log.name_extent(to, ExtentName::from(&extent));
             }
@@ -404,17 +403,16 @@ impl<F: File> Store<F> {
     /// value may not be what it should be.
     fn end_lift(&mut self, lift: &Lift) -> Result<bool, Error> {
         let place = match self.log.place(&mut self.file, lift.record) {
-            Err(Error::Corruption(_)) => {
-                self.log.keep_lifted(lift);
-                return Ok(false);
-            }
-            place => place?,
+            Err(Error::Corruption(_)) => None,
+            place => Some(place?),
         };
-        let record = self.log.record_in(place);
-        let hash = self.hash(record.header.space(), record.key);
-        let (size, old) = (record.header.size(), record.extent());
-        let bytes = self.log.bytes_at(place)[..size].to_vec();
-        let Some(old) = old else { return Ok(false) };
+        let bytes = place.and_then(|place| self.log.copy_of(place));
+        let record = place.and_then(|place| self.log.peek(place));
+        let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
+        let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
+            self.log.keep_lifted(lift);
+            return Ok(false);
+        };
         let Some(extent) = self.log.end_lift(&mut self.file, lift, old)? else { return Ok(false) };
         if let Err(error) = self.move_record(hash, lift.record, &bytes, Some(extent)) {
             self.undo_to(0);

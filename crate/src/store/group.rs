@@ -81,6 +81,11 @@ impl<F: File> Store<F> {
 
     pub(crate) fn rollback_last(&mut self) {
         self.abort();
+        self.take_back_last();
+    }
+
+    #[inline(never)]
+    pub(super) fn take_back_last(&mut self) {
         let Some(state) = self.savepoints.pop() else {
             return;
         };

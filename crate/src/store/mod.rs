@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 mod compact;
 mod group;
+mod pieces;
 mod pin;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod places;
@@ -17,7 +18,8 @@ use core::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, RecordHeader};
+use crate::format::payload::PiecesRef;
+use crate::format::record::{self, KIND_DELETE, KIND_PIECES, KIND_SET, RecordHeader};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash::{HashIndex, KeyHash, Position};
 use crate::index::ordered::Range;
@@ -57,9 +59,9 @@ pub struct Options {
     /// larger.
     pub memory: usize,
     /// How large the file may become, in per cent of what lives in it, from 120 to 300; two checkpoints
-    /// and four segments come on top. A value above half a segment counts with the whole segments
-    /// that it takes; where what is left at the ends of segments is more than the factor allows, nothing
-    /// is gained by moving, and it stays.
+    /// and four segments come on top. Where what is left at the ends of segments is more than the factor
+    /// allows, nothing is gained by moving, and it stays; likewise of a value in segments of its own that
+    /// another factor, or an older build, gave it.
     pub factor: u32,
     /// Called before memory is used again that views of this turn may show, when the turn has used
     /// the budget up: whoever hands out views detaches them all.
@@ -133,6 +135,8 @@ pub struct Store<F> {
     staged: Staged,
     new: NewRecord,
     changing: Changing,
+    /// What a record is staged together with, since a savepoint of its own: the pieces of its value, or no piece.
+    apart: Option<PiecesRef>,
     /// The value of a record that is being changed in place, as it was.
     saved: Vec<u8>,
     pins: Vec<Option<Pin>>,
@@ -167,7 +171,7 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         match self.find_for(keyspace, key, Purpose::View)? {
-            Some(found) => self.log.value(&mut self.file, found.place).map(Some),
+            Some(found) => self.value(found.place).map(Some),
             None => Ok(None),
         }
     }
@@ -220,7 +224,7 @@ impl<F: File> Store<F> {
         let record = self.log.at_hand(place, counts)?;
         let is_it = same_bytes(record.key, key)
             && record.header.space() == keyspace
-            && record.header.kind != KIND_EXTENT;
+            && record.header.kind == KIND_SET;
         is_it.then_some(core::ptr::from_ref(record.value))
     }
 
@@ -335,7 +339,19 @@ impl<F: File> Store<F> {
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
         let need = if self.is_tending { Need::Note } else { Need::Relief };
-        self.log.make_room(&mut self.file, size, need)?;
+        // What names pieces is no piece.
+        let is_apart = old.in_pieces && keyspace != KEYSPACE_ENGINE;
+        if is_apart {
+            let _ = self.savepoint();
+        }
+        let buried = if is_apart { self.bury_pieces(hash, keyspace, key) } else { Ok(()) };
+        let room = buried.and_then(|()| self.log.make_room(&mut self.file, size, need));
+        if room.is_err() {
+            if is_apart {
+                self.take_back_last();
+            }
+            return room.map(|()| false);
+        }
         let header = RecordHeader {
             kind: KIND_DELETE,
             key_len: key.len() as u16,
@@ -349,7 +365,7 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, size as u32, None);
-        self.hand_on_large_group()?;
+        if is_apart { self.release_last() } else { self.hand_on_large_group() }?;
         Ok(true)
     }
 
@@ -499,7 +515,8 @@ impl<F: File> Store<F> {
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
-        Predecessor { position: at.position, oldest, size }
+        let in_pieces = record.header.kind == KIND_PIECES;
+        Predecessor { position: at.position, oldest, size, in_pieces }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -635,6 +652,7 @@ struct Predecessor {
     oldest: u32,
     /// Bytes of the record.
     size: u32,
+    in_pieces: bool,
 }
 
 /// Equality of short keys without a call: `memcmp` costs more than the comparison. From their ends, for

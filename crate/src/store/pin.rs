@@ -21,7 +21,13 @@ impl<F: File> Store<F> {
         self.commit()?;
         let hash = self.hash(keyspace, key);
         let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
-        let pin = self.log.pin(&mut self.file, found.place)?;
+        let pin = match self.log.record_in(found.place).pieces() {
+            Some(pieces) => {
+                self.assemble(&pieces)?;
+                self.log.pin_assembled(pieces)
+            }
+            None => self.log.pin(&mut self.file, found.place)?,
+        };
         let free = self.pins.iter().position(Option::is_none).unwrap_or(self.pins.len());
         if free == self.pins.len() {
             self.pins.push(None);

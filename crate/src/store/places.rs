@@ -16,7 +16,16 @@ use super::Store;
 #[derive(Clone, Debug)]
 pub(crate) struct InFile {
     pub key: Range<u64>,
-    pub value: Range<u64>,
+    pub value: Value,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Lies in one place of the file.
+    At(Range<u64>),
+    /// Lay in pieces.
+    Assembled(Vec<u8>),
 }
 
 impl<F: File> Store<F> {
@@ -41,17 +50,18 @@ impl<F: File> Store<F> {
         let (slot, offset) = geometry.locate(found.position);
         let at = geometry.slot_start(slot) + offset as u64;
         let record = self.log.record_in(found.place);
-        let value = match record.extent() {
-            None => {
+        let value = match (record.extent(), record.pieces()) {
+            (None, None) => {
                 let from = at + record.header.value_offset() as u64;
-                from..from + u64::from(record.header.value_len)
+                Value::At(from..from + u64::from(record.header.value_len))
             }
-            Some(extent) => {
+            (_, Some(_)) => Value::Assembled(self.value(found.place)?.to_vec()),
+            (Some(extent), _) => {
                 let from = geometry.slot_start(extent.slot) + segment::SIZE as u64;
                 if !self.log.verify_extent(&mut self.file, &extent)? {
                     return Err(damaged(from));
                 }
-                from..from + extent.length
+                Value::At(from..from + extent.length)
             }
         };
         let from = at + SIZE as u64;

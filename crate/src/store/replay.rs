@@ -7,7 +7,7 @@ use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::payload::ExtentRef;
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
@@ -93,6 +93,7 @@ impl<F: File> Store<F> {
             staged: Staged::Nothing,
             new: NewRecord::default(),
             changing: Changing::default(),
+            apart: None,
             saved: Vec::new(),
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
@@ -252,7 +253,7 @@ impl<F: File> Store<F> {
         header: &RecordHeader,
     ) -> Result<(), Error> {
         let size = header.size();
-        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_DELETE) {
+        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_DELETE) {
             return Ok(());
         }
         self.next_version = self.next_version.max(header.version.saturating_add(1));
@@ -268,6 +269,9 @@ impl<F: File> Store<F> {
             self.log.born(position, size as u32);
             self.last = Some(position);
             return Ok(());
+        }
+        if header.kind == KIND_PIECES {
+            self.log.tell_of_pieces();
         }
         let record = self.log.record_at(position);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));

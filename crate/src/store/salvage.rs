@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::payload::KEY_GAP;
-use crate::format::record::KIND_SET;
+use crate::format::payload::{KEY_GAP, KEY_PIECE};
+use crate::format::record::{KIND_EXTENT, KIND_PIECES, KIND_SET};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::Key;
 use crate::index::spaces::Spaces;
@@ -71,16 +71,15 @@ impl<F: File> Store<F> {
 
     /// The keyspace of a record and whether it is uncertain, if it is intact and its value is.
     fn examine(&mut self, position: Position, hash: u32) -> Result<(u32, bool), Error> {
-        let (_, record) = self.log.find_intact(&mut self.file, position)?;
-        let (header, extent) = (*record.header, record.extent());
+        let (place, record) = self.log.find_intact(&mut self.file, position)?;
+        let header = *record.header;
         let is_it = self.key_hash.hash(header.space(), record.key) == hash;
-        let is_whole = match extent {
-            Some(extent) => self.log.verify_extent(&mut self.file, &extent)?,
-            None => header.kind == KIND_SET,
-        };
+        let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES);
+        self.value(place)?;
+        self.log.trim_values();
         // As in frames that are replayed: a checksum does not prove that the writer meant well.
         let is_sane = header.version >> 56 == 0;
-        match is_it && is_whole && is_sane {
+        match is_it && lives && is_sane {
             true => Ok((header.space(), self.log.is_uncertain(&header))),
             false => Err(damaged(0)),
         }
@@ -94,14 +93,12 @@ impl<F: File> Store<F> {
         let size = self.file.size()?;
         let entries = self.entries();
         let old = core::mem::replace(&mut self.log, successor);
-        let next_version = self.next_version;
-        self.index = HashIndex::default();
+        let index = core::mem::take(&mut self.index);
         self.spaces = Spaces::default();
         self.last = None;
         // No housekeeping yet: it writes superblocks.
         self.is_tending = true;
-        let copied = self.copy_all(old, entries);
-        self.next_version = next_version;
+        let copied = self.copy_all(old, index, entries);
         self.is_tending = false;
         if let Err(error) = copied {
             // What could not be cut off is not there for anybody.
@@ -109,23 +106,47 @@ impl<F: File> Store<F> {
             return Err(error);
         }
         self.unflushed = false;
-        self.log.succeed(&mut self.file, next_version)
+        self.log.succeed(&mut self.file, self.next_version)
     }
 
-    fn copy_all(&mut self, mut old: Log, entries: Vec<(Position, u32)>) -> Result<(), Error> {
+    /// Exchanges the log and its index for others.
+    #[inline(never)]
+    fn turn_to(&mut self, log: &mut Log, index: &mut HashIndex) {
+        core::mem::swap(&mut self.log, log);
+        core::mem::swap(&mut self.index, index);
+    }
+
+    fn copy_all(
+        &mut self,
+        mut old: Log,
+        mut index: HashIndex,
+        entries: Vec<(Position, u32)>,
+    ) -> Result<(), Error> {
         for (position, _) in entries {
             let (place, record) = old.find_intact(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
-            // The new log has no gaps, and other numbers.
-            if header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+            let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.pieces());
+            // The new log has no gaps, and other numbers; pieces come with their values.
+            if is_engine && (key.starts_with(KEY_GAP) || key.starts_with(KEY_PIECE)) {
                 continue;
             }
-            let value = old.value(&mut self.file, place)?;
+            let value = match pieces {
+                Some(pieces) => {
+                    self.turn_to(&mut old, &mut index);
+                    let assembled = self.assemble(&pieces);
+                    self.turn_to(&mut old, &mut index);
+                    assembled?;
+                    old.show_assembled(&pieces)
+                }
+                None => old.value(&mut self.file, place)?,
+            };
             self.begin_set(header.space(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);
             self.stage_expiry(header.expiry);
-            self.next_version = header.version;
+            // Its pieces have numbers that nothing had before, and it keeps its own.
+            let next = core::mem::replace(&mut self.next_version, header.version);
             self.finish(value.len())?;
+            self.next_version = next;
             if self.pending() == 0 {
                 // A group was handed on: what was looked at for it may go.
                 old.end_turn();

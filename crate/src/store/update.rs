@@ -4,10 +4,11 @@ use musli_zerocopy::ZeroCopy;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::payload::ExtentRef;
-use crate::format::record::{self, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::payload::{ExtentRef, PiecesRef};
+use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
 use crate::format::{align_up, inline_limit};
 use crate::index::hash::Position;
+use crate::log::Room;
 use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
 use crate::memory::copy_value;
@@ -34,8 +35,7 @@ pub(super) enum Staged {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
     at: At,
-    /// First slot of the extent that holds its value.
-    extent: Option<u32>,
+    room: Room,
 }
 
 /// A record at the tail.
@@ -46,9 +46,8 @@ pub(super) struct NewRecord {
     place: Place,
     hash: u32,
     /// The record that it takes the place of.
-    old: Option<Predecessor>,
-    /// First slot of its extent.
-    extent: Option<u32>,
+    pub old: Option<Predecessor>,
+    room: Room,
     /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
     viewed: bool,
     /// Whether `changing` was being changed in place, and has to get its bytes back.
@@ -106,19 +105,21 @@ impl<F: File> Store<F> {
             if may_fail {
                 self.keep_aside(at)?;
             }
-            self.changing = Changing { at, extent: None };
+            self.changing = Changing { at, room: Room::Record };
             self.staged = Staged::InPlace;
             return Ok(());
         }
         self.new.old = found.map(|at| self.predecessor(at));
-        self.stage(hash, keyspace, key, capacity, false)
+        self.stage(None, hash, keyspace, key, capacity, false)
     }
 
     /// Keeps the value of a record aside.
     fn keep_aside(&mut self, at: At) -> Result<(), Error> {
         self.saved.clear();
-        self.saved.extend_from_slice(self.log.value(&mut self.file, at.place)?);
-        Ok(())
+        let mut saved = core::mem::take(&mut self.saved);
+        let value = self.value(at.place).map(|value| saved.extend_from_slice(value));
+        self.saved = saved;
+        value
     }
 
     /// Stages the record of `key` for change in place; false when there is none. A record that was
@@ -129,21 +130,23 @@ impl<F: File> Store<F> {
     pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
+        let old = self.predecessor(at);
         // To restore from, and because the old record may have to make room.
         self.keep_aside(at)?;
-        let extent;
-        if self.log.is_mutable(at.position) {
-            extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
-            self.changing = Changing { at, extent };
+        let room;
+        if !old.in_pieces && self.log.is_mutable(at.position) {
+            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
+            room = extent.map_or(Room::Record, Room::Extent);
+            self.changing = Changing { at, room };
             self.staged = Staged::InPlace;
         } else {
-            self.new.old = Some(self.predecessor(at));
+            self.new.old = Some(old);
             let hash = self.hash(keyspace, key);
-            self.stage(hash, keyspace, key, self.saved.len(), true)?;
-            extent = self.new.extent;
+            self.stage(None, hash, keyspace, key, self.saved.len(), true)?;
+            room = self.new.room;
             self.write_saved();
         }
-        self.log.lend_staged(extent);
+        self.log.lend_staged(room);
         Ok(true)
     }
 
@@ -174,7 +177,7 @@ impl<F: File> Store<F> {
         // The callback has returned, and what it gave back is not ours or was copied.
         self.end_staged();
         let next = Self::check_value(capacity)
-            .and_then(|()| self.stage(hash, keyspace, &key, capacity, true));
+            .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
         match next {
             Ok(()) => self.new.restores = restores,
             Err(_) if restores => self.restore(),
@@ -196,19 +199,20 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When nothing is staged.
     pub fn staged_value(&mut self) -> &mut [u8] {
-        let (at, place, extent) = match self.staged {
+        let (at, place, room) = match self.staged {
             Staged::Nothing => panic!("nothing is staged"),
-            Staged::New => (self.new.position, self.new.place, self.new.extent),
+            Staged::New => (self.new.position, self.new.place, self.new.room),
             Staged::InPlace => {
-                (self.changing.at.position, self.changing.at.place, self.changing.extent)
+                (self.changing.at.position, self.changing.at.place, self.changing.room)
             }
         };
-        match extent {
-            None => self.log.value_mut(place),
-            Some(slot) => {
+        match room {
+            Room::Record => self.log.value_mut(place),
+            Room::Extent(slot) => {
                 let length = self.extent_length(at);
                 &mut self.log.extent_mut(slot)[..length]
             }
+            Room::Pieces => self.staged_pieces(),
         }
     }
 
@@ -222,7 +226,11 @@ impl<F: File> Store<F> {
             Staged::Nothing => Err(Error::Misuse),
             Staged::New => {
                 let version = self.finish_new(length);
-                self.hand_on_large_group()?;
+                if self.apart.is_some() {
+                    self.end_apart()?;
+                } else {
+                    self.hand_on_large_group()?;
+                }
                 Ok(version)
             }
             // The group has not grown by it.
@@ -253,26 +261,37 @@ impl<F: File> Store<F> {
         core::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
-    /// Stages a record in place of `new.old`.
-    fn stage(
+    /// Stages a record in place of `new.old`, whose value goes where there is room for it, if that is known.
+    #[inline(never)]
+    pub(super) fn stage(
         &mut self,
+        room: Option<Room>,
         hash: u32,
         keyspace: u32,
         key: &[u8],
         capacity: usize,
         viewed: bool,
     ) -> Result<(), Error> {
-        let in_extent = capacity > inline_limit(self.log.geometry().segment_log2);
-        let inline = if in_extent { size_of::<ExtentRef>() } else { capacity };
+        let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
+            || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
+        let is_apart = is_long || self.new.old.is_some_and(|old| old.in_pieces);
+        let room = match room {
+            Some(room) => room,
+            None if is_apart => {
+                return self.stage_apart(hash, keyspace, key, capacity, viewed, is_long);
+            }
+            None => Room::Record,
+        };
+        let (kind, inline) = match room {
+            Room::Record => (KIND_SET, capacity),
+            Room::Extent(_) => (KIND_EXTENT, size_of::<ExtentRef>()),
+            Room::Pieces => (KIND_PIECES, size_of::<PiecesRef>()),
+        };
         let size = record::size_of_record(key.len(), align_up(inline));
         let need = if self.is_tending { Need::Note } else { Need::Write };
         self.log.make_room(&mut self.file, size, need)?;
-        let extent = match in_extent {
-            true => Some(self.log.take_extent(&mut self.file, capacity)?),
-            false => None,
-        };
         let header = RecordHeader {
-            kind: if in_extent { KIND_EXTENT } else { KIND_SET },
+            kind,
             key_len: key.len() as u16,
             keyspace: keyspace as u16,
             value_len: inline as u32,
@@ -283,12 +302,12 @@ impl<F: File> Store<F> {
             ..Default::default()
         };
         let (position, place) = self.log.stage(header, key);
-        if let Some(slot) = extent {
+        if let Room::Extent(slot) = room {
             let open_ended = self.log.extent_ref(slot, capacity);
-            self.write_descriptor(position, open_ended);
+            self.write_descriptor(position, &open_ended);
         }
         let old = self.new.old;
-        self.new = NewRecord { position, place, hash, old, extent, viewed, restores: false };
+        self.new = NewRecord { position, place, hash, old, room, viewed, restores: false };
         self.staged = Staged::New;
         Ok(())
     }
@@ -299,8 +318,8 @@ impl<F: File> Store<F> {
             let size = self.log.header_at(self.new.position).size();
             self.log.append_void(size);
         }
-        if self.new.extent.is_some() {
-            self.log.drop_extent();
+        if self.apart.is_some() {
+            self.drop_apart();
         }
     }
 
@@ -324,20 +343,23 @@ impl<F: File> Store<F> {
             self.restore();
         }
         let version = self.take_version();
-        let NewRecord { position, place, hash, old, extent, .. } = self.new;
-        let size = match extent {
-            Some(slot) => {
-                self.end_extent(position, slot, length);
+        let NewRecord { position, place, hash, old, room, .. } = self.new;
+        let size = match room {
+            // At the tail, what is left of its room is given back.
+            Room::Record => self.log.end_value(place, length, version, true),
+            _ => {
+                match room {
+                    Room::Extent(slot) => self.end_extent(position, slot, length),
+                    _ => self.end_pieces(position, length),
+                }
                 let header = self.log.header_mut(place);
                 header.version = version;
                 header.size()
             }
-            // At the tail, what is left of its room is given back.
-            None => self.log.end_value(place, length, version, true),
         };
         self.log.advance(size, false);
         self.reindex(hash, old, position, size as u32, Some(position));
-        if extent.is_some()
+        if room != Room::Record
             && let Some(extent) = self.log.descriptor_at(position)
         {
             self.log.name_extent(position, ExtentName::from(&extent));
@@ -347,9 +369,14 @@ impl<F: File> Store<F> {
 
     fn finish_in_place(&mut self, length: usize) -> u64 {
         let version = self.take_version();
-        let Changing { at: At { position, place }, extent } = self.changing;
-        if let Some(slot) = extent {
+        let Changing { at: At { position, place }, room } = self.changing;
+        if let Room::Extent(slot) = room {
+            let name = self.log.extent_of(position);
+            self.log.forget_name(position);
             self.end_extent(position, slot, length);
+            if let Some(name) = name {
+                self.log.name_extent(position, name);
+            }
         } else if length != self.saved.len() {
             self.log.end_value(place, length, version, false);
         }
@@ -360,12 +387,12 @@ impl<F: File> Store<F> {
     /// Ends a value in an extent at `length`; from here on its checksum is fixed.
     fn end_extent(&mut self, position: Position, slot: u32, length: usize) {
         let sealed = self.log.seal_extent(slot, length);
-        self.write_descriptor(position, sealed);
+        self.write_descriptor(position, &sealed);
     }
 
-    pub(super) fn write_descriptor(&mut self, position: Position, extent: ExtentRef) {
+    pub(super) fn write_descriptor(&mut self, position: Position, descriptor: &impl ZeroCopy) {
         let from = self.header_mut(position).value_offset();
-        let bytes = extent.to_bytes();
+        let bytes = descriptor.to_bytes();
         self.log.record_mut(position)[from..from + bytes.len()].copy_from_slice(bytes);
     }
 

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::KEY_GAP;
+use varve::format::payload::{KEY_GAP, KEY_PIECE};
 use varve::{Error, File, Store};
 
 /// The keyspaces that the tests write to, beside the engine's own.
@@ -227,7 +227,9 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    for key in own.into_iter().filter(|key| !key.starts_with(KEY_GAP)) {
+    for key in
+        own.into_iter().filter(|key| !key.starts_with(KEY_GAP) && !key.starts_with(KEY_PIECE))
+    {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
     }

@@ -1,0 +1,215 @@
+//! Values in pieces: where an extent would take much more than the value, records of the engine's own take
+//! an eighth of a segment each, which segments hold without waste and compaction moves one by one.
+//!
+//! The record of the key names them by a number that nothing else ever has. They are committed with it, and
+//! deleted with what replaces it. To be read they are put together in memory.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::payload::PiecesRef;
+use crate::format::record::KIND_SET;
+use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
+use crate::index::hash::Position;
+use crate::log::Room;
+use crate::log::read::{Place, damaged};
+
+use super::Store;
+
+/// What to do with each piece of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    /// Copy it into the memory of the value.
+    Read,
+    /// Give it its part of the value.
+    Write,
+    /// Delete it.
+    Bury,
+}
+
+impl<F: File> Store<F> {
+    /// The value of the record at a place, wherever it lies. The place may not hold any more then.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    #[inline(always)]
+    pub(super) fn value(&mut self, place: Place) -> Result<&[u8], Error> {
+        if self.log.record_in(place).header.kind != KIND_SET {
+            return self.value_apart(place);
+        }
+        Ok(self.log.record_in(place).value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn value_apart(&mut self, place: Place) -> Result<&[u8], Error> {
+        let Some(pieces) = self.log.record_in(place).pieces() else {
+            return self.log.value(&mut self.file, place);
+        };
+        self.assemble(&pieces)?;
+        Ok(self.log.show_assembled(&pieces))
+    }
+
+    /// Puts a value together in memory, unless it is there.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get); [`Error::Corruption`] when a piece is not what it was.
+    pub(super) fn assemble(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
+        if self.log.has_assembled(pieces) {
+            return Ok(());
+        }
+        // A record that lies takes no memory.
+        if pieces.length > self.log.file_bytes() {
+            return Err(damaged(0));
+        }
+        self.log.begin_assembly(pieces)?;
+        let outcome = self.for_each_piece(pieces, Deed::Read);
+        self.log.end_assembly(pieces, outcome.is_ok().then_some(pieces.length));
+        outcome
+    }
+
+    /// The key of a piece, and its hash.
+    #[inline(never)]
+    fn piece(&self, pieces: &PiecesRef, piece: u32) -> ([u8; 16], u32) {
+        let key = pieces.key(piece);
+        (key, self.hash(KEYSPACE_ENGINE, &key))
+    }
+
+    #[inline(never)]
+    fn for_each_piece(&mut self, pieces: &PiecesRef, deed: Deed) -> Result<(), Error> {
+        let mut done = 0;
+        for piece in 0..pieces.count {
+            let (key, hash) = self.piece(pieces, piece);
+            if deed == Deed::Bury {
+                match self.bury(KEYSPACE_ENGINE, &key) {
+                    // One that is damaged stays: nobody can tell what it was, and nothing names it any more.
+                    Ok(_) | Err(Error::Corruption(_)) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            let found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
+            let writes = deed == Deed::Write;
+            let copied = found.and_then(|at| self.log.copy_piece(at.place, pieces, done, writes));
+            done += copied.ok_or(damaged(0))?;
+        }
+        if deed == Deed::Bury || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
+    }
+
+    /// Stages a record whose value `is_long`, or which takes the place of one whose value lies in pieces: all
+    /// that belongs together is appended before it, or nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn stage_apart(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        viewed: bool,
+        is_long: bool,
+    ) -> Result<(), Error> {
+        let _ = self.savepoint();
+        let old = self.new.old;
+        let mut pieces = PiecesRef::default();
+        let buried = match old {
+            Some(old) if old.in_pieces => self.bury_pieces(hash, keyspace, key),
+            _ => Ok(()),
+        };
+        let staged = match buried.and_then(|()| self.make_place(capacity, is_long, &mut pieces)) {
+            Ok(room) => {
+                self.new.old = old;
+                self.stage(Some(room), hash, keyspace, key, capacity, viewed)
+            }
+            Err(error) => Err(error),
+        };
+        self.apart = Some(pieces);
+        if staged.is_err() {
+            self.drop_apart();
+        }
+        staged
+    }
+
+    /// Makes a place for a value.
+    fn make_place(
+        &mut self,
+        capacity: usize,
+        is_long: bool,
+        pieces: &mut PiecesRef,
+    ) -> Result<Room, Error> {
+        if !is_long {
+            return Ok(Room::Record);
+        }
+        let geometry = self.log.geometry();
+        if !self.log.is_wasteful(geometry.extent_span(capacity), capacity as u64) {
+            return self.log.take_extent(&mut self.file, capacity).map(Room::Extent);
+        }
+        self.log.tell_of_pieces();
+        let count = capacity.div_ceil(piece_limit(geometry.segment_log2)).max(1);
+        let size = align_up(capacity.div_ceil(count));
+        let (id, length) = (self.take_version(), capacity as u64);
+        *pieces = PiecesRef { id, length, count: count as u32, reserved: 0 };
+        self.log.begin_assembly(pieces)?;
+        for piece in 0..count {
+            let (key, hash) = self.piece(pieces, piece as u32);
+            let length = size.min(capacity.saturating_sub(piece * size));
+            self.new.old = None;
+            self.stage(Some(Room::Record), hash, KEYSPACE_ENGINE, &key, length, false)?;
+            self.finish(length)?;
+        }
+        Ok(Room::Pieces)
+    }
+
+    /// The memory of the value that is staged in pieces.
+    pub(super) fn staged_pieces(&mut self) -> &mut [u8] {
+        let pieces = self.apart.as_ref().expect("pieces are staged");
+        self.log.assembled_mut(pieces)
+    }
+
+    /// Ends the value that is staged in pieces at `length`: they get its bytes, and the record at a position
+    /// names them.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_pieces(&mut self, position: Position, length: usize) {
+        let Some(staged) = self.apart else { return };
+        let length = length as u64;
+        self.log.end_assembly(&staged, Some(length));
+        let pieces = PiecesRef { length, ..staged };
+        let written = self.for_each_piece(&pieces, Deed::Write);
+        debug_assert!(written.is_ok(), "the open group is in memory: {written:?}");
+        self.write_descriptor(position, &pieces);
+    }
+
+    /// What was staged together is part of the group.
+    ///
+    /// # Errors
+    /// As for [`finish`](Store::finish).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_apart(&mut self) -> Result<(), Error> {
+        self.apart = None;
+        self.release_last()
+    }
+
+    /// What was staged together comes to nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_apart(&mut self) {
+        if let Some(pieces) = self.apart.take() {
+            self.take_back_last();
+            self.log.end_assembly(&pieces, None);
+        }
+    }
+
+    /// Deletes the pieces of a key's value.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn bury_pieces(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
+        let pieces = self.log.record_in(at.place).pieces();
+        pieces.map_or(Ok(()), |pieces| self.for_each_piece(&pieces, Deed::Bury))
+    }
+}
