@@ -13,7 +13,7 @@ interface Description {
   size: number;
   error?: Record<string, number>;
   recovery?: Omit<Database["recovery"], "checkpoint"> & { checkpoint?: true };
-  /** Records before the checkpoint that are damaged. */
+  /** Live records that are damaged, before the checkpoint, or that lack a piece. */
   unreadable?: number;
   transactions?: Database["transactions"];
   live?: { keyspace: number; version: number; expiry: number; key: string; value: string }[];

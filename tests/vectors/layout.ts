@@ -9,7 +9,7 @@ export interface Database {
   transactions: TransactionNote[];
   /** Live records by keyspace and key. */
   live: LiveRecord[];
-  /** Entries of the checkpoint whose records are damaged; 0 when the log was replayed. */
+  /** Live records that are damaged, which stand before a checkpoint then, or that lack a piece. */
   unreadable: number;
   /** How many keys of the raw calls there are, those of unreadable records included. */
   count: number;
@@ -77,6 +77,8 @@ export const HEADER = 64;
 export const FRAME = 40;
 /** Bytes of the longest value. */
 export const MAX_VALUE = 16n << 20n;
+/** A value has no more pieces than these. */
+export const MAX_PIECES = 65_535;
 export const RECORD = 40;
 export const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
 /** Bytes of a checkpoint's head and of the rows of its tables. */
@@ -85,7 +87,10 @@ export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
 export const BLOCK = 65_536;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
-export const [SET, DELETE, EXTENT] = [1, 2, 3];
+export const PIECE = [..."piece/"].map((character) => character.charCodeAt(0));
+export const [SET, DELETE, EXTENT, PIECES] = [1, 2, 3, 4];
+/** Feature bits of `incompatible` that the reader knows: the one for values in pieces. */
+export const KNOWN_INCOMPATIBLE = 1n;
 export const VOID = 0x81;
 export const TRANSACTION = 0x82;
 export const SKIPPABLE = 0x80;
@@ -198,7 +203,16 @@ export function placeOf(position: number): number {
 
 /** Whether a record must be understood and is not. */
 export function isUnknown({ kind }: LogRecord): boolean {
-  return kind > EXTENT && (kind & SKIPPABLE) === 0;
+  return kind > PIECES && (kind & SKIPPABLE) === 0;
+}
+
+/** Section 7a: what `idOf` says of a piece. */
+export function idOfPiece(id: bigint, piece: number): string {
+  const key = new Uint8Array(16);
+  key.set(PIECE);
+  viewOf(key).setBigUint64(PIECE.length, id, false);
+  viewOf(key).setUint16(PIECE.length + 8, piece, false);
+  return `${ENGINE}/${hex(key)}`;
 }
 
 /** Section 8. */

@@ -205,9 +205,10 @@ suite("golden files through open()", () => {
         }
         if (next(200) === 0) db.flush();
       }
-      if (round > 0) {
-        db.set("large", new Uint8Array(600_000 + round).fill(round));
-        model.set("large", new Uint8Array(600_000 + round).fill(round));
+      // In pieces, and in segments of its own.
+      for (const length of round > 0 ? [600_000, 900_000] : []) {
+        db.set(`large ${length}`, new Uint8Array(length + round).fill(round));
+        model.set(`large ${length}`, new Uint8Array(length + round).fill(round));
       }
       await db.compact();
       if (round === last) await db.close();

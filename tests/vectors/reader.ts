@@ -24,14 +24,18 @@ import {
   HEAD,
   HEADER,
   idOf,
+  idOfPiece,
   isLive,
   isUnknown,
   KEYSPACE_ROW,
+  KNOWN_INCOMPATIBLE,
   type LiveRecord,
   LOG,
   type LogRecord,
+  MAX_PIECES,
   MAX_VALUE,
   NOT_A_DATABASE,
+  PIECES,
   pad8,
   placeOf,
   RECORD,
@@ -148,7 +152,7 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
 
 function refuseUnsupported(view: DataView): void {
   const major = view.getUint16(16, true);
-  const features = u64(view, 24);
+  const features = Number(view.getBigUint64(24, true) & ~KNOWN_INCOMPATIBLE);
   const newer = major !== 1 || features !== 0 || view.getUint8(21) !== 0;
   if (newer) throw new FormatError(UNSUPPORTED_FORMAT, { major, features });
 }
@@ -176,6 +180,24 @@ function endBeforeOpenGap(chain: Chain, count: number, flushed: number): boolean
   chain.expected = gap.from;
   endBeforeOpenGap(chain, chain.frames.length, flushed);
   return true;
+}
+
+/** Section 7a: the value, if all of its pieces are there and have its length. */
+function joinPieces(
+  descriptor: Uint8Array,
+  newest: Map<string, LogRecord>,
+): Uint8Array | undefined {
+  const view = viewOf(descriptor);
+  const [id, length, count] = [view.getBigUint64(0, true), u64(view, 8), view.getUint32(16, true)];
+  const value = new Uint8Array(length);
+  let at = 0;
+  for (let piece = 0; piece < count; piece += 1) {
+    const record = newest.get(idOfPiece(id, piece));
+    if (record?.kind !== SET || at + record.value.length > length) return undefined;
+    value.set(record.value, at);
+    at += record.value.length;
+  }
+  return at === length ? value : undefined;
 }
 
 class Reader {
@@ -560,6 +582,14 @@ class Reader {
       if (valueLength < 32) return undefined;
       if (viewOf(this.file.subarray(valueAt)).getBigUint64(8, true) > MAX_VALUE) return undefined;
     }
+    if (kind === PIECES) {
+      if (valueLength < 24) return undefined;
+      const value = viewOf(this.file.subarray(valueAt));
+      const count = value.getUint32(16, true);
+      if (value.getBigUint64(8, true) > MAX_VALUE || count < 1 || count > MAX_PIECES) {
+        return undefined;
+      }
+    }
     // Where a frame vouches for its records, their own checksums must agree with it.
     const check = await checksum(this.file.subarray(at + 4, at + size), seedAt(salt, at));
     if ((check & 0xffff_ffffn) !== BigInt(view.getUint32(0, true))) {
@@ -635,7 +665,7 @@ class Reader {
     for (const frame of frames) {
       for (const record of (await this.readRecords(frame)) ?? []) {
         if (record.kind === TRANSACTION) transactions.push(readTransaction(record.value));
-        if (record.kind > EXTENT) continue;
+        if (record.kind > PIECES) continue;
         const before = newest.get(idOf(record));
         if (before !== undefined && before.version > record.version) continue;
         const wasThere = isLive(before) || unreadable.delete(record.previous);
@@ -647,9 +677,9 @@ class Reader {
     const old = new Set(entries);
     const live: LiveRecord[] = [];
     for (const record of records) {
-      const value = await this.valueOf(record);
+      const value = await this.valueOf(record, newest);
       if (value !== undefined) live.push({ ...record, value });
-      else if (old.has(record)) unreadable.add(record.position);
+      else if (old.has(record) || record.kind === PIECES) unreadable.add(record.position);
       else throw this.lostExtent(viewOf(record.value).getUint32(0, true), next);
     }
     const positions = [...records.map(({ position }) => position), ...unreadable];
@@ -684,7 +714,11 @@ class Reader {
     if (slots.length > 0) throw this.lostExtent(Math.min(...slots), next);
   }
 
-  async valueOf({ kind, value }: LogRecord): Promise<Uint8Array | undefined> {
+  async valueOf(
+    { kind, value }: LogRecord,
+    newest: Map<string, LogRecord>,
+  ): Promise<Uint8Array | undefined> {
+    if (kind === PIECES) return joinPieces(value, newest);
     return kind === SET ? value : this.readExtent(value);
   }
 

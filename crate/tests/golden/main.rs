@@ -8,6 +8,7 @@ mod checkpointed;
 mod content;
 mod golden;
 mod image;
+mod pieces;
 mod recovered;
 mod refused;
 mod twin;
@@ -21,7 +22,7 @@ use varve::format::superblock::{self, SLOT_STRIDE, Slot};
 use varve::{Damage, Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
-    [content::all(), checkpointed::all(), recovered::all(), refused::all()]
+    [content::all(), pieces::all(), checkpointed::all(), recovered::all(), refused::all()]
         .into_iter()
         .flatten()
         .collect()

@@ -4,7 +4,8 @@ use std::mem::{offset_of, size_of};
 
 use varve::format::frame::FrameHeader;
 use varve::format::payload::{
-    ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, Transaction,
+    ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
+    Transaction,
 };
 use varve::format::record::RecordHeader;
 use varve::format::segment::SegmentHeader;
@@ -73,6 +74,7 @@ fn the_tables_of_the_document_are_the_structs_of_the_format_module() {
             expiry previous)
     );
     assert_eq!(table("## 7 Extents"), layout!(ExtentRef: slot span length check sequence reserved));
+    assert_eq!(table("## 7a Pieces"), layout!(PiecesRef: id length count reserved));
     assert_eq!(
         table("**TRANSACTION record**"),
         layout!(Transaction: number time_ms client request)

@@ -1,0 +1,216 @@
+//! Golden files with values in pieces, whole and not.
+
+use musli_zerocopy::ZeroCopy;
+use varve::error::{Damage, Error};
+use varve::format::payload::PiecesRef;
+use varve::format::record::KIND_PIECES;
+use varve::format::superblock::INCOMPATIBLE_PIECES;
+use varve::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
+
+use crate::golden::{Content, Expect, Golden};
+use crate::image::{Image, LOG2, Record, Row, commit, delete, fill, set};
+
+pub fn all() -> Vec<Golden> {
+    vec![pieces(), before_a_checkpoint(), not_whole(), malformed(), another_feature()]
+}
+
+/// A value in pieces.
+struct Value {
+    key: &'static str,
+    bytes: Vec<u8>,
+    /// Bytes of each piece but the last.
+    size: usize,
+    /// Its number. The versions behind it are those of its pieces, and then its own.
+    id: u64,
+    /// The oldest segment that may hold something of its key, and of its pieces.
+    oldest: [u32; 2],
+}
+
+impl Value {
+    fn new(key: &'static str, length: usize, size: usize, id: u64, oldest: [u32; 2]) -> Self {
+        Value { key, bytes: fill(length, id as u8), size, id, oldest }
+    }
+
+    fn named(&self) -> PiecesRef {
+        let (length, count) = (self.bytes.len() as u64, self.bytes.len().div_ceil(self.size));
+        PiecesRef { id: self.id, length, count: count as u32, reserved: 0 }
+    }
+
+    fn version(&self) -> u64 {
+        self.id + 1 + u64::from(self.named().count)
+    }
+
+    fn key_of(&self, piece: u32) -> String {
+        String::from_utf8(self.named().key(piece).to_vec()).expect("its numbers are small")
+    }
+
+    /// All pieces.
+    fn pieces(&self) -> Vec<Record> {
+        let parts = self.bytes.chunks(self.size).zip(0..);
+        let piece = |(bytes, i): (&[u8], u32)| {
+            let record = set(self.key_of(i), bytes, self.id + 1 + u64::from(i));
+            record.keyspace(KEYSPACE_ENGINE).oldest(self.oldest[1])
+        };
+        parts.map(piece).collect()
+    }
+
+    /// The record of the key, saying what `named` says.
+    fn record(&self, named: PiecesRef) -> Record {
+        let record = set(self.key, named.to_bytes(), self.version());
+        record.kind(KIND_PIECES).oldest(self.oldest[0])
+    }
+
+    /// All records of the value.
+    fn records(&self) -> Vec<Record> {
+        let mut records = self.pieces();
+        records.push(self.record(self.named()));
+        records
+    }
+
+    /// The deletions of all pieces, the first of them with that version.
+    fn gone(&self, image: &Image, version: u64) -> Vec<Record> {
+        let gone = |(i, version): (u32, u64)| {
+            let record = delete(self.key_of(i), version).keyspace(KEYSPACE_ENGINE);
+            image.over(record.oldest(self.oldest[1]))
+        };
+        (0..self.named().count).zip(version..).map(gone).collect()
+    }
+}
+
+/// The value is there, and the pieces that it consists of.
+fn with(content: Content, value: &Value) -> Content {
+    let content = content.live(value.key, &value.bytes, value.version());
+    with_pieces(content, value)
+}
+
+fn with_pieces(content: Content, value: &Value) -> Content {
+    let pieces = value.pieces().into_iter();
+    pieces.fold(content, |content, piece| {
+        content.live_in(KEYSPACE_ENGINE, piece.key, piece.value, piece.header.version)
+    })
+}
+
+/// A database that has values in pieces, and says so.
+fn opened() -> Image {
+    let mut image = Image::opened(LOG2);
+    image.superblock.incompatible = INCOMPATIBLE_PIECES;
+    image.write_superblocks();
+    image
+}
+
+fn pieces() -> Golden {
+    let kept = Value::new("kept", 1500, 376, 1, [1, 1]);
+    let replaced = Value::new("replaced", 1100, 368, 7, [1, 1]);
+    let deleted = Value::new("deleted", 1025, 344, 12, [2, 2]);
+    let later = Value::new("replaced", 1200, 304, 17, [1, 2]);
+    let mut image = opened();
+    let mut first = image.segment(0, 1, 1);
+    image.frame(&mut first, commit(1, 1), &kept.records());
+    image.frame(&mut first, commit(2, 1), &replaced.records());
+    let mut second = image.segment(1, 2, 3);
+    image.frame(&mut second, commit(3, 1), &deleted.records());
+    let mut records = later.pieces();
+    records.push(image.over(later.record(later.named())));
+    records.extend(replaced.gone(&image, 23));
+    image.frame(&mut second, commit(4, 1), &records);
+    let mut records = vec![image.over(delete("deleted", 26).oldest(2))];
+    records.extend(deleted.gone(&image, 27));
+    image.frame(&mut second, commit(5, 4), &records);
+    let mut third = image.segment(2, 3, 6);
+    let moved = [image.moved(KEYSPACE_ENGINE, &kept.key_of(2)), image.moved(0, "kept")];
+    image.frame(&mut third, commit(6, 4), &moved);
+    image.frame(&mut third, commit(7, 4), &[set("small", "in its record", 30).oldest(3)]);
+    image.close(&mut third, 8, 31);
+    let about = "values in pieces: one of which a piece was moved, one replaced, one deleted";
+    let content = with(with(Content::closed_at(8), &kept), &later);
+    let content = content.live("small", "in its record", 30);
+    Golden { name: "pieces", about, bytes: image.bytes, expect: Expect::Opens(content) }
+}
+
+fn before_a_checkpoint() -> Golden {
+    let kept = Value::new("kept", 1300, 328, 1, [1, 1]);
+    let damaged = Value::new("damaged", 1100, 368, 7, [1, 1]);
+    let behind = Value::new("behind", 1025, 344, 13, [2, 2]);
+    let mut image = opened();
+    let mut first = image.segment(0, 1, 1);
+    image.frame(&mut first, commit(1, 1), &kept.records());
+    let at = image.frame(&mut first, commit(2, 1), &damaged.records());
+    // The log ends in another segment: all frames before the checkpoint's end are whole in its own.
+    let mut second = image.segment(1, 2, 3);
+    image.frame(&mut second, commit(3, 1), &[set("small", "in its record", 12).oldest(2)]);
+    let rows = [(first, 3), (second, 4)].map(|(segment, end_frame)| Row { segment, end_frame });
+    image.checkpoint(2, 3, 4, &rows);
+    image.superblock.next_frame = 4;
+    image.write_superblocks();
+    image.frame(&mut second, commit(4, 4), &behind.records());
+    image.close(&mut second, 5, 18);
+    // In the second piece, behind the frame's header, the first piece, and its own header and key.
+    image.flip(at + 40 + (40 + 16 + 368) + 40 + 16 + 100);
+    let about =
+        "values in pieces before a checkpoint and behind it, and a damaged piece of one of them";
+    let content = with(with(Content::closed_at(5).checkpoint(4), &kept), &behind);
+    let content = content.live("small", "in its record", 12);
+    let mut content = with_pieces(content, &damaged);
+    content.live.retain(|live| live.key != damaged.key_of(1).as_bytes());
+    let content = content
+        .unreadable(0, "damaged")
+        .unreadable(KEYSPACE_ENGINE, "piece/\0\0\0\0\0\0\0\x07\0\x01");
+    let (name, bytes) = ("pieces-before-checkpoint", image.bytes);
+    Golden { name, about, bytes, expect: Expect::Opens(content) }
+}
+
+fn not_whole() -> Golden {
+    let fine = Value::new("fine", 700, 352, 1, [1, 1]);
+    let values = [("longer", 5), ("shorter", 9), ("lacking", 13), ("unnamed", 17), ("huge", 21)];
+    let [longer, shorter, lacking, unnamed, huge] =
+        values.map(|(key, id)| Value::new(key, 300, 152, id, [1, 1]));
+    // No bit says that there may be pieces: who knows them need not look at it.
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    let named = |value: &Value, length| PiecesRef { length, ..value.named() };
+    let mut records = [fine.records(), longer.pieces(), shorter.pieces()].concat();
+    records.push(longer.record(named(&longer, 299)));
+    records.push(shorter.record(named(&shorter, 301)));
+    image.frame(&mut segment, commit(1, 1), &records);
+    let mut records = [lacking.records(), unnamed.pieces(), huge.pieces()].concat();
+    records.push(huge.record(named(&huge, MAX_VALUE as u64)));
+    image.frame(&mut segment, commit(2, 1), &records);
+    let gone = lacking.gone(&image, 25);
+    image.frame(&mut segment, commit(3, 1), &gone[1..]);
+    image.close(&mut segment, 4, 27);
+    let about = "values whose pieces have more bytes than they should, fewer, or are not all there; \
+                 pieces that nothing names";
+    let mut content = with(Content::closed_at(4), &fine);
+    for value in [&longer, &shorter, &lacking, &unnamed, &huge] {
+        content = with_pieces(content, value);
+    }
+    content.live.retain(|live| live.key != lacking.key_of(1).as_bytes());
+    let content = content.unreadable(0, "longer").unreadable(0, "shorter");
+    let content = content.unreadable(0, "lacking").unreadable(0, "huge");
+    let (name, bytes) = ("pieces-not-whole", image.bytes);
+    Golden { name, about, bytes, expect: Expect::Opens(content) }
+}
+
+fn malformed() -> Golden {
+    let mut image = opened();
+    let mut segment = image.segment(0, 1, 1);
+    image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
+    let none = PiecesRef { id: 2, length: 0, count: 0, reserved: 0 };
+    let record = set("bad", none.to_bytes(), 3).kind(KIND_PIECES);
+    let position = image.frame(&mut segment, commit(2, 1), &[record]);
+    image.close(&mut segment, 3, 4);
+    let damage = Damage { position, expected_frame: 2, flushed_frames: 3, ..Damage::default() };
+    let about = "a valid, flushed frame with a value that consists of no pieces";
+    let (name, bytes) = ("malformed-pieces", image.bytes);
+    Golden { name, about, bytes, expect: Expect::Refused(Error::from(damage)) }
+}
+
+fn another_feature() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.incompatible = INCOMPATIBLE_PIECES | 2;
+    image.write_superblocks();
+    let about = "an unknown incompatible feature beside that of values in pieces";
+    let error = Error::UnsupportedFormat { major: MAJOR, features: 2.into() };
+    let (name, bytes) = ("incompatible-bit-beside-pieces", image.bytes);
+    Golden { name, about, bytes, expect: Expect::Refused(error) }
+}
