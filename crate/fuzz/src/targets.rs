@@ -8,7 +8,7 @@ use varve::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::ExtentRef;
+use varve::format::payload::{ExtentRef, PiecesRef};
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
@@ -99,6 +99,7 @@ pub fn record(data: &[u8]) {
     if let Some((header, key, value)) = record::parts(&bytes) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
+        let _ = PiecesRef::decode(value).map(|pieces| pieces.key(pieces.count - 1));
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());
         if fits {
@@ -281,7 +282,9 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     if let Some(key) = keys.first() {
         let _ = store.delete(0, key);
     }
+    // In pieces, and in slots of its own.
     let _ = store.set(0, b"large", large);
+    let _ = store.set(0, b"apart", &large[..large.len() - 300]);
     let _ = store.flush();
     let _ = store.witness();
     for i in 0..60 {

@@ -20,7 +20,7 @@ fn key(i: u32) -> Vec<u8> {
 
 fn value(i: u32) -> Vec<u8> {
     // Every twentieth is large enough for an extent of its own.
-    let len = if i.is_multiple_of(20) { 1500 + i } else { 40 + i % 300 };
+    let len = if i.is_multiple_of(20) { 3300 + i } else { 40 + i % 300 };
     bytes_of(u64::from(i), len as usize)
 }
 

@@ -21,7 +21,7 @@ use crate::support::session::{Session, Step, Update};
 
 /// Crash states that the ordinary test run has to reach.
 const REQUIRED: u64 = 1_000_000;
-/// Of them those about extents, commits of several frames, and eviction, each.
+/// Of them those about extents, values in pieces, commits of several frames, and eviction, each.
 const REQUIRED_OF_EACH: u64 = 10_000;
 /// And those in which each thing was under way that changes the file.
 const REQUIRED_OF_EACH_PHASE: u64 = 300;
@@ -38,15 +38,16 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     });
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let [process, system, nested] = [&tally.process, &tally.system, &tally.nested].map(read);
-    let [extents, frames, evicted] = [&tally.extents, &tally.frames, &tally.evicted].map(read);
+    let [extents, pieces, frames, evicted] =
+        [&tally.extents, &tally.pieces, &tally.frames, &tally.evicted].map(read);
     let total = tally.total();
     let [from_checkpoint, without] =
         [&tally.from_checkpoint, &tally.without].map(|counter| counter.load(Ordering::Relaxed));
     println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
-         {nested} during and after recovery; {extents} with an extent under way, {frames} with a \
-         commit of several frames, {evicted} after memory was given up; {:.1?}",
+         {nested} during and after recovery; {extents} with an extent under way, {pieces} with a value in \
+         pieces, {frames} with a commit of several frames, {evicted} after memory was given up; {:.1?}",
         begin.elapsed()
     );
     let seconds = begin.elapsed().as_secs_f64();
@@ -56,7 +57,13 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     assert!(missing.is_empty(), "hardly any crash in {missing:?}");
     assert!(from_checkpoint > 10_000 && without > 3_000, "checkpoints are hardly met");
     assert!(total >= REQUIRED, "only {total} crash states");
-    for (count, what) in [(extents, "extents"), (frames, "several frames"), (evicted, "eviction")] {
+    let all = [
+        (extents, "extents"),
+        (pieces, "values in pieces"),
+        (frames, "several frames"),
+        (evicted, "eviction"),
+    ];
+    for (count, what) in all {
         assert!(count >= REQUIRED_OF_EACH, "only {count} crash states with {what}");
     }
 }
@@ -161,7 +168,8 @@ fn segments_of_a_mebibyte_with_large_values_recover_too() {
         set(5, limit - 8),
         set(6, limit - 9),
         set(7, limit - 10),
-        set(1, 1_200_000),
+        set(1, 1_800_000),
+        set(8, 600_000),
         Step::Release,
         Step::Commit,
         set(1, 3),
@@ -193,9 +201,10 @@ fn hot_program(rng: &mut Rng) -> Vec<Step> {
             let key = vec![rng.below(keys) as u8];
             program.push(match rng.below(12) {
                 0 if deletes => Step::Delete { keyspace: 0, key },
-                // Once in a while one in an extent.
+                // Once in a while one in an extent, or in pieces.
                 1 if has_large && rng.one_in(6) => {
-                    Step::Set { keyspace: 0, key, len: 5_000, fill: i as u64 }
+                    let len = if i % 2 == 0 { 7_000 } else { 5_000 };
+                    Step::Set { keyspace: 0, key, len, fill: i as u64 }
                 }
                 _ => Step::Set { keyspace: 0, key, len: rng.below(120), fill: i as u64 },
             });
@@ -340,7 +349,7 @@ fn the_slots_of_a_large_value_are_its_own_also_where_the_file_has_lost_its_end()
     store.set(0, b"small", b"value").expect("set");
     store.flush().expect("flush");
     // Room for three slots, of which the value takes part of the first.
-    store.begin_set(0, b"large", 9_000).expect("there is room");
+    store.begin_set(0, b"large", 11_000).expect("there is room");
     store.staged_value()[..900].fill(7);
     store.finish(900).expect("finish");
     store.commit().expect("commit");

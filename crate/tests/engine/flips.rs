@@ -22,7 +22,7 @@ enum End {
     Flushed,
 }
 
-/// A file of some segments and an extent, and the states after each of its flushed commits.
+/// A file of some segments, an extent and a value in pieces, and the states after each of its flushed commits.
 fn sample(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
@@ -31,7 +31,8 @@ fn sample(end: End) -> (Vec<u8>, Vec<State>) {
         store.set(0, &[b'k', i], &bytes_of(i.into(), 90 * usize::from(i))).expect("set");
         store.set(2, b"the same", &[i; 12]).expect("set");
         if i == 3 {
-            store.set(0, b"large", &bytes_of(99, 1500)).expect("set");
+            store.set(0, b"large", &bytes_of(99, 3500)).expect("set");
+            store.set(0, b"pieces", &bytes_of(98, 1100)).expect("set");
             store.delete(0, &[b'k', 1]).expect("delete");
         }
         store.flush().expect("flush");
@@ -58,8 +59,8 @@ fn left(mut store: Store<FaultFile>, file: &FaultFile, end: End) -> Vec<u8> {
 fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
-    let moved = bytes_of(7, 9_000);
-    let place = |file: &FaultFile| file.image().windows(9_000).position(|bytes| bytes == moved);
+    let moved = bytes_of(7, 11_000);
+    let place = |file: &FaultFile| file.image().windows(11_000).position(|bytes| bytes == moved);
     store.set(0, b"gone", &bytes_of(8, 30_000)).expect("set");
     store.set(0, b"moved", &moved).expect("set");
     store.commit().expect("commit");

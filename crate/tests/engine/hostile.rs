@@ -20,13 +20,14 @@ fn options() -> Options {
     Options { segment_log2: 12, ..Options::default() }
 }
 
-/// A file with some of everything: segments, extents, several frames to a commit, two closes.
+/// A file with some of everything: segments, an extent, pieces, several frames to a commit, two closes.
 fn sample() -> Vec<u8> {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
     for i in 0..12_u8 {
         let savepoint = store.savepoint();
-        store.set(0, &[b'k', i], &bytes_of(i.into(), 130 * usize::from(i))).expect("set");
+        let length = if i == 7 { 3_700 } else { 130 * usize::from(i) };
+        store.set(0, &[b'k', i], &bytes_of(i.into(), length)).expect("set");
         store.set(2, b"the same", &[i; 12]).expect("set");
         if i % 3 == 2 {
             store.delete(0, &[b'k', i - 1]).expect("delete");

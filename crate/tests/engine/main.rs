@@ -17,6 +17,7 @@ mod graus;
 mod hostile;
 mod keys;
 mod model;
+mod pieces;
 mod quota;
 mod reused;
 mod salvage;

@@ -8,7 +8,7 @@ use varve::format::inline_limit;
 use varve::store::PinId;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
-use crate::support::oracle::KEYSPACES;
+use crate::support::oracle::{KEYSPACES, values_in_pieces};
 use crate::support::rng::{Rng, bytes_of, replayed};
 
 /// More slices of housekeeping than there ever is to do at once.
@@ -384,6 +384,9 @@ impl Model {
 
     fn whole(&mut self) -> Checked {
         self.check_pins()?;
+        let in_pieces = values_in_pieces(self.store());
+        let is_known = |value| self.now.values().any(|(known, _)| known == value);
+        check(in_pieces.values().all(is_known), || "pieces belong to nothing".into())?;
         for keyspace in KEYSPACES {
             self.scan(keyspace)?;
         }

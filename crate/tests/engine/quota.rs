@@ -229,7 +229,7 @@ fn at_whatever_size_the_disk_is_full_nothing_is_lost_and_with_room_it_goes_on() 
     let (mut cases, mut tried) = (0, 0);
     for style in STYLES {
         for limit in limits() {
-            for size in [0, 30, 700] {
+            for size in [0, 30, 700, 1700] {
                 let order = [Order::Written, Order::Twice, Order::Mixed][tried % 3];
                 tried += 1;
                 cases += u32::from(fill_and_empty(limit, style, size, order));
@@ -486,7 +486,9 @@ fn large_values_find_room_as_a_whole_or_not_at_all() {
     for style in STYLES {
         for limit in limits() {
             let Some(mut full) = Full::new(limit, style) else { continue };
-            let written = full.fill(0, 5000);
+            // In slots of their own and in pieces.
+            let size = if limit % 2 == 0 { 7000 } else { 5000 };
+            let written = full.fill(0, size);
             full.check();
             full = full.reopen();
             for i in 0..written {

@@ -9,8 +9,11 @@ use varve::{Error, OnDamage, Options, Part, Recovery, Spot, Store, Verified};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::images::{self, Limits};
-use crate::support::oracle::{Bounds, Entry, KEYSPACES, State, difference, state_of, try_state_of};
+use crate::support::oracle::{
+    Bounds, Entry, KEYSPACES, State, check_pieces, difference, state_of, try_state_of,
+};
 use crate::support::rng::{Rng, bytes_of, replayed};
+use crate::support::shapes::apart;
 
 const SEGMENT: usize = 4096;
 const DATA: usize = 8192;
@@ -70,7 +73,10 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
                 state.remove(&(keyspace, key));
                 continue;
             }
-            let length = if rng.one_in(12) { rng.within(1100..5000) } else { rng.below(300) };
+            let length = match rng.one_in(12) {
+                true => apart(rng.within(1100..5000), SEGMENT),
+                false => rng.below(300),
+            };
             let value = bytes_of(rng.next(), length);
             let version = store.set(keyspace, &key, &value).expect("set");
             let value: Rc<[u8]> = Rc::from(value);
@@ -145,6 +151,7 @@ fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u
     });
     let (seen, doubts) = seen_in(&mut store);
     assert!(&seen == state, "{what}: opened again: {}", difference(&seen, state));
+    check_pieces(&mut store, &seen);
     assert!(&doubts == uncertain, "{what}: other keys are uncertain");
     assert!(!store.recovery().damaged);
     assert_eq!(problems_of(&mut store), [], "{what}");

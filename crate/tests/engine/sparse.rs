@@ -186,7 +186,7 @@ fn what_lies_above_4_gib_is_read_changed_and_recovered_like_anything_else() {
 
 #[test]
 fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
-    // The largest segments there are, and values that take half of one and so all of it, so that few are enough.
+    // The largest segments there are, and values that have all of one to themselves, so that few are enough.
     let options = Options { segment_log2: 24, ..Options::default() };
     let file = SparseFile::default();
     let mut store = Store::open(file.clone(), options).expect("open");
@@ -196,7 +196,7 @@ fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
     store.commit().expect("commit");
     let mut fillers = 0;
     let full = loop {
-        match grow(&mut store, 8 << 20) {
+        match grow(&mut store, 13 << 20) {
             Ok(()) => fillers += 1,
             Err(error) => break error,
         }

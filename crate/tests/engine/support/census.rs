@@ -1,7 +1,9 @@
 //! What was under way at each moment of a history: crash states that are about nothing but small
 //! commits would prove little.
 
+use varve::format::record::{self, KIND_PIECES};
 use varve::format::{frame, segment};
+use varve::memory::AlignedBytes;
 
 use super::fault_file::Event;
 use super::oracle::Mark;
@@ -11,6 +13,8 @@ use super::oracle::Mark;
 pub struct UnderWay {
     /// A value in an extent.
     pub extent: bool,
+    /// A value in pieces.
+    pub pieces: bool,
     /// A commit of more than one frame.
     pub frames: bool,
 }
@@ -18,6 +22,7 @@ pub struct UnderWay {
 impl UnderWay {
     fn add(&mut self, other: UnderWay) {
         self.extent |= other.extent;
+        self.pieces |= other.pieces;
         self.frames |= other.frames;
     }
 
@@ -34,8 +39,25 @@ impl UnderWay {
                 .get(start + 36)
                 .is_some_and(|flags| u32::from(*flags) & frame::FLAG_COMMIT == 0);
         let extent = is_segment && bytes.get(12) == Some(&segment::KIND_EXTENT);
-        UnderWay { extent, frames: incomplete }
+        let is_frame = magic(start) == Some(frame::MAGIC);
+        let pieces = is_frame && has_pieces(bytes.get(start + frame::SIZE..).unwrap_or_default());
+        UnderWay { extent, pieces, frames: incomplete }
     }
+}
+
+/// Whether one of these records names a value in pieces.
+fn has_pieces(records: &[u8]) -> bool {
+    // They lie at any address here.
+    let mut aligned = AlignedBytes::zeroed(records.len());
+    aligned[..records.len()].copy_from_slice(records);
+    let mut rest = &aligned[..records.len()];
+    while let Some((header, _, _)) = record::parts(rest) {
+        if header.kind == KIND_PIECES {
+            return true;
+        }
+        rest = rest.get(header.size()..).unwrap_or_default();
+    }
+    false
 }
 
 /// For each event: what the call that it belongs to writes in all, and what was written and not

@@ -9,7 +9,9 @@ use varve::{Error, IoError, Options, Store};
 use super::census::{UnderWay, census};
 use super::fault_file::{Event, Fault, FaultFile, Harm, write_into};
 use super::images::{Crash, Death, Limits, trail, walk};
-use super::oracle::{Bounds, Entry, Oracle, State, difference, state_of, try_state_of};
+use super::oracle::{
+    Bounds, Entry, Oracle, State, check_pieces, difference, state_of, try_state_of,
+};
 use super::phases::Met;
 use super::rng::Rng;
 use super::session::{Session, Step, Taste, next_step};
@@ -71,9 +73,10 @@ pub struct Tally {
     /// Of all these, opened from a checkpoint, and the same once more without it.
     pub from_checkpoint: AtomicU64,
     pub without: AtomicU64,
-    /// Of the first two, those in which a commit with an extent was torn or not flushed, one of
-    /// several frames, or in which memory had been given up before.
+    /// Of the first two, those in which a commit with an extent was torn or not flushed, one with a value in
+    /// pieces, one of several frames, or in which memory had been given up before.
     pub extents: AtomicU64,
+    pub pieces: AtomicU64,
     pub frames: AtomicU64,
     pub evicted: AtomicU64,
 }
@@ -90,8 +93,12 @@ impl Tally {
             Death::Process => (&self.process, under_way[0]),
             Death::System => (&self.system, under_way[1]),
         };
-        let more =
-            [(&self.extents, which.extent), (&self.frames, which.frames), (&self.evicted, evicted)];
+        let more = [
+            (&self.extents, which.extent),
+            (&self.pieces, which.pieces),
+            (&self.frames, which.frames),
+            (&self.evicted, evicted),
+        ];
         add(counter);
         more.iter().filter(|(_, holds)| *holds).for_each(|(counter, _)| add(counter));
     }
@@ -161,6 +168,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
     let seen = state_of(&mut store);
     oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
+    check_pieces(&mut store, &seen);
     if store.recovery().checkpoint {
         add(&tally.from_checkpoint);
         // The log alone tells the same.

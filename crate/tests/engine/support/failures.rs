@@ -73,13 +73,30 @@ fn is_named(harm: Harm, error: &Error) -> bool {
     *error == named || *error == Error::Poisoned
 }
 
-struct Case {
-    seed: u64,
+/// A program of which calls of the file fail.
+pub struct Trial {
+    pub seed: u64,
+    pub options: Options,
+    pub program: Vec<Step>,
+    /// Of so many failures one is followed by crashes everywhere.
+    pub walks: usize,
+}
+
+impl Trial {
+    fn of(seed: u64) -> Self {
+        // Those about housekeeping have a long history.
+        let walks = if is_about_housekeeping(seed) { 100 } else { 2 };
+        Trial { seed, options: options_for(seed), program: program(seed), walks }
+    }
+}
+
+struct Case<'a> {
+    trial: &'a Trial,
     fault: Fault,
 }
 
 /// What came of a step while faults were about.
-fn follow(session: &mut Session, case: &Case, step: &Step) -> Result<(), Commit> {
+fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Commit> {
     let Err((error, trying)) = session.step(step) else {
         session.check();
         let is_untold = session.is_poisoned();
@@ -128,8 +145,9 @@ fn refuses_writes(store: &mut Store<FaultFile>) {
     assert!(is_refused(store.witness()));
 }
 
-fn run_case(case: &Case, tally: &Tally) {
-    let mut session = Session::new(FaultFile::default(), options_for(case.seed), State::new());
+fn run_case(case: &Case<'_>, tally: &Tally) {
+    let trial = case.trial;
+    let mut session = Session::new(FaultFile::default(), trial.options, State::new());
     session.disk.arm(case.fault);
     let bounds = Bounds::only(session.start);
     if let Err(error) = session.open(bounds) {
@@ -138,8 +156,8 @@ fn run_case(case: &Case, tally: &Tally) {
         session.open(bounds).expect("opening again is all it takes");
     }
     let mut failures = 0;
-    for step in program(case.seed) {
-        match follow(&mut session, case, &step) {
+    for step in &trial.program {
+        match follow(&mut session, case, step) {
             Ok(()) => {}
             Err(trying) => {
                 if session.is_open() {
@@ -170,9 +188,8 @@ fn run_case(case: &Case, tally: &Tally) {
     session.check();
     session.step(&Step::Reopen).expect("close and open");
     session.check();
-    let mut rng = Rng::new(case.seed ^ case.fault.nth);
-    // Those about housekeeping have a long history.
-    if rng.one_in(if is_about_housekeeping(case.seed) { 100 } else { 2 }) {
+    let mut rng = Rng::new(trial.seed ^ case.fault.nth);
+    if rng.one_in(trial.walks) {
         walk_case(&session, &mut rng, tally);
     }
     let which = HARMS.iter().position(|&harm| harm == case.fault.harm).unwrap_or_default();
@@ -204,26 +221,32 @@ fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
     });
 }
 
-fn calls_of(seed: u64) -> u64 {
-    let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
+fn calls_of(trial: &Trial) -> u64 {
+    let mut session = Session::new(FaultFile::default(), trial.options, State::new());
     session.open(Bounds::only(session.start)).expect("open");
-    for step in program(seed) {
-        session.step(&step).expect("nothing fails here");
+    for step in &trial.program {
+        session.step(step).expect("nothing fails here");
     }
     session.disk.calls()
 }
 
 /// Lets every call of a seed's program fail, or as many as `sample` says, drawn by the seed.
 pub fn run_seed(seed: u64, sample: Option<u64>, tally: &Tally) {
+    run_trial(&Trial::of(seed), sample, tally);
+}
+
+/// The same for any program.
+pub fn run_trial(trial: &Trial, sample: Option<u64>, tally: &Tally) {
+    let seed = trial.seed;
     let run = |fault: Fault| {
-        let case = Case { seed, fault };
+        let case = Case { trial, fault };
         let run = std::panic::AssertUnwindSafe(|| run_case(&case, tally));
         if let Err(cause) = std::panic::catch_unwind(run) {
             eprintln!("VARVE_FAULT_SEED={seed} replays it: {fault:?}");
             std::panic::resume_unwind(cause);
         }
     };
-    let calls = calls_of(seed);
+    let calls = calls_of(trial);
     if let Some(count) = sample {
         let mut rng = Rng::new(!seed);
         for _ in 0..count {

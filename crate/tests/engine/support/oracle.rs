@@ -220,18 +220,47 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         }
     }
     assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
-    // What it notes of gaps is its own affair.
+    // What it notes of gaps is its own affair, and of what pieces values consist.
     let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?.map(<[u8]>::to_vec).collect();
     assert_eq!(
         own.len() as u64,
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    for key in
-        own.into_iter().filter(|key| !key.starts_with(KEY_GAP) && !key.starts_with(KEY_PIECE))
-    {
+    let is_noted = |key: &Vec<u8>| key.starts_with(KEY_GAP) || key.starts_with(KEY_PIECE);
+    for key in own.into_iter().filter(|key| !is_noted(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
     }
     Ok(state)
+}
+
+/// The values that pieces make up, by their numbers: none of them lacks one.
+pub fn values_in_pieces<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
+    let own = store.keys(KEYSPACE_ENGINE).expect("readable");
+    let pieces = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
+    let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
+    for key in pieces.collect::<Vec<_>>() {
+        let [id, piece] =
+            [&key[6..14], &key[14..]].map(|n| n.iter().fold(0, |n, b| n << 8 | *b as u64));
+        next = if next.0 == id { next } else { (id, 0) };
+        assert_eq!((id, piece), next, "a piece is missing before this one");
+        next.1 += 1;
+        let bytes = store.get(KEYSPACE_ENGINE, &key).expect("readable").expect("it is there");
+        values.entry(id).or_default().extend(bytes);
+    }
+    values
+}
+
+/// Whether each piece belongs to a value that the store shows, which is `state`.
+pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
+    let mut values: Vec<Rc<[u8]>> = vec![];
+    for (id, value) in values_in_pieces(store) {
+        if values.is_empty() {
+            values = state.values().map(|entry| entry.value.clone()).collect();
+        }
+        let found = values.iter().position(|known| **known == *value);
+        let found = found.unwrap_or_else(|| panic!("pieces of {id} belong to nothing"));
+        values.swap_remove(found);
+    }
 }

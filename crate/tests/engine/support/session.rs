@@ -12,7 +12,8 @@ use varve::{Error, IoError, Options, Store};
 
 use super::fault_file::{Event, FaultFile, Harm};
 use super::oracle::{
-    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, difference, state_of,
+    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_pieces, difference,
+    state_of,
 };
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
@@ -215,7 +216,11 @@ impl Session {
     /// What the store shows, faults aside.
     pub fn seen(&mut self) -> State {
         let disk = self.disk.clone();
-        disk.paused(|| state_of(self.store()))
+        disk.paused(|| {
+            let seen = state_of(self.store());
+            check_pieces(self.store(), &seen);
+            seen
+        })
     }
 
     /// Does what the session does when its process has died: opens again until that succeeds.
@@ -591,7 +596,7 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
         24..34 => rng.below(200),
         34..38 => rng.below(limit),
         38 => limit - 2 + rng.below(6),
-        _ => rng.within(limit + 1..segment * 2),
+        _ => shapes::apart(rng.within(limit + 1..segment * 2), segment),
     }
 }
 
@@ -658,8 +663,8 @@ fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
     let fill = rng.next();
     let len = match rng.one_in(12) {
         false => rng.within(taste.segment / 16..taste.segment / 4),
-        // In slots of its own, which leave holes behind.
-        true => rng.within(taste.segment / 4 + 1..taste.segment * 2),
+        // In slots of its own, which leave holes behind; or in pieces.
+        true => shapes::apart(rng.within(taste.segment / 4 + 1..taste.segment * 2), taste.segment),
     };
     match rng.below(28) {
         0..12 => Step::Set { keyspace, key, len, fill },

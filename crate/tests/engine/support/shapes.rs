@@ -9,6 +9,18 @@ use super::oracle::KEYSPACES;
 use super::rng::{Rng, bytes_of};
 use super::session::{Step, Update};
 
+/// A length of which every second one is of a value that has slots to itself. Of the others those that are too long
+/// for a record are mostly of values in pieces.
+pub fn apart(length: usize, segment: usize) -> usize {
+    if length.is_multiple_of(2) {
+        return length;
+    }
+    // Four fifths of its slots, and their headers beside it.
+    let slots = length.div_ceil(segment);
+    let least = slots * segment * 4 / 5 + 1;
+    least + (length * 7) % (slots * segment - 2 * segment::SIZE + 1 - least)
+}
+
 /// Bytes that records can take in a segment of so many bytes that is one frame.
 fn room(segment: usize) -> usize {
     segment - 2 * segment::SIZE - frame::SIZE
@@ -19,10 +31,10 @@ fn key(rng: &mut Rng, segment: usize) -> (u32, Vec<u8>) {
     let most = room(segment) - record::SIZE;
     let limit = inline_limit(segment.trailing_zeros() as u8);
     let length = match rng.below(16) {
-        // Nothing but its key fits; or a moved deletion does; or an extent's descriptor;
+        // Nothing but its key fits; or a moved deletion does; or what names an extent, or pieces;
         0 => most,
         1 => most - 8,
-        2 => most - 32,
+        2 => *rng.pick(&[most - 32, most - 24]),
         // or the largest value; or one half of it.
         3 => most - limit,
         4 => room(segment) / 2 - record::SIZE,
@@ -37,7 +49,7 @@ fn key(rng: &mut Rng, segment: usize) -> (u32, Vec<u8>) {
     (keyspace, bytes_of(length as u64, length))
 }
 
-/// The length of a value at some border, that fits beside the key.
+/// The length of a value at some border, for which there is room beside the key, or which may lie elsewhere.
 fn length(rng: &mut Rng, segment: usize, key: &[u8]) -> usize {
     let limit = inline_limit(segment.trailing_zeros() as u8);
     let left = room(segment) - record::SIZE - align_up(key.len());
@@ -49,15 +61,15 @@ fn length(rng: &mut Rng, segment: usize, key: &[u8]) -> usize {
         2 => left.min(limit),
         // To the last byte of their last slot.
         3 | 4 => near(rng, slots * segment - 2 * segment::SIZE),
-        5 => rng.within(limit + 1..3 * segment),
+        // Or as much as pieces are for, and no more.
+        5 => match rng.one_in(3) {
+            true => near(rng, slots * segment * 4 / 5),
+            false => apart(rng.within(limit + 1..3 * segment), segment),
+        },
         6..9 => rng.below(limit),
         _ => rng.below(60),
     };
-    if wanted > limit && left < 32 || wanted <= limit && wanted > left {
-        left.min(limit)
-    } else {
-        wanted
-    }
+    if wanted > limit && left < 32 || wanted > left && left < 24 { left.min(limit) } else { wanted }
 }
 
 /// The next step of such a program.

@@ -89,6 +89,18 @@ impl<'a> Medium<'a> {
         told.chain(frames.iter().map(|found| found.header.watermark)).max().unwrap_or(0)
     }
 
+    /// The superblock that counts.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        self.superblocks.iter().max_by_key(|superblock| superblock.generation)
+    }
+
+    /// Whether a frame from `number` on has a record of that kind.
+    pub fn has_kind(&self, kind: u8, number: u64) -> bool {
+        let frames = self.frames().into_iter().filter(|found| found.header.number >= number);
+        let bytes = frames.map(|found| &self.image[found.at..][..found.header.length as usize]);
+        bytes.flat_map(records_of).any(|(of, _)| of == kind)
+    }
+
     /// Whether the commit that begins with frame `number` cannot count `now`: a frame of it is not there
     /// as it is here, or one of its extents does not hold. Where the frame was not here any more,
     /// whether that is so of anything behind it.
@@ -130,14 +142,18 @@ impl<'a> Medium<'a> {
     }
 }
 
-/// What the records of a frame name.
-fn extents_of(frame: &[u8]) -> impl Iterator<Item = ExtentRef> {
+/// Kinds and values of the records of a frame.
+fn records_of(frame: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut at = frame::SIZE;
-    let records = std::iter::from_fn(move || {
+    std::iter::from_fn(move || {
         let (header, _, value) = record::parts(frame.get(at..)?)?;
         at += header.size();
         Some((header.kind, value))
-    });
-    let extents = records.filter(|(kind, _)| *kind == KIND_EXTENT);
+    })
+}
+
+/// What the records of a frame name.
+fn extents_of(frame: &[u8]) -> impl Iterator<Item = ExtentRef> {
+    let extents = records_of(frame).filter(|(kind, _)| *kind == KIND_EXTENT);
     extents.filter_map(|(_, value)| ExtentRef::decode(value))
 }

@@ -1,0 +1,82 @@
+//! The file's bound, for values of every size.
+
+use std::collections::BTreeMap;
+
+use varve::format::{KEYSPACE_ENGINE, record};
+use varve::{MemoryFile, Options, Store};
+
+use super::{Place, options, place_of};
+use crate::support::rng::Rng;
+
+/// What lives, as the bound of the file counts it: the bytes of records, with their headers, and of what lies elsewhere. Below
+/// a factor of 150 records of which no whole number fills a segment count with what is left of it.
+fn live_bytes(lengths: &BTreeMap<u64, usize>, segment: usize, factor: u32) -> u64 {
+    let counts = |key: usize, length: usize| {
+        let size = record::size_of_record(key, length.next_multiple_of(8));
+        if factor < 150 { segment / ((segment - 168) / size) } else { size }
+    };
+    let of = |&length: &usize| match place_of(length, segment, factor) {
+        Place::Record => counts(8, length),
+        Place::Extent => counts(8, 32) + length,
+        Place::Pieces(pieces) => counts(8, 24) + pieces * counts(16, length.div_ceil(pieces)),
+    };
+    lengths.values().map(of).sum::<usize>() as u64
+}
+
+/// Overwrites of keys with values of these lengths, for ever.
+fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
+    let (keys, writes) = if segment_log2 == 20 { (6, 48) } else { (40, 1_000) };
+    let options = Options { factor, memory: 4 << 20, ..options(segment_log2) };
+    let segment = 1_usize << segment_log2;
+    let what = format!("{lengths:?} in segments of {segment}, {factor}");
+    let mut store = Store::open(MemoryFile::default(), options).expect("it opens");
+    let mut rng = Rng::new(factor.into());
+    let mut live = BTreeMap::new();
+    let mut beyond = i64::MIN;
+    for i in 0..writes {
+        let key = if i < keys { i } else { rng.below(keys as usize) as u64 };
+        let length = rng.within(lengths.clone());
+        live.insert(key, length);
+        store.set(0, &key.to_be_bytes(), &vec![i as u8; length]).expect("set");
+        store.commit().expect("commit");
+        store.end_turn();
+        let entries = store.stats().count + store.count(KEYSPACE_ENGINE);
+        let checkpoint = (8 * entries + 4096).next_multiple_of(segment as u64);
+        let bytes = live_bytes(&live, segment, factor) * u64::from(factor) / 100;
+        let bound = 8192 + bytes + 2 * checkpoint + 4 * segment as u64;
+        // What is replaced stands beside what takes its place until a flush, and a few more do.
+        let largest = (lengths.end + 128).next_multiple_of(segment) as u64;
+        let file = store.stats().file_bytes;
+        assert!(file <= bound + 6 * largest, "{what}: {file} of {bound} bytes after {i} writes");
+        if i % 8 == 7 {
+            store.flush().expect("flush");
+            while store.tend(false).expect("tend") {}
+            let file = store.stats().file_bytes;
+            beyond = beyond.max(file as i64 - bound as i64);
+            assert!(file <= bound, "{what}: {file} of {bound} bytes at rest after {i} writes");
+        }
+    }
+    println!("{what}: {beyond} beyond at most, at rest");
+    for (key, length) in live {
+        let value = store.get(0, &key.to_be_bytes()).expect("get").map(<[u8]>::len);
+        assert_eq!(value, Some(length), "{what}");
+    }
+}
+
+#[test]
+fn the_file_stays_within_its_bound_for_values_of_every_size() {
+    const MIB: usize = 1 << 20;
+    for factor in [120, 150, 300] {
+        overwrite(20, factor, 525_000..2_400_000);
+        overwrite(12, factor, 1_025..12_000);
+        overwrite(12, factor, 0..12_000);
+        // The least of a kind each, and the most.
+        for length in [1_025, 2_049, 3_276, 3_277, 3_968, 3_969, 4_096, 6_553, 6_554, 8_065, 8_192]
+        {
+            overwrite(12, factor, length..length + 1);
+        }
+        for length in [523_265, 600_000, 838_860, 838_861, MIB, 1_300_000, 2 * MIB] {
+            overwrite(20, factor, length..length + 1);
+        }
+    }
+}

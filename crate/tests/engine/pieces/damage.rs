@@ -1,0 +1,128 @@
+//! Pieces that are missing, damaged, or not what they were.
+
+use varve::format::KEYSPACE_ENGINE;
+use varve::format::payload::PiecesRef;
+use varve::{Error, OnDamage, Options, Store};
+
+use super::{Shared, close, open, options, with_one};
+use crate::support::oracle::{check_pieces, state_of, values_in_pieces};
+use crate::support::rng::bytes_of;
+
+/// The key of a piece of the value that was written first.
+fn key_of_piece(store: &mut Store<Shared>, piece: u32) -> [u8; 16] {
+    let id = *values_in_pieces(store).keys().next().expect("there is one");
+    PiecesRef { id, ..PiecesRef::default() }.key(piece)
+}
+
+#[test]
+fn a_value_that_lacks_a_piece_or_has_one_of_another_length_is_damaged_and_never_shorter() {
+    type Harm<'a> = &'a dyn Fn(&mut Store<Shared>, &[u8]);
+    let harms: [(&str, Harm<'_>); 5] = [
+        ("gone", &|store, key| assert_eq!(store.delete(KEYSPACE_ENGINE, key), Ok(true))),
+        ("shorter", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 8]))),
+        ("empty", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, b""))),
+        ("longer", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 900]))),
+        ("in pieces itself", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 1_100]))),
+    ];
+    for (what, harm) in harms {
+        for piece in 0..4 {
+            let file = Shared::default();
+            let mut store = with_one(&file, options(12));
+            // What is in memory is as it was.
+            store = open(
+                &Shared::of({
+                    close(store);
+                    file.image()
+                }),
+                options(12),
+            );
+            let key = key_of_piece(&mut store, piece);
+            harm(&mut store, &key);
+            store.commit().expect("commit");
+            let is_damaged = |store: &mut Store<Shared>| {
+                assert!(
+                    matches!(store.get(0, b"large"), Err(Error::Corruption(_))),
+                    "{what}, {piece}"
+                );
+                let update = store.update_if(0, b"large", |_| true, |_| Ok(None));
+                assert!(matches!(update, Err(Error::Corruption(_))), "{what}, {piece}");
+                assert!(
+                    matches!(store.pin(0, b"large"), Err(Error::Corruption(_))),
+                    "{what}, {piece}"
+                );
+                assert_eq!(store.has(0, b"large"), Ok(true));
+                assert_eq!(
+                    store.get(0, b"other"),
+                    Ok(Some(&*bytes_of(8, 2_100))),
+                    "{what}, {piece}"
+                );
+            };
+            is_damaged(&mut store);
+            let damaged = Shared::of(store.into_file().image());
+            is_damaged(&mut open(&damaged, options(12)));
+            // It can be replaced, and deleted, and leaves nothing.
+            for deletes in [false, true] {
+                let file = Shared::of(damaged.image());
+                let mut store = open(&file, options(12));
+                match deletes {
+                    true => assert_eq!(store.delete(0, b"large"), Ok(true), "{what}, {piece}"),
+                    false => drop(store.set(0, b"large", &bytes_of(9, 1_200)).expect("set")),
+                }
+                let expected = (!deletes).then(|| bytes_of(9, 1_200));
+                close(store);
+                let mut store = open(&file, options(12));
+                assert!(store.get(0, b"large") == Ok(expected.as_deref()), "{what}, {piece}");
+                let state = state_of(&mut store);
+                if what != "in pieces itself" {
+                    check_pieces(&mut store, &state);
+                }
+            }
+            // A salvage takes the key for lost, and what is left of the value is gone.
+            let mut store = open(&damaged, Options { on_damage: OnDamage::Salvage, ..options(12) });
+            assert!(store.recovery().damaged && store.recovery().lost_keys == 1, "{what}, {piece}");
+            assert_eq!(store.get(0, b"large"), Ok(None));
+            let state = state_of(&mut store);
+            assert_eq!(state.len(), 2, "{what}, {piece}");
+            check_pieces(&mut store, &state);
+        }
+    }
+}
+
+#[test]
+fn a_bit_that_flips_in_a_piece_is_told_when_its_value_is_read_and_harms_no_other() {
+    let file = Shared::default();
+    let mut store = with_one(&file, options(12));
+    close(store);
+    store = open(&file, options(12));
+    // What follows is before the checkpoint, and behind another segment.
+    for i in 0..40_u8 {
+        store.set(0, &[i], &bytes_of(i.into(), 300)).expect("set");
+        store.commit().expect("commit");
+    }
+    close(store);
+    let image = file.image();
+    let value = bytes_of(7, 1_500);
+    let mut told = 0;
+    for from in (0..1_500).step_by(50) {
+        let part = &value[from..from + 16];
+        let at = image.windows(16).position(|bytes| bytes == part);
+        // Between two pieces lies the header of the second.
+        let Some(at) = at else { continue };
+        let mut damaged = image.clone();
+        damaged[at + 5] ^= 4;
+        let mut store = open(&Shared::of(damaged.clone()), options(12));
+        assert!(store.recovery().checkpoint);
+        assert!(matches!(store.get(0, b"large"), Err(Error::Corruption(_))), "byte {from}");
+        assert!(store.get(0, b"other") == Ok(Some(&bytes_of(8, 2_100))), "byte {from}");
+        let salvaged = Shared::of(damaged);
+        let salvage = Options { on_damage: OnDamage::Salvage, ..options(12) };
+        drop(open(&salvaged, salvage).into_file());
+        let mut store = open(&salvaged, options(12));
+        assert_eq!(store.get(0, b"large"), Ok(None), "byte {from}");
+        assert_eq!(store.count(0), 42, "byte {from}");
+        let state = state_of(&mut store);
+        check_pieces(&mut store, &state);
+        told += 1;
+    }
+    assert!(told > 20, "{told} flips");
+}

@@ -1,0 +1,128 @@
+//! Calls of the file that fail, and full disks: all pieces of a value are there, or none.
+
+use varve::{Error, IoError, Options, Store};
+
+use super::options;
+use crate::support::failures::{self, Tally};
+use crate::support::fault_file::{FaultFile, Harm};
+use crate::support::oracle::{check_pieces, state_of};
+use crate::support::rng::bytes_of;
+use crate::support::session::{Step, Update};
+
+/// A program of which every step does something with values in pieces.
+fn program_in_pieces() -> Vec<Step> {
+    let key = |i: u8| (0_u32, vec![b'k', i]);
+    let set = |i: u8, len: usize| {
+        let (keyspace, key) = key(i);
+        Step::Set { keyspace, key, len, fill: len as u64 + u64::from(i) }
+    };
+    let update = |i: u8, end: Update| {
+        let (keyspace, key) = key(i);
+        Step::Update { keyspace, key, fill: 99, end }
+    };
+    let staged = |i: u8, room: usize, len: usize| {
+        let (keyspace, key) = key(i);
+        Step::Staged { keyspace, key, room, len, fill: room as u64 }
+    };
+    let delete = |i: u8| {
+        let (keyspace, key) = key(i);
+        Step::Delete { keyspace, key }
+    };
+    vec![
+        set(1, 60),
+        set(2, 1_100),
+        Step::Commit,
+        set(3, 5_000),
+        update(2, Update::InPlace),
+        Step::Flush,
+        Step::Savepoint,
+        set(2, 1_900),
+        delete(3),
+        Step::Rollback,
+        Step::Savepoint,
+        set(2, 1_300),
+        set(1, 2_000),
+        Step::Release,
+        Step::Commit,
+        update(1, Update::Resize(30)),
+        update(2, Update::Resize(3_600)),
+        staged(3, 1_800, 700),
+        Step::EndTurn,
+        update(3, Update::Throw),
+        delete(2),
+        Step::Tend { slices: 40, all: true },
+        set(2, 1_025),
+        Step::Reopen,
+        staged(2, 2_500, 0),
+        delete(3),
+        Step::Tend { slices: 1000, all: true },
+        Step::Witness,
+    ]
+}
+
+#[test]
+fn whichever_call_of_the_file_fails_a_value_in_pieces_is_there_as_a_whole_or_not_at_all() {
+    let tally = Tally::default();
+    for memory in [0, 64 << 20] {
+        let options = Options { memory, ..options(12) };
+        let trial = failures::Trial { seed: 1, options, program: program_in_pieces(), walks: 40 };
+        failures::run_trial(&trial, None, &tally);
+    }
+    println!("{:?} failures, {:?} crashes after them", tally.cases, tally.walked);
+}
+
+/// Does something in a group that has a write already, on a disk with room for so many bytes more. Answers whether
+/// it was refused.
+fn is_refused(
+    room: u64,
+    what: &str,
+    run: impl FnOnce(&mut Store<FaultFile>) -> Result<(), Error>,
+) -> bool {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options(12)).expect("it opens");
+    store.set(0, b"before", &bytes_of(1, 1_700)).expect("set");
+    store.flush().expect("flush");
+    store.set(0, b"group", b"its first write").expect("set");
+    let before = state_of(&mut store);
+    file.limit(Some((file.image().len() as u64 + room, Harm::Fail(IoError::Quota))));
+    let done = run(&mut store);
+    let after = state_of(&mut store);
+    check_pieces(&mut store, &after);
+    if let Err(error) = &done {
+        assert_eq!(*error, Error::Quota, "{what}, {room} bytes");
+        assert!(after == before, "{what}, {room} bytes: the group before it stands");
+        assert!(store.pending() > 0);
+    }
+    store.commit().unwrap_or_else(|error| panic!("{what}, {room} bytes: {error:?}"));
+    let mut left = Store::open(FaultFile::new(file.image()), options(12)).expect("it opens");
+    assert!(state_of(&mut left) == after, "{what}, {room} bytes, after a crash");
+    check_pieces(&mut left, &after);
+    done.is_err()
+}
+
+#[test]
+fn what_finds_no_room_for_all_of_its_pieces_leaves_the_group_before_it_as_it_is() {
+    let resize = |length: usize| move |_: &mut [u8]| Ok(Some(vec![7; length]));
+    let (mut refused, mut done) = (0, 0);
+    for room in (0..16_384).step_by(256) {
+        let all = [
+            is_refused(room, "a new value", |s| s.set(0, b"new", &[1; 6_000]).map(drop)),
+            is_refused(room, "a value in place of one", |s| {
+                s.set(0, b"before", &[2; 5_500]).map(drop)
+            }),
+            is_refused(room, "an update", |s| {
+                s.update_if(0, b"before", |_| true, resize(5_900)).map(drop)
+            }),
+            is_refused(room, "a resized update in place", |s| {
+                s.update_if(0, b"group", |_| true, resize(5_900)).map(drop)
+            }),
+            is_refused(room, "one in place of pieces", |s| {
+                s.set(0, b"before", &[3; 1_000]).map(drop)
+            }),
+        ];
+        refused += all.iter().filter(|&&refused| refused).count();
+        done += all.iter().filter(|&&refused| !refused).count();
+    }
+    println!("{refused} refused, {done} done");
+    assert!(refused > 20 && done > 20);
+}

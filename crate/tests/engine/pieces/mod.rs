@@ -1,0 +1,365 @@
+//! Values in pieces: where slots of its own would be too much for a value, several records hold it. It is there as a
+//! whole or not at all, it leaves none of them behind, and the file stays within its bound for values of every size.
+
+mod bound;
+mod damage;
+mod failing;
+mod memory;
+mod ways;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use varve::format::payload::KEY_PIECE;
+use varve::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
+use varve::format::{KEYSPACE_ENGINE, record};
+use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
+
+use crate::support::crashes::without_checkpoints;
+use crate::support::fault_file::{Event, FaultFile, write_into};
+use crate::support::oracle::values_in_pieces;
+use crate::support::rng::{Rng, bytes_of};
+use crate::support::witness::Medium;
+
+/// A file in memory. Clones share it.
+#[derive(Clone, Default)]
+struct Shared(Rc<RefCell<MemoryFile>>);
+
+impl Shared {
+    fn of(bytes: Vec<u8>) -> Self {
+        Shared(Rc::new(RefCell::new(MemoryFile { bytes })))
+    }
+
+    /// What a crash leaves.
+    fn image(&self) -> Vec<u8> {
+        self.0.borrow().bytes.clone()
+    }
+}
+
+impl File for Shared {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.borrow_mut().read(buf, at)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.0.borrow_mut().write(bytes, at)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.0.borrow_mut().truncate(size)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.0.borrow_mut().size()
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+fn options(segment_log2: u8) -> Options {
+    Options { segment_log2, ..Options::default() }
+}
+
+fn open(file: &Shared, options: Options) -> Store<Shared> {
+    Store::open(file.clone(), options).unwrap_or_else(|error| panic!("it opens: {error:?}"))
+}
+
+fn close(store: Store<Shared>) {
+    drop(store.close().map_err(|(_, error)| error).expect("it closes"));
+}
+
+fn tend_to_the_end<F: File>(store: &mut Store<F>) {
+    let mut more = store.tend(true).expect("tend");
+    let mut slices = 0;
+    while more {
+        more = store.tend(false).expect("tend");
+        slices += 1;
+        assert!(slices < 20_000, "housekeeping comes to an end");
+    }
+}
+
+/// Where FORMAT.md says that a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Record,
+    Extent,
+    /// So many of them.
+    Pieces(usize),
+}
+
+fn place_of(length: usize, segment: usize, factor: u32) -> Place {
+    let slots = (length + 128).div_ceil(segment);
+    if length <= segment / 2 - 1024 {
+        Place::Record
+    } else if slots * segment * 200 <= length * (100 + factor as usize) {
+        Place::Extent
+    } else {
+        Place::Pieces(length.div_ceil(segment / 8 - 128))
+    }
+}
+
+/// Lengths about every border in segments of that size.
+fn borders(segment: usize) -> Vec<usize> {
+    let limit = segment / 2 - 1024;
+    let mut lengths = vec![limit - 1, limit, limit + 1];
+    for slots in 1..=4 {
+        let least = slots * segment * 4 / 5;
+        let most = slots * segment - 128;
+        let exact = slots * segment;
+        lengths.extend([least - 1, least, least + 1, least + 2, most - 1, most, most + 1]);
+        lengths.extend([exact - 1, exact, exact + 1]);
+    }
+    lengths
+}
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn content(lengths: &[usize], seed: u64) -> Content {
+    let value = |&length: &usize| {
+        (format!("{length} bytes").into(), bytes_of(seed + length as u64, length))
+    };
+    lengths.iter().map(value).collect()
+}
+
+/// The store has these values, and pieces of those that have to lie in some: as many as FORMAT.md says.
+fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what: &str) {
+    for (key, value) in content {
+        assert!(store.get(0, key) == Ok(Some(value)), "{what}: {} bytes", value.len());
+        store.end_turn();
+    }
+    assert_eq!(store.count(0), content.len() as u64, "{what}");
+    let in_pieces =
+        |value: &&Vec<u8>| matches!(place_of(value.len(), segment, 150), Place::Pieces(_));
+    let mut expected: Vec<_> = content.values().filter(in_pieces).cloned().collect();
+    let mut found: Vec<_> = values_in_pieces(store).into_values().collect();
+    expected.sort();
+    found.sort();
+    assert!(found == expected, "{what}: {} values in pieces, not {}", found.len(), expected.len());
+    let count = |value: &Vec<u8>| match place_of(value.len(), segment, 150) {
+        Place::Pieces(count) => count,
+        _ => 0,
+    };
+    assert_eq!(pieces_of(store), content.values().map(count).sum::<usize>(), "{what}");
+}
+
+/// How many pieces live.
+fn pieces_of<F: File>(store: &mut Store<F>) -> usize {
+    let own = store.keys(KEYSPACE_ENGINE).expect("keys");
+    own.filter(|key| key.starts_with(KEY_PIECE)).count()
+}
+
+/// Verification finds nothing wrong.
+fn check_verified<F: File>(store: &mut Store<F>) {
+    let mut spot = Spot::default();
+    loop {
+        let found = store.verify(spot).expect("readable");
+        assert_eq!(found.what, Part::Nothing, "{found:?}");
+        spot = found.next;
+        if spot == Spot::default() {
+            break;
+        }
+    }
+}
+
+/// Values of these lengths through all that a file goes through.
+fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
+    let segment = 1 << segment_log2;
+    let options = Options { memory, ..options(segment_log2) };
+    let file = Shared::default();
+    let mut store = open(&file, options);
+    store.set(0, b"victim", &bytes_of(1, 200)).expect("set");
+    store.commit().expect("commit");
+    let mut content = content(lengths, 0);
+    content.insert(b"victim".to_vec(), bytes_of(1, 200));
+    for (key, value) in &content {
+        store.set(0, key, value).expect("set");
+        assert!(store.get(0, key) == Ok(Some(value)), "{} bytes, just set", value.len());
+    }
+    let after = |store: &mut Store<Shared>, content: &Content, what: &str| {
+        check(store, content, segment, what);
+        let mut left = open(&Shared::of(file.image()), options);
+        check(&mut left, content, segment, &format!("{what}, after a crash"));
+    };
+    store.commit().expect("commit");
+    after(&mut store, &content, "committed");
+    tend_to_the_end(&mut store);
+    after(&mut store, &content, "compacted");
+    // Every second one is replaced, so that there is something to compact.
+    for (key, value) in content.iter_mut().step_by(2) {
+        *value = bytes_of(77 + value.len() as u64, value.len());
+        store.set(0, key, value).expect("set");
+        store.commit().expect("commit");
+    }
+    after(&mut store, &content, "replaced");
+    tend_to_the_end(&mut store);
+    after(&mut store, &content, "replaced and compacted");
+    check_verified(&mut store);
+    close(store);
+    let mut store = open(&file, options);
+    assert!(store.recovery().clean && store.recovery().checkpoint, "{:?}", store.recovery());
+    after(&mut store, &content, "opened from a checkpoint");
+    drop(store.into_file());
+    let mut store = open(&Shared::of(without_checkpoints(&file.image())), options);
+    assert!(!store.recovery().checkpoint);
+    check(&mut store, &content, segment, "opened without a checkpoint");
+    salvage_without(b"victim", &mut content, &file.image(), options);
+}
+
+/// A key's value is damaged, and all else is salvaged.
+fn salvage_without(victim: &[u8], content: &mut Content, image: &[u8], options: Options) {
+    let segment = 1 << options.segment_log2;
+    let value = content.remove(victim).expect("there is one");
+    let at = image.windows(value.len()).rposition(|bytes| bytes == value).expect("it is there");
+    let mut image = image.to_vec();
+    image[at + 3] ^= 1;
+    let file = Shared::of(image);
+    let mut store = open(&file, Options { on_damage: OnDamage::Salvage, ..options });
+    let recovery = *store.recovery();
+    assert!(recovery.damaged && recovery.lost_keys + recovery.lost_frames > 0, "{recovery:?}");
+    check(&mut store, content, segment, "salvaged");
+    drop(store.into_file());
+    let mut store = open(&file, options);
+    assert!(!store.recovery().damaged);
+    check(&mut store, content, segment, "salvaged and opened");
+    tend_to_the_end(&mut store);
+    check(&mut store, content, segment, "salvaged and compacted");
+    close(store);
+}
+
+/// A store with a value in pieces, and others.
+fn with_one(file: &Shared, options: Options) -> Store<Shared> {
+    let mut store = open(file, options);
+    store.set(0, b"small", b"beside it").expect("set");
+    store.set(0, b"large", &bytes_of(7, 1_500)).expect("set");
+    store.set(0, b"other", &bytes_of(8, 2_100)).expect("set");
+    store.commit().expect("commit");
+    store
+}
+
+#[test]
+fn a_value_of_any_length_about_any_border_outlives_all_that_a_file_goes_through() {
+    for memory in [0, 64 << 20] {
+        live_through(&borders(1 << 12), 12, memory);
+    }
+    live_through(&borders(1 << 16), 16, 0);
+    const MIB: usize = 1 << 20;
+    let some = [523_264, 523_265, 838_860, 838_861, MIB - 127, MIB, 2 * MIB - 128, 2 * MIB];
+    live_through(&some, 20, 4 << 20);
+}
+
+fn superblocks(image: &[u8]) -> [Superblock; 2] {
+    [0, 1].map(|slot| {
+        match Superblock::decode(&image[(slot * SLOT_STRIDE) as usize..][..256], slot) {
+            Slot::Valid(superblock) => *superblock,
+            other => panic!("superblock {slot}: {other:?}"),
+        }
+    })
+}
+
+#[test]
+fn a_file_says_that_there_may_be_pieces_once_there_were_some_and_not_before() {
+    let file = Shared::default();
+    let mut store = open(&file, options(12));
+    for length in [0, 1_024, 3_500, 7_000] {
+        store.set(0, &[1], &bytes_of(1, length)).expect("set");
+        store.flush().expect("flush");
+    }
+    tend_to_the_end(&mut store);
+    close(store);
+    assert_eq!(superblocks(&file.image()).map(|superblock| superblock.incompatible), [0, 0]);
+    let mut store = open(&file, options(12));
+    store.set(0, &[1], &bytes_of(1, 1_025)).expect("set");
+    close(store);
+    // Bit 0 of the byte at 24 of the one that counts; of the other once more was written.
+    let image = file.image();
+    let [a, b] = superblocks(&image);
+    let newest = if a.generation > b.generation { 0 } else { SLOT_STRIDE as usize };
+    assert_eq!(image[newest + 24..newest + 32], [1, 0, 0, 0, 0, 0, 0, 0]);
+    for _ in 0..2 {
+        let mut store = open(&file, options(12));
+        store.set(0, &[2], b"written later").expect("set");
+        close(store);
+    }
+    let told = superblocks(&file.image()).map(|superblock| superblock.incompatible);
+    assert_eq!(told, [INCOMPATIBLE_PIECES; 2]);
+}
+
+/// What a build that knows no pieces comes to with a file: it refuses it by the superblock, it refuses it by a record of
+/// the part of the log that it replays, or there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refused {
+    BySuperblock,
+    ByRecord,
+    No,
+}
+
+fn by_one_that_knows_no_pieces(image: &[u8]) -> Refused {
+    let medium = Medium::new(image, 12);
+    let Some(superblock) = medium.superblock() else { return Refused::No };
+    if superblock.incompatible != 0 {
+        return Refused::BySuperblock;
+    }
+    let first = superblock.first_frame.max(superblock.checkpoint_frame);
+    match medium.has_kind(record::KIND_PIECES, first) {
+        true => Refused::ByRecord,
+        false => Refused::No,
+    }
+}
+
+#[test]
+fn a_build_that_knows_no_pieces_refuses_each_file_that_has_some_whenever_its_writer_died() {
+    let mut outcomes = BTreeMap::new();
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed);
+        let file = FaultFile::default();
+        let mut options = options(12);
+        let mut store = Store::open(file.clone(), options).expect("it opens");
+        for _ in 0..40 {
+            options.entropy[3] += 1;
+            let key = [rng.below(6) as u8];
+            let done = match rng.below(10) {
+                n @ 0..5 => {
+                    let length = if n == 4 { rng.within(1_025..3_000) } else { rng.below(900) };
+                    store.set(0, &key, &bytes_of(rng.next(), length)).map(drop)
+                }
+                5 => store.delete(0, &key).map(drop),
+                6 => store.flush(),
+                7 => store.tend(true).map(drop),
+                8 => (0..10).try_for_each(|_| store.tend(false).map(drop)),
+                _ => {
+                    let file = store.close().map_err(|(_, error)| error).expect("close");
+                    store = Store::open(file, options).expect("it opens");
+                    Ok(())
+                }
+            };
+            done.expect("nothing fails here");
+            store.commit().expect("commit");
+        }
+        drop(store.into_file());
+        let (mut image, events) = file.history();
+        for event in events {
+            match event {
+                Event::Write { at, bytes } => write_into(&mut image, &bytes, at),
+                Event::Truncate(size) => image.resize(size as usize, 0),
+                Event::Flush | Event::Mark(_) => continue,
+            }
+            let mut left =
+                Store::open(MemoryFile { bytes: image.clone() }, options).expect("it opens");
+            let refused = by_one_that_knows_no_pieces(&image);
+            let has_some = pieces_of(&mut left) > 0;
+            assert!(
+                !has_some || refused != Refused::No,
+                "seed {seed}: there are pieces, and nothing says so"
+            );
+            *outcomes.entry((refused, has_some)).or_insert(0) += 1;
+        }
+    }
+    println!("{outcomes:?}");
+    for outcome in [(Refused::BySuperblock, true), (Refused::ByRecord, true), (Refused::No, false)]
+    {
+        assert!(outcomes.get(&outcome) > Some(&50), "{outcomes:?}");
+    }
+}

@@ -1,0 +1,281 @@
+//! All that can become of a key: whatever it is, its pieces go with its value, and with no other.
+
+use varve::{Error, Options, Store};
+
+use super::{Shared, close, open, options, pieces_of, tend_to_the_end};
+use crate::support::oracle::{check_pieces, state_of, values_in_pieces};
+use crate::support::rng::bytes_of;
+
+/// What is done to a key.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Set,
+    /// Begun with room for more than it takes: this much of a hundred.
+    Ended(usize),
+    Delete,
+    InPlace,
+    Resize,
+    Throw,
+    /// An update that comes to nothing, also once it was resized.
+    Broken(bool),
+    Abandoned,
+    RolledBack,
+    Released,
+}
+
+const WAYS: [Way; 13] = [
+    Way::Set,
+    Way::Ended(90),
+    Way::Ended(30),
+    Way::Ended(0),
+    Way::Delete,
+    Way::InPlace,
+    Way::Resize,
+    Way::Throw,
+    Way::Broken(false),
+    Way::Broken(true),
+    Way::Abandoned,
+    Way::RolledBack,
+    Way::Released,
+];
+
+impl Way {
+    /// Does it, with a value of so many bytes, to a key that has `before`. Answers what it has then.
+    fn go(
+        self,
+        store: &mut Store<Shared>,
+        length: usize,
+        before: Option<&[u8]>,
+    ) -> Option<Vec<u8>> {
+        let key = b"key";
+        let value = bytes_of(500 + length as u64, length);
+        let unchanged = before.map(<[u8]>::to_vec);
+        match self {
+            Way::Set => {
+                store.set(0, key, &value).expect("set");
+                Some(value)
+            }
+            Way::Ended(part) => {
+                store.begin_set(0, key, length).expect("begin");
+                store.staged_value().copy_from_slice(&value);
+                let end = length * part / 100;
+                store.finish(end).expect("finish");
+                Some(value[..end].to_vec())
+            }
+            Way::Delete => {
+                assert_eq!(store.delete(0, key), Ok(before.is_some()));
+                None
+            }
+            Way::InPlace | Way::Resize | Way::Throw => {
+                let mut after = unchanged.clone();
+                let update = |bytes: &mut [u8]| {
+                    assert!(Some(&*bytes) == before, "what an update is shown");
+                    bytes.fill(9);
+                    after = Some(if matches!(self, Way::Resize) {
+                        value.clone()
+                    } else {
+                        bytes.to_vec()
+                    });
+                    match self {
+                        Way::InPlace => Ok(None),
+                        Way::Resize => Ok(Some(value.clone())),
+                        _ => Err(()),
+                    }
+                };
+                let done = store.update_if(0, key, |_| true, update);
+                match self {
+                    Way::Throw if before.is_some() => {
+                        assert_eq!(done, Err(Error::Aborted));
+                        unchanged
+                    }
+                    _ => {
+                        assert_eq!(done, Ok(before.is_some()));
+                        after
+                    }
+                }
+            }
+            Way::Broken(resized) => {
+                assert_eq!(store.begin_update(0, key), Ok(before.is_some()));
+                if before.is_some() {
+                    store.staged_value().fill(9);
+                    if resized {
+                        store.resize_update(length).expect("resize");
+                        store.staged_value().fill(8);
+                    }
+                }
+                store.abort();
+                unchanged
+            }
+            Way::Abandoned => {
+                store.begin_set(0, key, length).expect("begin");
+                store.staged_value().fill(9);
+                store.abort();
+                unchanged
+            }
+            Way::RolledBack => {
+                let savepoint = store.savepoint();
+                store.set(0, key, &value).expect("set");
+                store.update_if(0, key, |_| true, |_| Ok(Some(vec![3; 2_500]))).expect("update");
+                store.delete(0, key).expect("delete");
+                store.rollback(savepoint);
+                unchanged
+            }
+            Way::Released => {
+                let savepoint = store.savepoint();
+                store.set(0, key, &vec![4; 1_800]).expect("set");
+                store.delete(0, key).expect("delete");
+                store.set(0, key, &value).expect("set");
+                store.release(savepoint).expect("release");
+                Some(value)
+            }
+        }
+    }
+}
+
+/// When the value before was written.
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    ThisGroup,
+    TheLastCommit,
+    AnotherSession,
+}
+
+/// The key has what it has to have, and there are no pieces but its own and those of the one beside it.
+fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], what: &str) {
+    assert!(store.get(0, b"key") == Ok(value), "{what}");
+    assert!(store.get(0, b"beside") == Ok(Some(beside)), "{what}");
+    let found: Vec<_> = values_in_pieces(store).into_values().collect();
+    let is_one = |found: &Vec<u8>| Some(&**found) == value || **found == *beside;
+    assert!(found.iter().all(is_one), "{what}: pieces of something else");
+    let once = |of: &[u8]| found.iter().filter(|found| ***found == *of).count();
+    assert!(once(beside) == 1 && value.is_none_or(|value| once(value) < 2), "{what}");
+}
+
+fn try_way(way: Way, before: Option<usize>, since: Since, length: usize, memory: usize) {
+    let what = format!("{way:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
+    let options = Options { memory, ..options(12) };
+    let file = Shared::default();
+    let mut store = open(&file, options);
+    let beside = bytes_of(2, 2_000);
+    store.set(0, b"beside", &beside).expect("set");
+    store.commit().expect("commit");
+    let value = before.map(|length| bytes_of(1, length));
+    if let Some(value) = &value {
+        store.set(0, b"key", value).expect("set");
+    }
+    match since {
+        Since::ThisGroup => {}
+        Since::TheLastCommit => store.commit().expect("commit"),
+        Since::AnotherSession => {
+            close(store);
+            store = open(&file, options);
+        }
+    }
+    let after = way.go(&mut store, length, value.as_deref());
+    check_pair(&mut store, after.as_deref(), &beside, &what);
+    store.commit().expect("commit");
+    store.end_turn();
+    check_pair(&mut store, after.as_deref(), &beside, &what);
+    let mut left = open(&Shared::of(file.image()), options);
+    check_pair(&mut left, after.as_deref(), &beside, &format!("{what}, after a crash"));
+    tend_to_the_end(&mut store);
+    check_pair(&mut store, after.as_deref(), &beside, &format!("{what}, compacted"));
+    close(store);
+    let mut store = open(&file, options);
+    check_pair(&mut store, after.as_deref(), &beside, &format!("{what}, opened again"));
+}
+
+#[test]
+fn whatever_becomes_of_a_value_in_pieces_none_of_them_stays_behind() {
+    // In its record, in an extent, and in pieces in the room of one segment and of two.
+    let lengths = [0, 60, 1_500, 3_600, 5_000];
+    let befores = lengths.map(Some).into_iter().chain([None]);
+    for before in befores {
+        for since in [Since::ThisGroup, Since::TheLastCommit, Since::AnotherSession] {
+            for (way, length) in WAYS.into_iter().flat_map(|way| lengths.map(|n| (way, n))) {
+                let memory = if length % 500 == 0 { 0 } else { 64 << 20 };
+                try_way(way, before, since, length, memory);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_short_value_beside_a_key_that_fills_a_segment_lies_in_pieces() {
+    // What header, trailer, frame and a record's header leave of a segment.
+    let most = 4096 - 128 - 40 - 40;
+    for left in [24, 32, 40, 104, 1_000] {
+        let key = vec![b'k'; most - left];
+        let file = Shared::default();
+        let mut store = open(&file, options(12));
+        let mut expected = Some(bytes_of(1, left + 1));
+        let check = |store: &mut Store<Shared>, expected: &Option<Vec<u8>>, what: &str| {
+            assert!(store.get(0, &key) == Ok(expected.as_deref()), "{what}, {left} bytes are left");
+            let found: Vec<_> = values_in_pieces(store).into_values().collect();
+            let long = expected.iter().filter(|value| value.len() > left).cloned();
+            assert!(found == long.collect::<Vec<_>>(), "{what}, {left} bytes are left");
+        };
+        store.set(0, &key, &bytes_of(1, left + 1)).expect("set");
+        check(&mut store, &expected, "set");
+        store.commit().expect("commit");
+        for length in [left, left + 8, 0, 1_024, left + 1] {
+            let value = bytes_of(length as u64, length);
+            let update = |_: &mut [u8]| Ok(Some(value.clone()));
+            assert_eq!(store.update_if(0, &key, |_| true, update), Ok(true), "{length} bytes");
+            expected = Some(value);
+            check(&mut store, &expected, "updated");
+            store.commit().expect("commit");
+        }
+        tend_to_the_end(&mut store);
+        check(&mut store, &expected, "compacted");
+        close(store);
+        let mut store = open(&file, options(12));
+        check(&mut store, &expected, "opened");
+        assert_eq!(store.delete(0, &key), Ok(true));
+        check(&mut store, &None, "deleted");
+    }
+}
+
+#[test]
+fn a_value_that_was_ended_short_beside_a_long_key_can_be_updated() {
+    // Torture came by it, with seed 669516153483492: begun with room for an extent, and ended short, it did not fit
+    // into a record again.
+    let key = vec![b'k'; 3_856];
+    for (room, end) in [(3_500, 900), (3_500, 0), (2_000, 900), (2_000, 30)] {
+        let file = Shared::default();
+        let mut store = open(&file, options(12));
+        store.begin_set(0, &key, room).expect("begin");
+        store.staged_value().fill(5);
+        store.finish(end).expect("finish");
+        store.commit().expect("commit");
+        let change = |bytes: &mut [u8]| {
+            assert!(bytes == vec![5; end]);
+            bytes.fill(6);
+            Ok(None)
+        };
+        assert_eq!(store.update_if(0, &key, |_| true, change), Ok(true), "{room}, {end}");
+        store.commit().expect("commit");
+        let mut store = open(&Shared::of(file.image()), options(12));
+        assert!(store.get(0, &key) == Ok(Some(&vec![6; end])), "{room}, {end}");
+        let state = state_of(&mut store);
+        check_pieces(&mut store, &state);
+    }
+}
+
+#[test]
+fn a_key_beside_which_nothing_fits_is_refused_and_leaves_no_piece() {
+    let most = 4096 - 128 - 40 - 40;
+    let mut store = open(&Shared::default(), options(12));
+    store.set(0, b"before", b"in the group").expect("set");
+    for (left, length) in [(0, 1), (8, 9), (16, 17), (16, 1_024), (16, 1_500)] {
+        let key = vec![b'k'; most - left];
+        assert_eq!(
+            store.set(0, &key, &vec![1; length]),
+            Err(Error::KeyTooLong),
+            "{left}, {length}"
+        );
+        assert_eq!((pieces_of(&mut store), store.get(0, &key)), (0, Ok(None)), "{left}, {length}");
+    }
+    store.commit().expect("commit");
+    assert_eq!((store.count(0), store.get(0, b"before")), (1, Ok(Some(&b"in the group"[..]))));
+}
