@@ -113,7 +113,7 @@ export interface Problem {
 /**
  * - `"superblock"`, `"header"`: one of two copies, of which the other serves
  * - `"frame"`, `"record"`: writes; what is current of them cannot be read
- * - `"value"`: a value above half a MiB
+ * - `"value"`: a value above half a MiB that has segments to itself; of others pieces are damaged, which are records
  * - `"checkpoint"`: the index as it was saved; opening reads the whole log instead
  * - `"zeros"`: room that nothing uses yet; opening after a crash may report it as torn
  * - `"index"`: the index in memory does not name what is in the segment there

@@ -60,9 +60,9 @@ export interface OpenOptions {
   /**
    * How large the file may become, as a multiple of what lives in it: from 1.2 to 3, 1.5 when left
    * out. Less means more work for the same writes. Four segments of 1 MiB and two copies of the
-   * index come on top. A value above half a MiB (less 1 KiB) counts with the whole segments
-   * that it takes: one of 600,000 bytes as 1 MiB, one of 1,048,576 as two, since 128 bytes of it are the engine's. Below
-   * 1.5, values of which no whole number fills a segment (two of 360,000 bytes leave a third) count with what is left.
+   * index come on top. That holds for values of any size; but below 1.5, those of which no whole number
+   * fills a segment (two of 360,000 bytes leave a third) count with what is left, and so does one above
+   * half a MiB that was written with another factor.
    */
   spaceFactor?: number | undefined;
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */

@@ -231,7 +231,7 @@ everywhere("versions", ({ storage }) => {
 everywhere("pins", ({ storage }) => {
   test("a pinned value stays as it was, whatever is written, and across yields", async () => {
     const db = await opened(storage);
-    for (const size of [0, 1, 100, 70_000, 300_000, 600_000]) {
+    for (const size of [0, 1, 100, 70_000, 300_000, 600_000, 900_000]) {
       db.set("a", filled(size, 1));
       const pin = db.pin("a") as Pin;
       const same = () => deepEqual(pin.bytes.slice(), filled(size, 1), `${size}`);

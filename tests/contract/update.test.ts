@@ -204,7 +204,7 @@ everywhere("updateIf", ({ storage }) => {
       view.fill(0);
       throw new RangeError("mine");
     };
-    for (const size of [0, 1, 9, 64, 5_000, 300_000, 600_000]) {
+    for (const size of [0, 1, 9, 64, 5_000, 300_000, 600_000, 900_000]) {
       const value = filled(size, 77);
       db.set("key", value);
       throws(() => db.updateIf("key", fail), { name: "RangeError", message: "mine" });

@@ -110,7 +110,8 @@ everywhere("values", ({ storage }) => {
   test("values of every size up to beyond a segment come back, before and after reopening", async () => {
     const name = freshName();
     const sizes = [
-      0, 1, 7, 8, 9, 12, 13, 63, 64, 65, 255, 4096, 65_536, 262_145, 523_264, 523_265, 1_500_000,
+      0, 1, 7, 8, 9, 12, 13, 63, 64, 65, 255, 4096, 65_536, 262_145, 523_264, 523_265, 838_860,
+      838_861, 1_048_448, 1_048_449, 1_500_000,
     ];
     let db = await opened(storage, {}, name);
     const value = (size: number) => filled(size, size % 251);

@@ -51,7 +51,7 @@ everywhere("views", ({ storage }) => {
 
   test("2: a view of what a transaction wrote and took back never shows what comes after", async () => {
     const db = await opened(storage);
-    for (const size of [40, 3_000, 300_000, 600_000]) {
+    for (const size of [40, 3_000, 300_000, 600_000, 900_000]) {
       let view = filled(0, 0);
       const refused = () =>
         db.transaction((tx) => {
@@ -121,7 +121,7 @@ everywhere("views", ({ storage }) => {
 
   test("6: a view is a legal key and a legal value, of any size", async () => {
     const db = await opened(storage);
-    for (const size of [1, 12, 13, 64, 65, 5_000, 300_000, 600_000]) {
+    for (const size of [1, 12, 13, 64, 65, 5_000, 300_000, 600_000, 900_000]) {
       db.set("source", filled(size, 65));
       db.set("copy", db.get("source") as Uint8Array);
       deepEqual(db.get("copy")?.slice(), filled(size, 65));

@@ -88,7 +88,7 @@ function keyOf(next: (below: number) => number): string {
 }
 
 function sizeOf(next: (below: number) => number, key: string): number {
-  if (key.startsWith("large")) return 20_000 + next(next(4) === 0 ? 700_000 : 100_000);
+  if (key.startsWith("large")) return 20_000 + next(next(4) === 0 ? 1_000_000 : 100_000);
   return next(20) === 0 ? next(12_000) : next(2_000);
 }
 
