@@ -23,6 +23,8 @@ pub const KEY_GAP: &[u8] = b"gap/";
 /// Engine keyspace: a piece of a value, with the number of the value as 8 bytes and that of the piece as
 /// 2, both big-endian, behind this.
 pub const KEY_PIECE: &[u8] = b"piece/";
+/// Bytes of such a key.
+pub const PIECE_KEY: usize = 16;
 
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;
@@ -171,8 +173,8 @@ impl PiecesRef {
     /// The key of one of the pieces.
     #[must_use]
     #[inline(never)]
-    pub fn key(&self, piece: u32) -> [u8; 16] {
-        let mut key = [0; 16];
+    pub fn key(&self, piece: u32) -> [u8; PIECE_KEY] {
+        let mut key = [0; PIECE_KEY];
         key[..6].copy_from_slice(KEY_PIECE);
         key[6..14].copy_from_slice(&self.id.to_be_bytes());
         key[14..].copy_from_slice(&(piece as u16).to_be_bytes());

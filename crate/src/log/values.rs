@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
-use crate::format::payload::{ExtentRef, PiecesRef};
-use crate::format::record::{KIND_SET, RecordHeader};
-use crate::format::segment;
+use crate::format::payload::{ExtentRef, PIECE_KEY, PiecesRef};
+use crate::format::record::{self, KIND_SET, RecordHeader};
+use crate::format::{KEYSPACE_ENGINE, align_up, segment};
+use crate::index::hash::Position;
 use crate::memory::AlignedBytes;
 
 use super::read::{Pin, Place, damaged};
@@ -30,6 +31,10 @@ pub(super) struct Assembled {
     pieces: PiecesRef,
     pub held: Held,
 }
+
+/// Bytes before a value that is put together, where the header and the key of its first piece go when that is
+/// read.
+const BEFORE: usize = record::SIZE + PIECE_KEY;
 
 impl Log {
     /// Reads an extent's value into memory if it is the one described, and intact.
@@ -211,7 +216,7 @@ impl Log {
     /// # Errors
     /// As for [`room_for_value`](Log::room_for_value).
     pub(crate) fn begin_assembly(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        let value = Some(self.take_value(pieces.length as usize)?);
+        let value = Some(self.take_value(BEFORE + pieces.length as usize)?);
         // It stays until it is complete.
         let held = Held { value, touched: self.pool.now(), shown: 0, pins: 1 };
         self.assembled.retain(|value| value.held.value.is_some());
@@ -243,7 +248,7 @@ impl Log {
     #[inline(never)]
     pub(crate) fn assembled_mut(&mut self, pieces: &PiecesRef) -> &mut [u8] {
         let value = find(&mut self.assembled, pieces).and_then(|value| value.held.value.as_mut());
-        &mut value.expect("it is in memory")[..pieces.length as usize]
+        &mut value.expect("it is in memory")[BEFORE..][..pieces.length as usize]
     }
 
     /// The same, for a view.
@@ -283,7 +288,7 @@ impl Log {
         writes: bool,
     ) -> Option<usize> {
         let value = find(&mut self.assembled, pieces)?.held.value.as_mut()?;
-        let rest = value[..pieces.length as usize].get_mut(from..)?;
+        let rest = value[BEFORE..][..pieces.length as usize].get_mut(from..)?;
         let record = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
         let header = RecordHeader::at_mut(record)?;
         if header.kind != KIND_SET {
@@ -302,6 +307,40 @@ impl Log {
             part.copy_from_slice(piece);
         }
         Some(length)
+    }
+}
+
+impl Log {
+    /// Reads the piece of so many bytes at a position of the file to where it belongs, behind the first `from`
+    /// bytes of its value, by one call and without a copy: its header and its key come to lie over what is before
+    /// it, which is put back. Says whether it is that piece, and intact.
+    #[inline(never)]
+    pub(crate) fn read_piece(
+        &mut self,
+        file: &mut impl File,
+        position: Position,
+        key: &[u8],
+        pieces: &PiecesRef,
+        from: usize,
+        length: usize,
+    ) -> bool {
+        let (slot, offset) = self.geometry.locate(position);
+        let at = self.geometry.slot_start(slot) + offset as u64;
+        let salt = self.salt(slot);
+        let value = find(&mut self.assembled, pieces).and_then(|value| value.held.value.as_mut());
+        let to = from + record::size_of_record(PIECE_KEY, align_up(length));
+        let Some(bytes) = value.and_then(|value| value.get_mut(from..to)) else { return false };
+        let mut before = [0; BEFORE];
+        before.copy_from_slice(&bytes[..BEFORE]);
+        let there = read_full(file, bytes, at);
+        let is_it = there.is_ok_and(|there| there == bytes.len())
+            && RecordHeader::verify(bytes, salt, at)
+            && record::parts(bytes).is_some_and(|(header, its_key, its_value)| {
+                let shape = (header.kind, header.space(), header.size(), its_value.len());
+                shape == (KIND_SET, KEYSPACE_ENGINE, bytes.len(), length) && its_key == key
+            });
+        bytes[..BEFORE].copy_from_slice(&before);
+        is_it
     }
 }
 

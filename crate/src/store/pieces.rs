@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::payload::PiecesRef;
+use crate::format::payload::{PIECE_KEY, PiecesRef};
 use crate::format::record::KIND_SET;
 use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
 use crate::index::hash::Position;
@@ -69,7 +69,7 @@ impl<F: File> Store<F> {
 
     /// The key of a piece, and its hash.
     #[inline(never)]
-    fn piece(&self, pieces: &PiecesRef, piece: u32) -> ([u8; 16], u32) {
+    fn piece(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
         let key = pieces.key(piece);
         (key, self.hash(KEYSPACE_ENGINE, &key))
     }
@@ -77,8 +77,20 @@ impl<F: File> Store<F> {
     #[inline(never)]
     fn for_each_piece(&mut self, pieces: &PiecesRef, deed: Deed) -> Result<(), Error> {
         let mut done = 0;
+        let whole = pieces.length as usize;
+        let size = align_up(whole.div_ceil(pieces.count as usize));
         for piece in 0..pieces.count {
             let (key, hash) = self.piece(pieces, piece);
+            // One that is not in memory does not come to lie there twice.
+            let length = size.min(whole.saturating_sub(done));
+            if deed == Deed::Read
+                && let Some(position) = self.index.find(hash, |_| true)
+                && self.log.place_of(position).is_none()
+                && self.log.read_piece(&mut self.file, position, &key, pieces, done, length)
+            {
+                done += length;
+                continue;
+            }
             if deed == Deed::Bury {
                 match self.bury(KEYSPACE_ENGINE, &key) {
                     // One that is damaged stays: nobody can tell what it was, and nothing names it any more.
