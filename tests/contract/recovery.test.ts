@@ -254,14 +254,19 @@ suite("verification of a damaged file", () => {
   test("finds damage of large values and of checkpoints", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
-    db.set("large", filled(1_500_000, 171));
+    db.set("large", filled(1_900_000, 171));
+    db.set("in pieces", filled(1_500_000, 172));
     for (let i = 0; i < 9_000; i++) db.set(keyOf(i), bytesOf(i, 0));
     db.flush();
     await turn();
     await db.close();
     const again = await opened(fake);
-    const wanted = { value: filled(1_000, 171), checkpoint: new TextEncoder().encode("VCKP") };
-    for (const what of ["value", "checkpoint"] as const) {
+    const wanted = {
+      value: filled(1_000, 171),
+      frame: filled(1_000, 172),
+      checkpoint: new TextEncoder().encode("VCKP"),
+    };
+    for (const what of ["value", "frame", "checkpoint"] as const) {
       let at = DATA;
       while (!wanted[what].every((byte, i) => fake.content[at + i] === byte)) at += 8;
       flip(fake, at + 3);
