@@ -284,7 +284,7 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     }
     // In pieces, and in slots of its own.
     let _ = store.set(0, b"large", large);
-    let _ = store.set(0, b"apart", &large[..large.len() - 300]);
+    let _ = store.set(0, b"apart", &large[..large.len().saturating_sub(300)]);
     let _ = store.flush();
     let _ = store.witness();
     for i in 0..60 {
