@@ -102,6 +102,19 @@ impl Log {
         }
     }
 
+    /// Sets how large the file may become, in per cent of what lives in it. What a checkpoint told of extents was
+    /// counted by another factor.
+    pub(crate) fn set_factor(&mut self, factor: u32) {
+        self.live_total -= self.all_named_bytes();
+        self.factor = factor;
+        self.live_total += self.all_named_bytes();
+    }
+
+    #[inline(never)]
+    fn all_named_bytes(&self) -> u64 {
+        self.extent_of.iter().map(|(_, name)| self.named_bytes(*name)).sum()
+    }
+
     /// Whether so many slots for so many bytes are more than half of what may be dead allows.
     pub(crate) fn is_wasteful(&self, span: u32, length: u64) -> bool {
         let bytes = u64::from(span) << self.geometry.segment_log2;

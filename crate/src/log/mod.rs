@@ -586,8 +586,8 @@ impl Log {
             stale = true;
         }
         // A quarter goes at once, so that views are detached once in many turns.
-        let room = self.room_for_extents();
-        stale |= self.value_bytes > room && self.trim_extents(room - room / 4);
+        let room = self.room_for_values();
+        stale |= self.value_bytes > room && self.trim_to(room - room / 4);
         stale |= self.trim_pool();
         self.quarantine = Vec::new();
         let quarter = self.pool.budget() / 4;

@@ -90,7 +90,7 @@ impl Log {
 
     /// Lets go of values for which there is no room.
     pub(crate) fn trim_values(&mut self) {
-        self.trim_extents(self.room_for_extents());
+        self.trim_to(self.room_for_values());
     }
 
     #[cold]
@@ -139,7 +139,7 @@ impl Log {
         self.spare_value = Some(value);
     }
 
-    /// Makes room for the value of an extent. Those that one turn looks at, writes or takes back may
+    /// Makes room for a large value. Those that one turn looks at, writes or takes back may
     /// take as much as the budget; beyond it what nobody needs is let go, and if a view may show any
     /// of it, all views die.
     ///
@@ -159,7 +159,7 @@ impl Log {
             self.quarantine = Vec::new();
             allowed = self.pool.budget() / 4;
         }
-        self.trim_extents(allowed);
+        self.trim_to(allowed);
         // The memory might have to grow, and under a callback it must not.
         if self.pool.callback_open && self.value_bytes + length > self.pool.budget() {
             return Err(Error::ViewsHeld);
@@ -167,16 +167,16 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes that the values of extents may take between turns: what buffers leave of the budget, and
+    /// Bytes that large values may take between turns: what buffers leave of the budget, and
     /// at least a quarter of it.
-    pub(super) fn room_for_extents(&self) -> usize {
+    pub(super) fn room_for_values(&self) -> usize {
         let budget = self.pool.budget();
         budget.saturating_sub(self.pool.memory()).max(budget / 4)
     }
 
-    /// Lets go of the values of extents that were not looked at lately, when they hold more than
+    /// Lets go of large values that were not looked at lately, when they hold more than
     /// `allowed` bytes. Returns whether any went that a view may show.
-    pub(super) fn trim_extents(&mut self, allowed: usize) -> bool {
+    pub(super) fn trim_to(&mut self, allowed: usize) -> bool {
         if self.value_bytes <= allowed {
             return false;
         }

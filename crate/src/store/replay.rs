@@ -109,7 +109,7 @@ impl<F: File> Store<F> {
             trouble: None,
             unflushed: false,
         };
-        store.log.factor = options.factor.clamp(120, 300);
+        store.log.set_factor(options.factor.clamp(120, 300));
         match store.recover(head, way, options) {
             Ok(None) => {
                 store.log.lend_views();

@@ -80,3 +80,37 @@ fn the_file_stays_within_its_bound_for_values_of_every_size() {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_opened_with_another_factor_accounts_for_its_values_by_that_and_shrinks_when_they_go()
+ {
+    for (before, after) in [(150, 120), (120, 300), (300, 120), (300, 150)] {
+        for length in [1_300_000, 4 << 20] {
+            let with = |factor| Options { factor, memory: 4 << 20, ..options(20) };
+            let mut store = Store::open(MemoryFile::default(), with(before)).expect("it opens");
+            for key in 0..6_u8 {
+                store.set(0, &[key], &vec![key; length]).expect("set");
+                store.commit().expect("commit");
+            }
+            // Enough for a checkpoint.
+            for i in 0..24_u8 {
+                store.set(0, b"again and again", &vec![i; 500_000]).expect("set");
+                store.commit().expect("commit");
+            }
+            let file = store.close().map_err(|(_, error)| error).expect("close");
+            let mut store = Store::open(file, with(after)).expect("it opens again");
+            assert!(store.recovery().checkpoint, "it knows of its values from the checkpoint");
+            for key in 0..6_u8 {
+                assert_eq!(store.delete(0, &[key]), Ok(true));
+                store.commit().expect("commit");
+            }
+            for _ in 0..3 {
+                store.flush().expect("flush");
+                store.witness().expect("witness");
+                while store.tend(false).expect("tend") {}
+            }
+            let file = store.stats().file_bytes;
+            assert!(file <= 8192 + (6 << 20), "{before} and then {after}, {length}: {file}");
+        }
+    }
+}
