@@ -91,6 +91,44 @@ for (const { kind, make } of storages()) {
       deepEqual([...all.subarray(0, 4)], [97, 98, 0, 0]);
     });
 
+    test("what the file grew by is zeros wherever nothing was written, in whatever order it is", async () => {
+      const one = await opened();
+      const expected = new Uint8Array(700_000);
+      const write = (at: number, length: number, mark: number) => {
+        expected.fill(mark, at, at + length);
+        equal(one.write(new Uint8Array(length).fill(mark), { at }), length);
+      };
+      // It grows twice. In what it grew by the last bytes come first, and then some beside what was there.
+      for (const [was, end, mark] of [
+        [30, 400_000, 1],
+        [400_000, 700_000, 11],
+      ] as const) {
+        write(was - 20, 20, mark);
+        write(end - 64, 64, mark + 1);
+        write(end - 131_000, 70, mark + 2);
+        write(end - 290_000, 150_000, mark + 3);
+        write(end - 250_000, 1_000, mark + 4);
+        write(end - 132_000, 2_000, mark + 5);
+        write(was + 5, 70, mark + 6);
+        write(end - 131_100, 20, mark + 7);
+      }
+      const all = new Uint8Array(700_001).fill(255);
+      equal(one.read(all, { at: 0 }), 700_000);
+      const differs = expected.findIndex((byte, at) => byte !== all[at]);
+      equal(differs, -1);
+    });
+
+    test("a file that was cut off is as long as what is written behind its end", async () => {
+      const storage = make();
+      const one = await opened(storage);
+      one.write(bytes("far"), { at: 300_000 });
+      one.truncate(131_072);
+      one.write(bytes("near"), { at: 131_072 });
+      one.close();
+      const again = await opened(storage);
+      equal(again.getSize(), 131_076);
+    });
+
     test("views of wasm memory are read into and written from where they lie", async () => {
       const one = await opened();
       const wasm = new WebAssembly.Memory({ initial: 4 });
