@@ -14,7 +14,8 @@ export class Host {
   /** How often the file was read, and how many bytes that brought. */
   reads: number;
   readBytes: number;
-  /** All of the memory, until it grows. */
+  /** The memory's buffer and all of it, until it grows. To ask an array for its buffer is a call into V8. */
+  private buffer: ArrayBuffer;
   private all: Uint8Array<ArrayBuffer>;
   private readonly file: StorageFile;
   private readonly readOnly: boolean;
@@ -28,7 +29,8 @@ export class Host {
     this.onBytes = undefined;
     this.reads = 0;
     this.readBytes = 0;
-    this.all = new Uint8Array(0);
+    this.buffer = new ArrayBuffer(0);
+    this.all = new Uint8Array(this.buffer);
     this.file = file;
     this.readOnly = readOnly;
     this.cause = undefined;
@@ -46,7 +48,8 @@ export class Host {
   /** Lets go of the memory. Its detached buffers, too, keep all of it: V8 leads from each to its memory. */
   abandon(): void {
     this.memory = undefined;
-    this.all = new Uint8Array(0);
+    this.buffer = new ArrayBuffer(0);
+    this.all = new Uint8Array(this.buffer);
   }
 
   imports(): Record<string, (...given: number[]) => number | undefined> {
@@ -99,8 +102,11 @@ export class Host {
   private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
     // The memory may have grown within the very call that asks. To ask it each time costs more than to
     // look whether a view of it still lives.
-    if (this.all.length === 0) this.all = new Uint8Array(this.memory?.buffer as ArrayBuffer);
-    return new Uint8Array(this.all.buffer, at >>> 0, length >>> 0);
+    if (this.all.length === 0) {
+      this.buffer = this.memory?.buffer as ArrayBuffer;
+      this.all = new Uint8Array(this.buffer);
+    }
+    return new Uint8Array(this.buffer, at >>> 0, length >>> 0);
   }
 
   /** The engine writes nothing then; that it could not is what the promise rests on. */
