@@ -11,8 +11,10 @@ export type BatchOperation =
   | { readonly type: "set"; readonly key: Key; readonly value: Value }
   | { readonly type: "delete"; readonly key: Key };
 
-/** A result that is no promise. What a transaction's function returns has to be one. */
-export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
+/** A result that is no promise and no generator. What a transaction's function returns has to be one. */
+export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncGenerator
+  ? never
+  : T;
 
 /** A handle by which records are written. */
 export class Writes extends Reads {
@@ -134,11 +136,11 @@ export class Writes extends Reads {
   /**
    * Runs a function whose writes are kept all together or not at all, and gives its result. It is
    * synchronous, `tx` is this database, and every call on it inside takes part. A transaction inside
-   * another is a part that can fail on its own. If the function throws, or returns a promise,
-   * everything that it wrote is undone and the error goes on.
+   * another is a part that can fail on its own. If the function throws, or returns a promise
+   * or a generator, everything that it wrote is undone and the error goes on.
    *
    * @throws whatever the function throws
-   * @throws TypeError when it is no function, or returned a promise
+   * @throws TypeError when it is no function, or returned a promise or a generator
    * @throws ReentrancyError inside a callback of `updateIf`
    * @throws QuotaExceededError, StorageError when its writes could not be handed on; they are undone
    */

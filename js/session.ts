@@ -355,12 +355,12 @@ export class Session extends Groups {
   judged(answer: unknown): boolean {
     if (answer === true) return true;
     if (answer === false) return false;
-    this.refusePromise("The predicate of updateIf()", answer);
+    this.refuseLater("The predicate of updateIf()", answer);
     throw badArgument("The predicate of updateIf() has to return true or false.", answer);
   }
 
   private replaced(result: unknown): number {
-    this.refusePromise("The callback of updateIf()", result);
+    this.refuseLater("The callback of updateIf()", result);
     const bytes =
       typeof result === "string" || ArrayBuffer.isView(result) || result instanceof ArrayBuffer;
     if (!bytes) {
@@ -373,17 +373,18 @@ export class Session extends Groups {
     return this.engine.updateReplace(result);
   }
 
-  /** Refuses what an asynchronous function returns: it goes on after its bytes were taken back. */
-  refusePromise(what: string, result: unknown): void {
-    const thenable =
-      (typeof result === "object" || typeof result === "function") && result !== null;
-    if (!thenable || typeof (result as { then?: unknown }).then !== "function") return;
+  /** Refuses what an asynchronous function or a generator returns: it runs when its bytes were taken back. */
+  refuseLater(what: string, result: unknown): void {
+    if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
+    const { then, [Symbol.toStringTag]: tag } = result as Partial<Promise<unknown>>;
+    const promise = typeof then === "function";
+    if (!promise && tag !== "Generator" && tag !== "AsyncGenerator") return;
     if (result instanceof Promise) result.catch(() => {});
     // What runs on must not find a living view: it would write into a record unseen.
     if (this.death === undefined) this.engine.detach();
     throw badArgument(
-      `${what} has to be synchronous, and it returned a promise. Nothing of it was kept. ` +
-        "Await what you need first, then call.",
+      `${what} has to be synchronous, and it returned a ${promise ? "promise" : "generator"}. ` +
+        "Nothing of it was kept. Await what you need first, then call.",
     );
   }
 
@@ -391,7 +392,7 @@ export class Session extends Groups {
 
   transaction<T>(body: () => T): T {
     return this.undoUnless((result) => {
-      this.refusePromise("The function given to transaction()", result);
+      this.refuseLater("The function given to transaction()", result);
       return true;
     }, body);
   }

@@ -286,7 +286,7 @@ class Run<K, View, Writable, Input, Given> {
         const value = read(engine.memory, at, engine.foundLength());
         const key = keyFor(session, oldKey, value);
         const made = change(value, keys.decode(key));
-        session.refusePromise("The function migrate", made);
+        session.refuseLater("The function migrate", made);
         if (made === undefined) return;
         const size = codec.size(made);
         place(session, form, engine.encodeBy(copier, key), made, size);

@@ -492,7 +492,7 @@ function replaced<View, Writable, Input>(
 
 /** What a callback returned, as the value that takes the old one's place. */
 function returned<Input>(session: Session, writable: unknown, result: unknown): Input {
-  session.refusePromise("The callback of updateIf()", result);
+  session.refuseLater("The callback of updateIf()", result);
   if (typeof writable === "object" && typeof result !== "object") {
     throw badArgument(
       "The callback of updateIf() has to return nothing, or the new value. " +

@@ -1,5 +1,6 @@
-import type { BatchOperation } from "varve";
-import { equal, rejects, test, text, throws, turn } from "../harness.js";
+import type { BatchOperation, Change, Predicate } from "varve";
+import { json, text } from "varve/struct";
+import { deepEqual, equal, rejects, test, text as textOf, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -191,6 +192,30 @@ everywhere("batch and transaction", ({ storage }) => {
     const db = await opened(storage);
     let closing: Promise<void> | undefined;
     db.transaction(() => {
+  test("a generator is refused wherever a function is run at once, since it would never run", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", json<{ text: string }>());
+    db.set("a", "old");
+    notes.set("a", { text: "old" });
+    const generators: unknown[] = [
+      function* () {
+        yield db.set("a", "new");
+      },
+      async function* () {
+        yield db.set("a", "new");
+      },
+    ];
+    for (const generator of generators) {
+      const refused = { ...BAD, message: /synchronous.*generator/ };
+      throws(() => db.transaction(generator as () => number), refused);
+      throws(() => db.updateIf("a", generator as Change), refused);
+      throws(() => db.updateIf("a", () => {}, { predicate: generator as Predicate }), refused);
+      throws(() => notes.updateIf("a", generator as () => undefined), refused);
+      await rejects(db.migrate("notes", text(), { migrate: generator as () => string }), refused);
+    }
+    deepEqual([db.getText("a"), notes.get("a")], ["old", { text: "old" }]);
+  });
+
       db.set("a", "1");
       const refused = { name: "ReentrancyError", message: /transaction/ };
       throws(() => db.commit(), refused);
@@ -216,7 +241,7 @@ everywhere("batch and transaction", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    equal(text(before), "old");
+    equal(textOf(before), "old");
     equal(db.getText("key"), "old");
   });
 });
