@@ -99,38 +99,16 @@ export class Writes extends Reads {
   }
 
   /**
-   * Does several writes, all or none of them, in the order given.
+   * Does several writes, all or none of them, in the order given. Where one of them depends on a version,
+   * `set` each in a `transaction`.
    *
-   * @throws TypeError for an operation that is none, with its number; nothing was done
+   * @throws TypeError for an operation, a key or a value that is none, with its number; nothing was done
    * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReentrancyError as `set`; nothing was done
    */
   batch(operations: readonly BatchOperation[]): void {
     const { session } = this;
     if (session.gate !== 0) session.admitWrite("batch()");
-    if (!Array.isArray(operations)) {
-      throw badArgument("batch() needs an array of operations.", operations);
-    }
-    session.transaction(() => {
-      for (let index = 0; index < operations.length; index += 1) {
-        this.perform(operations[index], index);
-      }
-    });
-  }
-
-  private perform(operation: BatchOperation | undefined, index: number): void {
-    // The types promise more than a program in JavaScript keeps.
-    if (typeof operation !== "object" || operation === null) {
-      throw badArgument(`Operation ${index} of the batch has to be an object.`, operation);
-    }
-    if (operation.type === "set") this.set(operation.key, operation.value);
-    else if (operation.type === "delete") this.delete(operation.key);
-    else {
-      const { type } = operation as { type?: unknown };
-      throw badArgument(
-        `Operation ${index} of the batch has to be of type "set" or "delete".`,
-        type,
-      );
-    }
+    session.batch(operations, this);
   }
 
   /**

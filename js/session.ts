@@ -9,7 +9,13 @@ import type { Key, Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
 import { type KeyRange, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
-import { badArgument, ConflictError, OutOfMemoryError, QuotaExceededError } from "./errors.js";
+import {
+  badArgument,
+  ConflictError,
+  describe,
+  OutOfMemoryError,
+  QuotaExceededError,
+} from "./errors.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import { CLOSED, IN_CALLBACK } from "./session-gate.js";
 import { Groups } from "./session-groups.js";
@@ -70,6 +76,18 @@ export interface DatabaseStats extends EngineStats, Outside, StorageRoom {
 const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
+
+/** One step of a batch, and what does it. */
+interface Operation {
+  readonly type: "set" | "delete";
+  readonly key: unknown;
+  readonly value?: unknown;
+}
+
+interface Performer {
+  set(key: unknown, value: unknown): void;
+  delete(key: unknown): boolean;
+}
 
 /** The state that the handles of one open database share. */
 export class Session extends Groups {
@@ -397,6 +415,21 @@ export class Session extends Groups {
     }, body);
   }
 
+  /** Does the operations of a batch, all or none. */
+  batch(operations: readonly Operation[], on: Performer): void {
+    if (!Array.isArray(operations)) {
+      throw badArgument("batch() needs an array of operations.", operations);
+    }
+    let index = 0;
+    this.transaction(() => {
+      try {
+        for (; index < operations.length; index += 1) perform(operations[index], on);
+      } catch (error) {
+        throw numbered(error, index);
+      }
+    });
+  }
+
   /** Runs a body between savepoints. A throw undoes all of it, and so does a result not to be kept. */
   undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
     const { engine } = this;
@@ -426,6 +459,30 @@ export class Session extends Groups {
     if (!this.queued) this.queue();
     if (written !== undefined) this.fail(written);
   }
+}
+
+/** Does one step of a batch. The types promise more than a program in JavaScript keeps. */
+function perform(operation: Operation, on: Performer): void {
+  for (const name in operation) {
+    if (name === "type" || name === "key" || name === "value") continue;
+    throw badArgument(
+      `it has no property ${describe(name)}. Its properties are: type, key, value. ` +
+        "For more, call set() with options in a transaction().",
+    );
+  }
+  const type: unknown = operation?.type;
+  if (type === "set") on.set(operation.key, operation.value);
+  else if (type === "delete") on.delete(operation.key);
+  else throw badArgument('it has to be an object with the type "set" or "delete".', type);
+}
+
+/** What a step of a batch threw. Of a bad argument the number is told. */
+function numbered(error: unknown, index: number): unknown {
+  const { code, message } = Object(error) as { code?: unknown; message?: unknown };
+  if (code !== "VARVE_BAD_ARGUMENT") return error;
+  return Object.assign(badArgument(`Operation ${index} of the batch: ${message}`), {
+    cause: error,
+  });
 }
 
 /** The session as a closed handle sees it: everything is refused, while other handles go on. */

@@ -20,7 +20,14 @@ export type Procedures = Readonly<Record<string, Procedure>>;
 interface Commitment {
   /** Keys with the versions that they had; 0 for those that were not there. `in`: the collection. */
   readonly reads: readonly { readonly key: Key; readonly version: number; readonly in?: string }[];
-  readonly writes: readonly (BatchOperation & { readonly in?: string })[];
+  readonly writes: readonly (Written & { readonly in?: string })[];
+}
+
+/** A write of it. A deletion has no value. */
+interface Written {
+  readonly type: BatchOperation["type"];
+  readonly key: Key;
+  readonly value: Value;
 }
 
 /** A database and what clients may do with it. */
@@ -111,9 +118,10 @@ function commitIf({ db, collections }: Service, { reads, writes }: Commitment): 
     const entry = place === undefined ? db.getEntry(key) : collections.get(place).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: place, ...operation } of writes) {
-    if (place === undefined) db.batch([operation]);
-    else collections.get(place).batch([operation]);
+  for (const { in: place, type, key, value } of writes) {
+    const on = place === undefined ? db : collections.get(place);
+    if (type === "set") on.set(key, value);
+    else on.delete(key);
   }
 }
 

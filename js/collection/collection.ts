@@ -335,20 +335,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   /**
    * Does several writes, all or none of them, in the order given.
    *
-   * @throws TypeError for an operation that is none, with its number; nothing was done
+   * @throws TypeError for an operation, a key or a value that is none, with its number; nothing was done
    * @throws what `set` and `delete` throw; nothing was done
    */
   batch(operations: readonly CollectionOperation<Given, Input>[]): void {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("batch()");
-    if (!Array.isArray(operations)) {
-      throw badArgument("batch() needs an array of operations.", operations);
-    }
-    session.transaction(() => {
-      for (let index = 0; index < operations.length; index += 1) {
-        this.perform(operations[index], index);
-      }
-    });
+    session.batch(operations, this);
   }
 
   /**
@@ -391,19 +384,6 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
       return session;
     };
     return readLines(form, admit, source, options);
-  }
-
-  private perform(operation: CollectionOperation<Given, Input> | undefined, index: number): void {
-    // The types promise more than a program in JavaScript keeps.
-    const type: unknown = operation?.type;
-    if (operation?.type === "set") this.set(operation.key, operation.value);
-    else if (operation?.type === "delete") this.delete(operation.key);
-    else {
-      throw badArgument(
-        `Operation ${index} of the batch has to be an object with the type "set" or "delete".`,
-        type,
-      );
-    }
   }
 }
 
