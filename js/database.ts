@@ -233,7 +233,7 @@ export class Database extends Writes {
     await this.session.compact(() => {
       signal?.throwIfAborted();
       if (onProgress === undefined) return;
-      const { fileBytes, liveBytes } = this.session.stats();
+      const { fileBytes, liveBytes } = this.stats();
       onProgress({ fileBytes, liveBytes });
       signal?.throwIfAborted();
     });
@@ -251,7 +251,7 @@ export class Database extends Writes {
   async verify(options: VerifyOptions = {}): Promise<Verification> {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
-    const total = this.session.stats().fileBytes;
+    const total = this.stats().fileBytes;
     return this.session.verify((bytes) => {
       signal?.throwIfAborted();
       onProgress?.({ bytes: Math.min(bytes, total), total });

@@ -138,6 +138,8 @@ export class Groups extends Gate implements EngineListener {
     this.handOn(false);
     for (let more = true, begins = true; more; ) {
       heed();
+      // What it has called may have closed the database.
+      this.admitOutside("compact()");
       const until = this.until();
       do {
         more = this.guarded(() => this.engine.tend(begins), this.lost);
@@ -158,6 +160,7 @@ export class Groups extends Gate implements EngineListener {
     let [unit, part] = [0, 0];
     do {
       heed(sum.bytes);
+      this.admitOutside("verify()");
       const until = this.until();
       do {
         const step = this.engine.verify(unit, part);

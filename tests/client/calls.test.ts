@@ -6,7 +6,8 @@ import {
   type Storage,
   VarveError,
 } from "varve";
-import { struct, u16 } from "varve/struct";
+import { struct, u16, u32 } from "varve/struct";
+import { refuseAll } from "../closed.js";
 import { bytes, deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -405,6 +406,80 @@ suite("a call", () => {
     const late = await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
     ok(late instanceof DatabaseClosedError);
     equal(client.status.state, "closed");
+  });
+
+  test("is refused after a close, whatever it is", async () => {
+    const client = shop({
+      collections: {
+        products: { of: struct("Product", { price: u32 }), indexes: { byPrice: "price" } },
+      },
+    });
+    const { products } = client;
+    await client.close();
+    const heard = () => {};
+    await refuseAll(client, {
+      addEventListener: "stays",
+      batch: (of) => of.batch([]),
+      call: "stays",
+      clear: (of) => of.clear(),
+      close: "stays",
+      commit: (of) => of.commit(),
+      compact: (of) => of.compact(),
+      count: (of) => of.count(),
+      delete: (of) => of.delete("a"),
+      dispatchEvent: "stays",
+      entries: (of) => of.entries().all(),
+      export: (of) => of.export(),
+      flush: (of) => of.flush(),
+      get: (of) => of.get("a"),
+      getEntry: (of) => of.getEntry("a"),
+      getMany: (of) => of.getMany(["a"]),
+      getText: (of) => of.getText("a"),
+      has: (of) => of.has("a"),
+      keys: (of) => of.keys().all(),
+      live: (of) => of.live({}, heard),
+      products: "stays",
+      ready: (of) => of.ready,
+      removeEventListener: "stays",
+      set: (of) => of.set("a", "1"),
+      stats: (of) => of.stats(),
+      status: "stays",
+      transaction: (of) => of.transaction((tx) => tx.get("a")),
+      updateIf: (of) => of.updateIf("a", () => "2"),
+      values: (of) => of.values().all(),
+      verify: (of) => of.verify(),
+      watch: (of) => of.watch({}, heard),
+      withCollections: "stays",
+    });
+    await refuseAll(products, {
+      batch: (of) => of.batch([]),
+      clear: (of) => of.clear(),
+      count: (of) => of.count(),
+      delete: (of) => of.delete("a"),
+      entries: (of) => of.entries().all(),
+      get: (of) => of.get("a"),
+      getEntry: (of) => of.getEntry("a"),
+      getMany: (of) => of.getMany(["a"]),
+      has: (of) => of.has("a"),
+      index: "stays",
+      keys: (of) => of.keys().all(),
+      live: (of) => of.live({}, heard),
+      name: "stays",
+      push: (of) => of.push({ price: 1 }),
+      set: (of) => of.set("a", { price: 1 }),
+      update: (of) => of.update("a", { set: { price: 2 } }),
+      updateIf: (of) => of.updateIf("a", () => {}),
+      values: (of) => of.values().all(),
+      watch: (of) => of.watch({}, heard),
+    });
+    await refuseAll(products.index.byPrice, {
+      count: (of) => of.count(),
+      entries: (of) => of.entries().all(),
+      get: (of) => of.get(1),
+      keys: (of) => of.keys().all(),
+      name: "stays",
+      values: (of) => of.values().all(),
+    });
   });
 
   test("that nobody answers fails in time, and says that it was not done", async () => {

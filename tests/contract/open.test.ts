@@ -116,39 +116,6 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(again.getText("a"), "1");
   });
 
-  test("every call after close says that the database is closed", async () => {
-    const db = await opened(storage);
-    db.set("a", "1");
-    await db.close();
-    const calls = [
-      () => db.get("a"),
-      () => db.getText("a"),
-      () => db.has("a"),
-      () => db.count(),
-      () => db.set("a", "1"),
-      () => db.delete("a"),
-      () => db.updateIf("a", () => {}),
-      () => db.batch([]),
-      () => db.transaction(() => 1),
-      () => db.commit(),
-      () => db.flush(),
-      () => db.stats(),
-      () => db.keys(),
-      () => db.values(),
-      () => db.entries(),
-      () => db.count({ prefix: "a" }),
-      () => db.clear(),
-      () => db.getMany(["a"]),
-      () => db.getEntry("a"),
-      () => db.pin("a"),
-    ];
-    for (const call of calls) throws(call, { ...CLOSED, message: /Open it again/ });
-    await rejects(db.committed, CLOSED);
-    await rejects(db.flushed, CLOSED);
-    equal(db.recovery.created, true);
-    equal(db.durability, "written");
-  });
-
   test("a database is closed at the end of its block by asyncDispose", async () => {
     const db = await opened(storage);
     await db[Symbol.asyncDispose]();
