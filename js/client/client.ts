@@ -4,6 +4,7 @@ import type { Key, Value } from "../bytes.js";
 import type { BatchOperation } from "../database-writes.js";
 import { asyncDispose } from "../dispose.js";
 import type { Verification } from "../engine-reports.js";
+import type { Listened } from "../platform.js";
 import type { ByteRange, Range, TextRange } from "../range.js";
 import type { DatabaseStats } from "../session.js";
 import { split } from "./call-options.js";
@@ -65,7 +66,9 @@ export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
  * The event `"status"` tells that `status` has changed, `"outdated"` that a newer build has the database:
  * save what the user has entered, and reload the page.
  */
-export class Client<S extends ServedTypes = ServedTypes> extends EventTarget {
+export class Client<
+  S extends ServedTypes = ServedTypes,
+> extends (EventTarget as new () => Listened) {
   /**
    * The procedures of the worker, by name: `client.call.buy("yeezy")`. Each is one transaction there.
    */

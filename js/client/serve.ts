@@ -48,10 +48,16 @@ export interface ServeOptions<
   migrate?: Migrate | undefined;
 }
 
+/** What of a `MessageEvent` is looked at. */
+interface Message {
+  readonly data: unknown;
+  readonly ports: readonly MessagePort[];
+}
+
 /** What speaks like a worker or a `MessagePort`. */
 export interface ServedPort {
   postMessage(message: unknown): void;
-  addEventListener(type: "message", listener: (event: MessageEvent) => void): void;
+  addEventListener(type: "message", listener: (event: Message) => void): void;
   start?(): void;
 }
 

@@ -1,9 +1,10 @@
+/// <reference path="../platform.ts" preserve="true" />
 /** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
 
 import { badArgument, VarveError } from "../errors.js";
 
 /** What can be given in place of the package's own wasm, or a promise of it. */
-export type WasmSource = WebAssembly.Module | BufferSource | Response;
+export type WasmSource = WebAssembly.Module | ArrayBufferView | ArrayBuffer | Response;
 
 let compiled: Promise<WebAssembly.Module> | undefined;
 

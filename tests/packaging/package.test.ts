@@ -303,6 +303,25 @@ suite("the types of the package", () => {
     equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
   });
 
+  test("hold wherever there are other types of the platform than a page's, or none", () => {
+    const names = Object.keys(manifest().exports).filter((name) => !/\.(wasm|json)$/.test(name));
+    const all = names
+      .map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`)
+      .join("\n");
+    const silent = program.replace("console.log(view, text)", "export { view, text }");
+    const typeRoots = [root("node_modules/@types")];
+    for (const types of [["node"], []]) {
+      for (const [module, moduleResolution] of [
+        ["Node16", "Node16"],
+        ["ESNext", "Bundler"],
+      ]) {
+        const options = { module, moduleResolution, typeRoots, types, lib: ["ES2023"] };
+        equal(compile(all, options), "", `${moduleResolution}, ${types}`);
+        equal(compile(silent, options), "", `${moduleResolution}, ${types}`);
+      }
+    }
+  });
+
   test("show no any to the user", () => {
     const declarations = pack().details.files.filter(({ path }) => path.endsWith(".d.ts"));
     for (const { path } of declarations) {
