@@ -61,6 +61,14 @@ impl FrameHeader {
         (header.check == checksum(&frame[8..], seed_at(salt, position))).then_some(header)
     }
 
+    /// Bytes of the frame that starts at `bytes`, which are known to be frames.
+    #[must_use]
+    pub fn length_at(bytes: &[u8]) -> Option<usize> {
+        let header = FrameHeader::from_bytes(bytes.get(..SIZE)?).ok()?;
+        let length = header.length as usize;
+        (header.magic == MAGIC && (SIZE..=bytes.len()).contains(&length)).then_some(length)
+    }
+
     /// Whether the frame of that number was begun where `bytes` start, whatever became of it.
     #[must_use]
     pub fn is_begun(bytes: &[u8], number: u64) -> bool {

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::format::checksum::checksum;
 
@@ -131,6 +132,15 @@ impl Positions {
         matches!(self.pieces.get(piece), Some(Some(piece)) if piece[word] & bit != 0)
     }
 
+    /// How many there are among so many words of bits, from this one on.
+    fn count(&self, words: Range<usize>) -> usize {
+        let ones = words.map(|word| match self.pieces.get(word / PIECE) {
+            Some(Some(piece)) => piece[word % PIECE].count_ones() as usize,
+            _ => 0,
+        });
+        ones.sum()
+    }
+
     /// Adds a position that is not in it, and takes out one that is.
     #[inline(never)]
     fn flip(&mut self, position: Position) {
@@ -213,6 +223,14 @@ impl HashIndex {
     #[must_use]
     pub fn names(&self, position: Position) -> bool {
         self.named.has(position)
+    }
+
+    /// How many positions from `first` on, of so many, are in the table; both are multiples of 256. None as
+    /// long as it cannot tell.
+    #[must_use]
+    pub fn count_named(&self, first: Position, positions: u32) -> usize {
+        let word = first as usize >> 8;
+        self.named.count(word..word + (positions >> 8) as usize)
     }
 
     /// Whether an eighth more records may double it.
@@ -485,6 +503,11 @@ mod tests {
             assert_eq!(table.names(position(n)), matches!(n, 0..50 | 150..900), "{n}");
         }
         assert_eq!(table.bytes(), (2048 + 3 * PIECE) * 8);
+        for first in (0..13 << 20).step_by(1024) {
+            let there = (0..900).filter(|&n| table.names(position(n)));
+            let inside = there.filter(|&n| (first..first + 1024).contains(&position(n)));
+            assert_eq!(table.count_named(first, 1024), inside.count(), "from {first}");
+        }
     }
 
     #[test]

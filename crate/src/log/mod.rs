@@ -173,6 +173,12 @@ impl Geometry {
         (slot << (self.segment_log2 - 3)) | (offset >> 3) as u32
     }
 
+    /// How many positions a slot has.
+    #[must_use]
+    pub fn positions(self) -> u32 {
+        1 << (self.segment_log2 - 3)
+    }
+
     /// Slot and offset of a position.
     #[inline]
     #[must_use]
@@ -518,10 +524,15 @@ impl Log {
         self.marked_open
     }
 
+    /// How many slots there are.
+    pub(crate) fn slot_count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Bytes of the file that slots cover, superblocks included.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.geometry.slot_start(self.slots.len() as u32)
+        self.geometry.slot_start(self.slot_count())
     }
 
     /// Bytes of memory held for segments, copies of cold records, and values of extents.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full};
-use crate::format::frame::FrameHeader;
+use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::PiecesRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
@@ -218,6 +218,29 @@ impl Log {
             at += header.length as usize;
         }
         Ok(())
+    }
+
+    /// Shows the positions of all records in a segment that is in memory, as far as its frames lead.
+    pub(crate) fn each_record(&self, slot: u32, mut see: impl FnMut(Position)) {
+        let Slot { buffer, end, .. } = self.slots[slot as usize];
+        if buffer == NO_BUFFER {
+            return;
+        }
+        let (mut at, mut frame_end) = (segment::SIZE, segment::SIZE);
+        let bytes = self.pool.bytes(buffer).get(..end as usize).unwrap_or_default();
+        while let Some(rest) = bytes.get(at..) {
+            if at == frame_end {
+                let Some(length) = FrameHeader::length_at(rest) else { return };
+                (at, frame_end) = (at + frame::SIZE, at + length);
+                continue;
+            }
+            let Some((header, ..)) = record::parts(rest) else { return };
+            if !header.fits(rest.len()) {
+                return;
+            }
+            see(self.geometry.position(slot, at));
+            at += header.size();
+        }
     }
 
     /// As [`place`](Log::place), for those who go through the file in order, of records that may not be

@@ -343,8 +343,8 @@ impl<F: File> Store<F> {
     }
 
     /// Sorts keys, once; from then on the order is kept up with each new and deleted key. Goes through the
-    /// file in order, so that a database larger than memory is read once: so many positions of it. Says
-    /// whether that was all.
+    /// file in order, so that a database larger than memory is read once: the segments of so many positions.
+    /// Says whether that was all.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -353,30 +353,53 @@ impl<F: File> Store<F> {
             return Ok(true);
         }
         self.index.tell_names();
-        let from = self.sorted;
-        let end = from.saturating_add(positions);
-        let mut sorted = ALL;
-        let due = self.index.positions().filter(|&position| {
-            if position >= end {
-                sorted = end;
-            }
-            (from..end).contains(&position)
-        });
+        let end = self.sorted.saturating_add(positions);
         let mut outcome = Ok(());
-        for position in sort::by_number(due.collect()) {
-            match self.log.find_intact(&mut self.file, position) {
-                Ok((_, record)) => {
-                    let space = self.spaces.entry(record.header.space());
-                    space.keys.insert_later(record.key, position);
-                }
-                Err(error) => {
-                    (sorted, outcome) = (position, Err(error));
-                    break;
-                }
-            }
+        while outcome.is_ok() && self.sorted < end {
+            outcome = self.sort_segment();
         }
         self.spaces.insert_rest();
-        self.sorted = sorted;
-        outcome.map(|()| sorted == ALL)
+        outcome.map(|()| self.sorted == ALL)
+    }
+
+    /// Sorts the keys of the next segment.
+    fn sort_segment(&mut self) -> Result<(), Error> {
+        let geometry = self.log.geometry();
+        let (slot, _) = geometry.locate(self.sorted);
+        for position in self.living_in(slot)? {
+            if position < self.sorted {
+                continue;
+            }
+            self.sorted = position;
+            let (_, record) = self.log.find_intact(&mut self.file, position)?;
+            let space = self.spaces.entry(record.header.space());
+            space.keys.insert_later(record.key, position);
+        }
+        let is_last = slot + 1 >= self.log.slot_count();
+        self.sorted = if is_last { ALL } else { geometry.position(slot + 1, 0) };
+        Ok(())
+    }
+
+    /// Positions of the records in a slot that the index names, in order.
+    fn living_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
+        let geometry = self.log.geometry();
+        let (first, all) = (geometry.position(slot, 0), geometry.positions());
+        let count = self.index.count_named(first, all);
+        let mut living = Vec::with_capacity(count);
+        if count == 0 {
+            return Ok(living);
+        }
+        self.log.load_whole(&mut self.file, slot)?;
+        self.log.each_record(slot, |position| {
+            if self.index.names(position) {
+                living.push(position);
+            }
+        });
+        if living.len() != count {
+            // What is not in a whole frame, or not yet in one, the index alone tells.
+            let is_in = |&position: &Position| position.wrapping_sub(first) < all;
+            living = sort::by_number(self.index.positions().filter(is_in).collect());
+        }
+        Ok(living)
     }
 }

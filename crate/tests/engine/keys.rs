@@ -1,5 +1,6 @@
 //! What keys and values may be, and how they are told apart and found in order.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use varve::index::hash::KeyHash;
@@ -96,6 +97,88 @@ fn keys_whose_hashes_are_equal_stay_apart() {
         }
         assert_eq!(store.count(keyspace), pairs.len() as u64);
     }
+}
+
+/// Keys of a store, in order.
+fn walk<F: varve::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    Ok(store.range_keys(0, all)?.map(|key| key.to_vec()).collect())
+}
+
+/// A closed file of some thirty segments, with keys below `below`: records that were replaced, deleted and taken
+/// back among those that live, values in extents and in pieces, and segments of which nothing lives.
+fn many_segments(below: u32) -> Vec<u8> {
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("open");
+    for n in 0..2 * below {
+        let value = vec![7; [20, 90, 300, 2900, 4000][n as usize % 5]];
+        store.set(0, &numbered(n / 2 * 7 % below), &value).expect("set");
+        let savepoint = store.savepoint();
+        store.set(0, &numbered(n + below), &value[..20]).expect("set");
+        store.rollback(savepoint);
+        if n % 9 == 0 {
+            store.delete(0, &numbered(n / 3 * 7 % below)).expect("delete");
+        }
+        store.commit().expect("commit");
+    }
+    store.close().map_err(|(_, error)| error).expect("close").bytes
+}
+
+#[test]
+fn keys_are_in_order_after_whatever_parts_they_were_sorted_in_and_whatever_was_written_between() {
+    let bytes = many_segments(120);
+    let open = || {
+        let options = Options { segment_log2: 12, memory: 0, ..Options::default() };
+        Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("open")
+    };
+    let model: BTreeSet<Vec<u8>> = walk(&mut open()).expect("walk").into_iter().collect();
+    assert_eq!(model.len() as u64, open().count(0));
+    for part in [1, 512, 700, 5000] {
+        let (mut store, mut parts) = (open(), 0);
+        let mut model = model.clone();
+        while !store.sort(part).expect("sort") {
+            let (new, old) = (numbered(1000 + parts), model.pop_first().expect("a key"));
+            store.set(0, &new, b"set within a group that is open").expect("set");
+            assert_eq!(store.delete(0, &old), Ok(true));
+            let moved = model.last().expect("a key");
+            store.set(0, moved, b"elsewhere").expect("set");
+            model.insert(new);
+            parts += 1;
+        }
+        assert!(part == 5000 || parts > 20, "{parts} parts of {part} positions");
+        assert!(walk(&mut store).expect("walk").iter().eq(&model), "by {part} positions");
+    }
+    // Nothing is in a whole frame yet.
+    let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
+    model.iter().for_each(|key| assert!(store.set(0, key, b"value").is_ok()));
+    assert!(walk(&mut store).expect("walk").iter().eq(&model));
+}
+
+#[test]
+fn a_damaged_record_is_told_by_the_first_range_whatever_became_of_its_frame() {
+    let bytes = many_segments(120);
+    let options = Options { segment_log2: 12, memory: 0, ..Options::default() };
+    let mut store = Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("open");
+    let keys = walk(&mut store).expect("walk");
+    let (mut told, mut damaged) = (0, 0);
+    for key in &keys {
+        let mut bytes = bytes.clone();
+        // Each copy of the key, whichever it is that counts.
+        let places: Vec<usize> =
+            (0..bytes.len() - key.len()).filter(|&at| bytes[at..].starts_with(key)).collect();
+        places.iter().for_each(|&at| bytes[at] ^= 1);
+        let file = MemoryFile { bytes };
+        // What lies behind the checkpoint is told by the opening.
+        let Ok(mut store) = Store::open(file, options) else { continue };
+        damaged += 1;
+        for _ in 0..2 {
+            match walk(&mut store) {
+                Err(Error::Corruption(_)) => told += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(damaged > 20 && told == 2 * damaged, "{told} of {damaged}");
 }
 
 #[test]
