@@ -174,7 +174,7 @@ const NEAR: usize = 8;
 impl OrderedKeys {
     /// Adds a key that is not there, and whose record lies at a position.
     pub fn insert(&mut self, key: &[u8], position: Position) {
-        self.put(Key { position, ..Key::new(key) });
+        self.put(Key { position, ..Key::new(key) }, None);
     }
 
     /// Notes where the record of a key that is there lies.
@@ -188,7 +188,7 @@ impl OrderedKeys {
         }
     }
 
-    fn put(&mut self, new: Key) {
+    fn put(&mut self, new: Key, place: Option<Place>) {
         self.len += 1;
         if self.groups.parts.is_empty() {
             self.groups.insert(0, new.clone(), Group::default());
@@ -196,7 +196,7 @@ impl OrderedKeys {
             return;
         }
         let (in_groups, mut in_group, mut at) =
-            self.behind_all(&new).unwrap_or_else(|| self.find(&new, false));
+            place.or_else(|| self.behind_all(&new)).unwrap_or_else(|| self.find(&new, false));
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {
@@ -232,8 +232,8 @@ impl OrderedKeys {
         }
     }
 
-    /// Adds what was to be added later: nearly in order, so that the next key mostly goes where the
-    /// processor has just been.
+    /// Adds what was to be added later, in order but for keys that are alike for long, so that the next key
+    /// mostly goes where the processor has just been.
     pub fn insert_rest(&mut self) {
         let keys = core::mem::take(&mut self.later);
         let Some(first) = keys.first() else { return };
@@ -242,13 +242,23 @@ impl OrderedKeys {
             let both = first[..shared].iter().zip(&**key);
             shared = both.take_while(|(a, b)| a == b).count();
         }
-        let order = keys.iter().zip(0..).map(|(key, i)| {
+        let word = |i: u32, at: usize| {
             let mut next = [0; 4];
-            next.iter_mut().zip(&key[shared..]).for_each(|(to, from)| *to = *from);
+            let rest = keys[i as usize].get(shared + at..).unwrap_or_default();
+            next.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
             (u32::from_be_bytes(next), i)
-        });
-        for (_, i) in sort::by_number(order.collect()) {
-            self.put(keys[i as usize].clone());
+        };
+        let mut order: Vec<_> = (0..keys.len() as u32).map(|i| word(i, 4)).collect();
+        order = sort::by_number(order);
+        order.iter_mut().for_each(|one| *one = word(one.1, 0));
+        for order in sort::by_number(order).chunks(16) {
+            // They are waited for together.
+            core::hint::black_box(order.iter().map(|&(_, i)| keys[i as usize].position).max());
+            for &(_, i) in order {
+                let new = keys[i as usize].clone();
+                let place = self.near(&new);
+                self.put(new, place);
+            }
         }
     }
 
@@ -333,6 +343,15 @@ impl OrderedKeys {
         let block = group.parts.last()?;
         (compare(block.last()?, key) == Ordering::Less)
             .then(|| (self.groups.parts.len() - 1, group.parts.len() - 1, block.len()))
+    }
+
+    /// The place of a key that goes into the block of the one before it, and behind that.
+    fn near(&self, key: &[u8]) -> Option<Place> {
+        let (in_groups, in_group, at) = self.next;
+        let block = self.groups.parts.get(in_groups)?.parts.get(in_group)?;
+        let is_between = compare(block.get(at.checked_sub(1)?)?, key) == Ordering::Less
+            && compare(block.last()?, key) == Ordering::Greater;
+        is_between.then(|| (in_groups, in_group, at + count_below(&block[at..], key, false)))
     }
 
     /// Group and block in which a key is or would be, and how many of the block's keys are below
@@ -476,10 +495,11 @@ mod tests {
                 Some(x >> 20)
             });
             // More than go at once; ends of every length, and some with nothing behind the start.
-            let count = if start.is_empty() { AT_ONCE + 5000 } else { 3000 };
+            let count = if start.is_empty() { 2 * AT_ONCE } else { 3000 };
             let end = |n: u64| n.to_be_bytes()[8 - (n % 7 + 1) as usize..].to_vec();
             let keys: BTreeSet<Vec<u8>> =
                 numbers.take(count).map(|n| [start, &end(n)].concat()).collect();
+            assert!(!start.is_empty() || keys.len() > AT_ONCE + 5000, "not all at once");
             let mut shuffled: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             shuffled.sort_by_key(|key| crate::format::checksum::checksum(key, 1));
             let all: OrderedKeys = shuffled.into_iter().collect();
