@@ -35,10 +35,10 @@ export function closed(name: string): DatabaseClosedError {
   return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
 }
 
-export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
+export function noWorker(name: string, cause: unknown): StorageUnavailableError {
   return new StorageUnavailableError(
-    `connect("${name}") needs a worker, and there is none here. On a server use open(), or ask only in ` +
-      "the browser; in a service worker give it the option worker: serve(…).here.",
+    `connect("${name}") needs a worker. On a server use open(), or ask in the browser; ` +
+      "the option worker is serve(…).here in service workers, a port of serve(…).listen() in threads.",
     { cause },
   );
 }

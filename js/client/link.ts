@@ -321,16 +321,16 @@ export class Link {
 
   private begin(): WorkerLike {
     const { worker: make } = this.options;
-    if (make === undefined) throw noWorker(this.name);
     let worker: WorkerLike;
     try {
-      worker = make();
+      // What is none, or makes none, throws here.
+      worker = (make as () => WorkerLike)();
+      worker.addEventListener("message", (event) => {
+        if (this.worker === worker) this.hear((event as MessageEvent).data as FromHost);
+      });
     } catch (cause) {
       throw noWorker(this.name, cause);
     }
-    worker.addEventListener("message", (event) => {
-      if (this.worker === worker) this.hear((event as MessageEvent).data as FromHost);
-    });
     worker.addEventListener("error", (event) => {
       // What throws in one that runs ends nothing.
       if (this.worker === worker && !this.isUp) {

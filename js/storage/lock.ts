@@ -349,7 +349,7 @@ function whose({ pid, host, space }: Holder): string {
     return `process ${pid} of another container or machine (${host})`;
   }
   if (pid !== here.pid) return `process ${pid}`;
-  return `this process (${pid}), in another thread or through another copy of varve`;
+  return `this process (${pid}), in another thread (threads reach it by connect()) or through another copy of varve`;
 }
 
 /** That long and a little more, different for each waiter so that they do not meet again. */

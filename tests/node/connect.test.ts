@@ -1,5 +1,6 @@
-import { connect } from "varve";
-import { equal, rejects, suite, test } from "../harness.js";
+import { Worker as Thread } from "node:worker_threads";
+import { connect, type WorkerLike } from "varve";
+import { cleanup, equal, rejects, suite, test } from "../harness.js";
 
 suite("connect on a server", () => {
   test("returns at once, and tells whoever calls that there is no worker", async () => {
@@ -26,5 +27,19 @@ suite("connect on a server", () => {
     await rejects(client.get("yeezy"), { code: "VARVE_STORAGE_UNAVAILABLE", cause: true });
     equal(made, 1);
     await client.close();
+  });
+
+  test("tells whoever gives it what is no worker of a page which way there is", async () => {
+    const thread = new Thread("setInterval(() => {}, 1000);", { eval: true });
+    cleanup(() => thread.terminate());
+    for (const made of [thread, null, undefined, {}]) {
+      const client = connect("shop", { worker: () => made as unknown as WorkerLike });
+      await rejects(client.get("yeezy"), {
+        code: "VARVE_STORAGE_UNAVAILABLE",
+        message: /option worker is .* a port of serve\(…\)\.listen\(\) in threads/,
+        cause: true,
+      });
+      await client.close();
+    }
   });
 });

@@ -65,7 +65,7 @@ async function shown(page: Page): Promise<unknown> {
 suite("the recipes", () => {
   test("name each of their programs, and each is run here", () => {
     const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
-    deepEqual([...programs.keys()], [...names, "program.mjs"]);
+    deepEqual([...programs.keys()], [...names, "program.mjs", "threads.mjs"]);
     equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
   });
 
@@ -121,6 +121,15 @@ suite("the recipes", () => {
       mkdirSync(join(project(), folder), { recursive: true });
       const source = program("program.mjs").replace("./data", `./${folder}`);
       equal(runs(source, "recipe.mjs", await runtime(place)).trim(), "Boost 350 1", place);
+    }
+  });
+
+  test("for threads of Node", async () => {
+    for (const place of ["node", "node24"]) {
+      const folder = `recipe-threads-${place}`;
+      mkdirSync(join(project(), folder), { recursive: true });
+      const source = program("threads.mjs").replace("./data", `./${folder}`);
+      equal(runs(source, "threads.mjs", await runtime(place)).trim(), "Boost 350", place);
     }
   });
 });
