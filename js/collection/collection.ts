@@ -60,7 +60,9 @@ type Nothing = ReturnType<() => void>;
  *
  * What `get` gives depends on the codec: `json()` and `text()` make copies, which live on; a schema
  * made by `struct` gives a view, which reads the record where it lies and is good until your code
- * yields. After that it throws `StaleViewError` rather than show anything else.
+ * yields. After that it throws `StaleViewError` rather than show anything else. A view has its fields on
+ * its prototype, so that `{ ...view }` has none of them, whatever its type says, and cannot be stored,
+ * cloned or posted: `view.snapshot()` is a plain object.
  *
  * Every call may throw what every call of a database may; see `Database`.
  */

@@ -8,7 +8,7 @@ import type { Session } from "../session.js";
 import { IN_CALLBACK } from "../session-gate.js";
 import { diedInCallback } from "../strict.js";
 import type { Codec } from "../struct/codec.js";
-import type { Cursor } from "../struct/type.js";
+import { type Cursor, spread } from "../struct/type.js";
 import type { Form } from "./form.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
@@ -71,10 +71,7 @@ function lasting<Input>(value: Input, { memory }: Engine): Input {
   // A value of json() may have a field of this name.
   if (view == null || !(m?.data instanceof DataView)) return value;
   if (typeof view.snapshot === "function") return m === memory ? view.snapshot() : value;
-  throw badArgument(
-    "This was spread of a view, whose fields are no properties of its own: { ...view.snapshot(), … } has " +
-      "them.",
-  );
+  return spread();
 }
 
 /** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */

@@ -1,7 +1,7 @@
 /** One of a few names, stored as its number. */
 
 import { u8, u16 } from "./numbers.js";
-import { malformed, type Type, typed, wrong } from "./type.js";
+import { type Type, typed, unknown, wrong } from "./type.js";
 import { textOf } from "./utf8.js";
 
 /** A type whose values are one of these strings. */
@@ -27,9 +27,7 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
     },
     (from, at) => {
       const number = take(from, at) as number;
-      const name = variants[number];
-      if (name !== undefined) return name;
-      throw malformed(`discriminant: ${number} is none of ${variants.length}`);
+      return variants[number] ?? unknown(number, variants.length);
     },
   );
 }

@@ -19,12 +19,11 @@ export function eq<V extends object, K extends Comparable<V>>(
   field: K,
   value: string | Uint8Array,
 ): boolean {
-  const of = view as unknown as Viewed & { $s?: Shape };
-  const place = alive(of);
-  const { $s } = of;
+  const { $v, $s } = view as unknown as Viewed & { $s?: Shape };
+  const place = alive($v);
   const leaf = $s?.leaves.find(({ name }) => name === field);
   const span = leaf?.type.span;
-  if (span === undefined) throw wrong("eq() compares a view's fields of text or bytes.", field);
+  if (!span) throw wrong("eq() compares a view's fields of text or bytes.", field);
   return inside(`${$s?.name}.${leaf?.name}`, () =>
     same(span(place, place.o + (leaf as Leaf).at), value),
   );

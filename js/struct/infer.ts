@@ -61,7 +61,11 @@ export interface Snapshots<L> {
   toJSON(): unknown;
 }
 
-/** A view of a value, for reading: each field is read where it lies when it is asked for. */
+/**
+ * A view of a value, for reading: each field is read where it lies when it is asked for. The fields are no
+ * properties of its own, which types cannot say: `{ ...view }` has none of them. Neither that nor a view
+ * itself can be cloned or posted. `snapshot()` gives a plain object for all that.
+ */
 export type ViewOf<L> = { readonly [K in keyof L]: Part<L[K], "view"> } & Snapshots<L>;
 
 /**

@@ -55,7 +55,7 @@ class ListView extends Copied {
   }
 
   at(index: number): unknown {
-    const place = alive(this);
+    const place = alive(this.$v);
     const { bytes, take } = this.$t;
     const at = Math.trunc(index < 0 ? index + this.length : index);
     if (!(at >= 0 && at < this.length)) return undefined;
@@ -72,7 +72,7 @@ class ListView extends Copied {
   }
 
   $c(mode: Mode): unknown[] {
-    const place = alive(this);
+    const place = alive(this.$v);
     const { bytes, take } = this.$t;
     const items: unknown[] = [];
     each(this.length, (i) => items.push(copied(take(place, place.o + i * bytes), mode)));

@@ -126,7 +126,7 @@ function safe<T extends Type>(kind: SimpleKind, low: number, high: number): T {
     8,
     ({ m: { data } }, at, given) => {
       const value = low !== 0 && given instanceof Date ? given.getTime() : given;
-      if (!integer(value, low, high)) throw outside(low, high, given);
+      if (!integer(value, low, high)) throw outside(low, high, value);
       data.setInt32(at, value, true);
       data.setInt32(at + 4, Math.floor(value / TWO_32), true);
     },

@@ -1,7 +1,7 @@
 /** A byte that tells which of a few forms follows, each with a value of its own type or none. */
 
 import type { Descriptor } from "./codec.js";
-import { inside, malformed, type Type, typed, up } from "./type.js";
+import { inside, type Type, typed, unknown, up } from "./type.js";
 
 /** A form: its name, and the type of what follows. */
 export type Form = readonly [name: string, type: Type | null];
@@ -29,8 +29,7 @@ export function tagged<T extends Type>(
     },
     (from, at) => {
       const tag = from.m.u8[at] as number;
-      const form = forms[tag];
-      if (form === undefined) throw malformed(`discriminant: ${tag} is none of ${forms.length}`);
+      const form = forms[tag] ?? unknown(tag, forms.length);
       const [name, type] = form;
       return join(form, type && inside(name, () => type.take(from, at + type.align)));
     },

@@ -9,6 +9,11 @@ import type { Descriptor, Memory } from "./codec.js";
  * sets six properties of objects of many classes takes 70 ns in place of 5.
  */
 export interface Cursor {
+  /**
+   * What JSON meets in what was spread of a view, and `structuredClone` in a view: it throws, and is the
+   * first of these, so that nobody walks on into the memory.
+   */
+  toJSON(): never;
   /** The memory that is read through. */
   m: Memory;
   /** What reads it. It is renewed together with the epoch, and so may be kept: reads find it sooner. */
@@ -55,12 +60,12 @@ export interface Listed extends Viewed {
 
 /** The place of a whole value. */
 export function placeOf(m: Memory, o: number, n: number): Cursor {
-  return { m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
+  return { toJSON: spread, m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
 }
 
 /** The place of a part, which ends with the update that it is handed out in. */
 export function placeIn({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
-  const place = { m, d, o, b, n, e, w, p: w?.last };
+  const place = { toJSON: spread, m, d, o, b, n, e, w, p: w?.last };
   if (w !== undefined) w.last = place;
   return place;
 }
@@ -146,15 +151,19 @@ export function stale(): never {
   );
 }
 
-/** The place of a view that has not ended. */
-export function alive({ $v }: Viewed): Cursor {
-  if ($v.e !== $v.m.epoch) stale();
-  return $v;
+/** The place of a view, unless it has ended. */
+export function alive(place: Cursor): Cursor {
+  return place.e === place.m.epoch ? place : stale();
 }
 
 /** The error for bytes that are not what the schema says; the text begins with the kind of fault. */
 export function malformed(text: string): MalformedValueError {
   return new MalformedValueError(text);
+}
+
+/** Throws for a number that stands for none of so many. */
+export function unknown(number: number, count: number): never {
+  throw malformed(`discriminant: ${number} is none of ${count}`);
 }
 
 /** The error for a value that cannot be stored. */
@@ -163,10 +172,12 @@ export function wrong(expected: string, ...given: [] | [unknown]): BadArgumentEr
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const, field: "" });
 }
 
-/** A short description of a value, which calls nothing of the value's. */
+/** A short description of a value: of an object only of what kind it is. */
 function shown(value: unknown): string {
-  const text = Object(value) === value ? typeof value : String(value).slice(0, 60);
-  return typeof value === "string" ? JSON.stringify(text) : text;
+  if (Object(value) === value) return Object.prototype.toString.call(value).slice(8, -1);
+  const text = String(value).slice(0, 60);
+  if (typeof value === "string") return JSON.stringify(text);
+  return typeof value === "bigint" ? `${text}n` : text;
 }
 
 /** A copy of what a type's `take` gave, as plain objects. */
@@ -224,16 +235,12 @@ export function reserve(to: Writer, bytes: number, align: number, zeros = 0): nu
 }
 
 /** Does something for so many, and names the one where it fails. */
-export function each(
-  count: number,
-  act: (index: number) => void,
-  name = (index: number) => `[${index}]`,
-): void {
+export function each(count: number, act: (index: number) => void): void {
   let index = 0;
   try {
     for (; index < count; index++) act(index);
   } catch (error) {
-    throw within(error, name(index));
+    throw within(error, `[${index}]`);
   }
 }
 
@@ -257,7 +264,12 @@ export function zero({ data, u8 }: Memory, at: number, count: number): void {
   }
 }
 
-/** A memory for bytes that belong to no database. Its views never end. */
+/** Throws where a view was spread or cloned. */
+export function spread(): never {
+  throw wrong("A view cannot be spread or cloned. Use { ...view.snapshot(), ... }.");
+}
+
+/** A memory. Of bytes that belong to no database, the views never end. */
 export function lone(u8: Uint8Array): Memory {
   return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
 }

@@ -41,7 +41,7 @@ export function union<const U extends Variants>(variants: U): UnionType<U> {
       const { type, value } = Object(given) as { type?: unknown; value?: unknown };
       const tag = names.indexOf(type as string);
       if (tag >= 0) return [tag, value];
-      throw wrong(`has to be { type, value } with a type of: ${names.join(", ")}.`, given);
+      throw wrong(`has to be { type, value } with a type of: ${names.join(", ")}.`, type ?? given);
     },
     ([type, has], value) => (has === null ? { type } : { type, value }),
   );

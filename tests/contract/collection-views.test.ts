@@ -1,5 +1,6 @@
 import {
   array,
+  blob,
   eq,
   fixedStr,
   json,
@@ -8,6 +9,7 @@ import {
   struct,
   u16,
   u32,
+  type View,
   vec,
   type Writable,
 } from "varve/struct";
@@ -403,6 +405,55 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(offers.get("a")?.snapshot(), { stock: 1, price: 5 });
     offers.updateIf("a", (offer) => ({ ...offer.snapshot(), stock: 2 }));
     deepEqual(offers.get("a")?.snapshot(), { stock: 2, price: 5 });
+  });
+
+  test("a view that is spread or cloned is an error and no way into the memory", async () => {
+    const db = await opened(storage);
+    const orders = db.collection("orders", Order);
+    const order = { size: { width: 1, height: 2 }, sides: [1, 2], tags: ["a"] };
+    orders.set("one", order);
+    const refused = { ...BAD, message: /\{ \.\.\.view\.snapshot\(\)/ };
+    const refuses = (view: object) => {
+      throws(() => structuredClone(view), { name: "DataCloneError" });
+      throws(() => structuredClone({ rows: [{ ...view }] }), { name: "DataCloneError" });
+      throws(() => JSON.stringify({ ...view, id: 1 }), refused);
+    };
+    const all = (view: View<typeof Order> | undefined) => {
+      for (const one of [view, view?.size, view?.sides, view?.tags]) refuses(one as object);
+      deepEqual(JSON.parse(JSON.stringify({ rows: [view] })), { rows: [order] });
+      deepEqual(structuredClone({ ...view?.snapshot(), id: 1 }) as unknown, { ...order, id: 1 });
+    };
+    all(orders.get("one"));
+    all(Order.view(Order.encode(order)));
+    orders.updateIf("one", (view) => {
+      all(view as unknown as View<typeof Order>);
+      view.assign({ tags: ["another length"] });
+      refuses(view);
+    });
+    const notes = db.collection("notes", json<unknown>());
+    throws(() => notes.set("a", { orders: [{ ...orders.get("one") }] }), refused);
+    equal(notes.count(), 0);
+  });
+
+  test("a page of copies made while going over it is right however large the records are", async () => {
+    const db = await opened(storage, { memory: 1 << 20 });
+    const Photo = struct("Photo", { id: u32, pixels: blob });
+    const photos = db.collection("photos", Photo, { key: u32 });
+    for (let id = 0; id < 12; id++) {
+      photos.set(id, { id, pixels: filled(700_000, id) });
+      await db.committed;
+    }
+    const range = { after: 1, limit: 10 };
+    const page = Array.from(photos.entries(range), ([key, photo]) => ({
+      key,
+      ...photo.snapshot(),
+    }));
+    const isWhole = (byte: number, { id, pixels }: (typeof page)[number]) =>
+      id === byte && pixels.length === 700_000 && pixels.every((one) => one === byte);
+    deepEqual(
+      page.map((photo) => isWhole(photo.key, photo)),
+      Array<boolean>(10).fill(true),
+    );
   });
 
   test("gives refs that show their record across yields and writes", async () => {

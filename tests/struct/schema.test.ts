@@ -300,6 +300,35 @@ suite("a view in an update", () => {
     });
   });
 
+  test("says of what kind it is what it refuses", () => {
+    const One = struct("One", {
+      a: u8,
+      b: i64,
+      at: timestamp,
+      by: union({ Cash: u32, None: null }),
+    });
+    const one = { a: 1, b: 1n, at: 0, by: { type: "None" } };
+    const given: [object, string][] = [
+      [{ a: 1n }, "1n"],
+      [{ a: "1" }, '"1"'],
+      [{ a: [1] }, "Array"],
+      [{ a: new Date(0) }, "Date"],
+      [{ a: {} }, "Object"],
+      [{ a: undefined }, "undefined"],
+      [{ a: null }, "null"],
+      [{ b: 1 }, "1"],
+      [{ at: new Date(Number.NaN) }, "NaN"],
+      [{ by: { type: "Card" } }, '"Card"'],
+      [{ by: 7 }, "7"],
+    ];
+    for (const [field, shown] of given) {
+      const { message } = throws(() => One.encode({ ...one, ...field } as never), {
+        code: "VARVE_BAD_ARGUMENT",
+      });
+      ok(message.endsWith(` Given: ${shown}.`), message);
+    }
+  });
+
   test("leaves what was there when it refuses what is assigned", () => {
     const { value } = updated((view) => {
       const refused: [() => void, string][] = [
