@@ -68,8 +68,9 @@ export interface OpenOptions {
   /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */
   ordered?: boolean | undefined;
   /**
-   * For development: kills all views whenever the program yields, so that none can be kept too long
-   * unnoticed, and reports writes through a view that `get` gave. Slower.
+   * For development: kills all views whenever the program yields, and those of an iteration with its next
+   * step, so that none can be kept too long unnoticed. Reports writes through a view that `get` gave, and
+   * has an update throw that assigns to what is no field of its record. Slower.
    */
   strictViews?: boolean | undefined;
   /**

@@ -10,6 +10,8 @@ import { type Page, RAW } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
 import type { Session } from "./session.js";
+import { lentMemory } from "./strict.js";
+import type { Codec } from "./struct/codec.js";
 
 /** The session of the handle that a walk belongs to, asked for at every step: it may have closed. */
 export type Source = () => Session;
@@ -224,15 +226,38 @@ export interface Walker<T> extends IterableIterator<T, undefined>, Disposable {
 export abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
+  /** In strict mode the bytes of the value that was shown last: it dies with the next step. */
+  private lent: Uint8Array<ArrayBuffer> | undefined;
 
   constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
     this.walk = new Walk(bounds, withValues, space);
     this.source = source;
+    this.lent = undefined;
   }
 
   abstract next(): IteratorResult<T, undefined>;
 
+  /** The value at this address, as its codec shows it: good until the next step. */
+  typed<View>(
+    session: Session,
+    codec: Pick<Codec<View, unknown, unknown>, "view">,
+    at: number,
+  ): View {
+    const { engine } = session;
+    if (!session.strict) return codec.view(engine.memory, at, engine.foundLength());
+    const bytes = this.bytes(session, at);
+    return codec.view(lentMemory(bytes), 0, bytes.length);
+  }
+
+  /** The same, undecoded. */
+  protected bytes(session: Session, at: number): Uint8Array<ArrayBuffer> {
+    const value = session.shown(at);
+    if (session.strict) this.lent = value;
+    return value;
+  }
+
   return(): IteratorReturnResult<undefined> {
+    this.takeBack();
     this.walk.stop();
     return { done: true, value: undefined };
   }
@@ -247,8 +272,18 @@ export abstract class Steps<T> implements Walker<T> {
 
   protected session(): Session {
     const session = this.source();
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) {
+      session.admitRead();
+      this.takeBack();
+    }
     return session;
+  }
+
+  private takeBack(): void {
+    const { lent } = this;
+    if (lent === undefined) return;
+    this.lent = undefined;
+    this.source().takeBack(lent);
   }
 }
 
@@ -261,10 +296,8 @@ class KeySteps<K> extends Steps<K> {
   }
 }
 
-/** Steps that show a value, which is good until the next one. */
-abstract class LendingSteps<T> extends Steps<T> {
-  private lent: Uint8Array<ArrayBuffer> | undefined;
-
+/** Steps that show a value's bytes. */
+abstract class ByteSteps<T> extends Steps<T> {
   constructor(source: Source, bounds: Bounds) {
     super(source, bounds, true);
   }
@@ -280,39 +313,24 @@ abstract class LendingSteps<T> extends Steps<T> {
   private slowly(): Uint8Array<ArrayBuffer> | undefined {
     const { walk } = this;
     const session = this.session();
-    this.takeBack(session);
     while (walk.advance(session)) {
       const at = walk.find(session);
       if (at === 0) continue;
       walk.count();
-      const value = session.shown(at);
-      if (session.strict) this.lent = value;
-      return value;
+      return this.bytes(session, at);
     }
     return undefined;
   }
-
-  override return(): IteratorReturnResult<undefined> {
-    this.takeBack(this.source());
-    return super.return();
-  }
-
-  private takeBack(session: Session): void {
-    const { lent } = this;
-    if (lent === undefined) return;
-    this.lent = undefined;
-    session.takeBack(lent);
-  }
 }
 
-class ValueSteps extends LendingSteps<Uint8Array<ArrayBuffer>> {
+class ValueSteps extends ByteSteps<Uint8Array<ArrayBuffer>> {
   next(): IteratorResult<Uint8Array<ArrayBuffer>, undefined> {
     const value = this.nextValue();
     return value === undefined ? { done: true, value } : { done: false, value };
   }
 }
 
-class EntrySteps<K> extends LendingSteps<[K, Uint8Array<ArrayBuffer>]> {
+class EntrySteps<K> extends ByteSteps<[K, Uint8Array<ArrayBuffer>]> {
   next(): IteratorResult<[K, Uint8Array<ArrayBuffer>], undefined> {
     const value = this.nextValue();
     if (value === undefined) return { done: true, value };

@@ -1,8 +1,13 @@
-/** What `strictViews` watches: that nobody writes through a view that `get` gave. */
+/**
+ * What `strictViews` watches: that nobody writes through a view that `get` gave, and that none of an
+ * iteration is kept beyond its step.
+ */
 
 import { bury } from "./bytes.js";
 import type { Engine } from "./engine.js";
 import { StaleViewError, VarveError } from "./errors.js";
+import type { Memory } from "./struct/codec.js";
+import { lone } from "./struct/type.js";
 
 /** The bytes behind the views of one turn, as they were when the views were handed out. */
 export class Watch {
@@ -83,6 +88,16 @@ export class Watch {
     for (const copy of this.lent.keys()) kill(copy);
     this.lent.clear();
   }
+}
+
+/** The memory that typed views of a copy that was lent read through: they end when it is killed. */
+export function lentMemory(copy: Uint8Array): Memory {
+  return {
+    ...lone(copy),
+    get epoch() {
+      return copy.length === 0 ? -1 : 0;
+    },
+  };
 }
 
 /** Puts back what was changed in a copy that was lent, and gives the error. */

@@ -236,11 +236,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Pairs of key and value of a range, or of all, in the order of their keys; a value is good as long
-   * as one of `values`. With `after` and `limit` a program goes through it page by page:
+   * Pairs of key and value of a range, or of all, in the order of their keys; a value is good until the
+   * next step, as those of `values`. With `after` and `limit` a program goes through it page by page. What
+   * a page is to keep of views is copied while it goes:
    *
    * ```ts
-   * const page = [...products.entries({ after: lastKey, limit: 20 })];
+   * const range = { after: lastKey, limit: 20 };
+   * const page = Array.from(products.entries(range), ([key, product]) => ({ key, ...product.snapshot() }));
    * ```
    *
    * @throws as `keys`

@@ -37,7 +37,7 @@ export interface IndexRange<Value, K> {
 type Absent<Value> = undefined extends Value ? null : never;
 
 /** What a step of a walk gives, of the three that it can. */
-type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number) => T;
+type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
 
 /**
  * The records of a collection in the order of some of their fields; those with the same values are in
@@ -72,8 +72,8 @@ export class Index<Value, K, View> {
    */
   get(value: Value): View | undefined {
     const eq = (value ?? null) as BoundOf<Value>;
-    for (const view of this.values({ eq, limit: 1 })) return view;
-    return undefined;
+    // Never told that it was left, the walk does not take back what it shows.
+    return this.values({ eq, limit: 1 })[Symbol.iterator]().next().value;
   }
 
   /**
@@ -108,11 +108,8 @@ export class Index<Value, K, View> {
    * @throws TypeError for a range that is none
    */
   values(range?: IndexRange<Value, K>): Scan<View> {
-    const { codec, source } = this.form;
-    return this.walk("values()", range, (_, at) => {
-      const { engine } = source();
-      return codec.view(engine.memory, at, engine.foundLength());
-    });
+    const { codec } = this.form;
+    return this.walk("values()", range, (_, at, steps, session) => steps.typed(session, codec, at));
   }
 
   /**
@@ -121,11 +118,11 @@ export class Index<Value, K, View> {
    * @throws TypeError for a range that is none
    */
   entries(range?: IndexRange<Value, K>): Scan<[K, View]> {
-    const { codec, keys, source } = this.form;
-    return this.walk("entries()", range, (key, at) => {
-      const { engine } = source();
-      return [keys.decode(key), codec.view(engine.memory, at, engine.foundLength())];
-    });
+    const { codec, keys } = this.form;
+    return this.walk("entries()", range, (key, at, steps, session) => [
+      keys.decode(key),
+      steps.typed(session, codec, at),
+    ]);
   }
 
   private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
@@ -199,7 +196,7 @@ class IndexSteps<K, View, T> extends Steps<T> {
       const at = engine.find(engine.encodeBy(copier, key), form.space.keyspace);
       if (at === 0) continue;
       walk.count();
-      return { done: false, value: pick(key, at) };
+      return { done: false, value: pick(key, at, this, session) };
     }
     return { done: true, value: undefined };
   }

@@ -44,12 +44,11 @@ class ValueSteps<K, View, T> extends Steps<T> {
     const { walk, pair } = this;
     const { codec, keys } = this.walked;
     const session = this.session();
-    const { engine } = session;
     while (walk.advance(session)) {
       const at = walk.find(session);
       if (at === 0) continue;
       walk.count();
-      const view = codec.view(engine.memory, at, engine.foundLength());
+      const view = this.typed(session, codec, at);
       if (pair === undefined) return { done: false, value: view as unknown as T };
       return { done: false, value: pair(keys.given(walk.key()), view) };
     }

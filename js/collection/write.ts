@@ -315,6 +315,8 @@ function apply<K, View, Writable, Input>(
   try {
     if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
     writable = codec.writable(memory, at, length);
+    // Assigning to what is no field then throws. What other codecs give may well get more fields.
+    if (session.strict && codec.kind.kind === "struct") Object.preventExtensions(writable);
     if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
       const result = change(writable);
       if (memory.epoch !== epoch) throw diedInCallback();

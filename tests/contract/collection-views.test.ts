@@ -340,6 +340,69 @@ everywhere("a collection of structs", ({ storage }) => {
     for (const [, one] of products.entries()) equal(one.stock, 20_000);
   });
 
+  test("where views are watched, one of an iteration dies with the next step, alone", async () => {
+    const db = await opened(storage, { strictViews: true });
+    const indexes = { byStock: "stock" } as const;
+    const products = db.collection("products", Product, { indexes });
+    for (const [index, key] of ["a", "b", "c"].entries()) {
+      products.set(key, { stock: index, name: `${key}${key}` });
+    }
+    const { byStock } = products.index;
+    const stale = { code: "VARVE_STALE_VIEW" };
+    for (const scan of [products.values(), byStock.values(), byStock.values({ reverse: true })]) {
+      const first = products.get("a");
+      let before: View<typeof Product> | undefined;
+      for (const product of scan) {
+        equal(product.name.length, 2);
+        if (before !== undefined) {
+          throws(() => before?.stock, stale);
+          throws(() => before?.name, stale);
+          throws(() => before?.snapshot(), stale);
+        }
+        before = product;
+      }
+      throws(() => before?.stock, stale);
+      equal(first?.stock, 0);
+    }
+    for (const [, product] of [...products.entries(), ...byStock.entries()]) {
+      throws(() => product.name, stale);
+    }
+    // One that an index was asked for is no step of anything.
+    const found = byStock.get(1);
+    equal(found?.name, "bb");
+    equal(byStock.get(2)?.name, "cc");
+    equal(found?.name, "bb");
+    await turn();
+    throws(() => found?.name, stale);
+    products.set("copy", { stock: 9, name: "" });
+    for (const product of products.values({ limit: 1 })) products.set("copy", product);
+    deepEqual(products.get("copy")?.snapshot(), { stock: 0, name: "aa" });
+  });
+
+  test("where views are watched, an update that assigns to what is no field throws", async () => {
+    const db = await opened(storage, { strictViews: true });
+    const products = db.collection("products", Product);
+    products.set("yeezy", YEEZY);
+    const misspelt = (product: Writable<typeof Product>) => {
+      product.stock = 1;
+      (product as unknown as { sotck: number }).sotck = 9;
+    };
+    throws(() => products.updateIf("yeezy", misspelt), {
+      name: "TypeError",
+      message: /sotck|extensible/,
+    });
+    deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
+    ok(products.updateIf("yeezy", buyOne));
+    ok(products.updateIf("yeezy", (product) => product.assign({ name: "another length" })));
+    deepEqual(products.get("yeezy")?.snapshot(), { stock: 20_000, name: "another length" });
+    const notes = db.collection("notes", json<{ b?: number }>());
+    notes.set("a", {});
+    notes.updateIf("a", (note) => {
+      note.b = 1;
+    });
+    deepEqual(notes.get("a"), { b: 1 });
+  });
+
   test("writes nothing when a value is none, and says which field", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
