@@ -5,7 +5,7 @@ import type { Entry } from "../index.js";
 import { look } from "./database.js";
 import { EXIT, type ExitCode, Failure } from "./failure.js";
 import { keyFormOf } from "./keys-of.js";
-import { collectionOf, type Told } from "./keyspaces.js";
+import { collectionOf, elsewhere, type Told } from "./keyspaces.js";
 import type { Output } from "./output.js";
 import { showing } from "./records.js";
 import { field, fromBase64 } from "./text.js";
@@ -17,7 +17,8 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   const { collection } = call.texts;
   // What is no key is told before anything is opened, where that can be known.
   if (collection === undefined) keyOf(call, "KEY", word);
-  return look(path, { ordered: false }, async (db) => {
+  // The order of keys is made for who finds nothing only.
+  return look(path, { ordered: true }, async (db) => {
     const told = collection === undefined ? undefined : collectionOf(db, collection);
     const keys = told && keyFormOf(told.key);
     const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
@@ -38,7 +39,8 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
     }
     if (value === undefined) {
       const where = collection === undefined ? path : `the collection ${collection} of ${path}`;
-      throw new Failure(EXIT.no, `There is no key ${word} in ${where}.`);
+      const more = collection === undefined ? elsewhere(db) : "";
+      throw new Failure(EXIT.no, `There is no key ${word} in ${where}.${more}`);
     }
     if (shown === undefined) await output.write(value);
     else await output.print(`${shown.line(value)}\n`);

@@ -66,6 +66,13 @@ export function collectionsOf(db: Database): Told[] {
   return found.filter((one) => one !== undefined);
 }
 
+/** A sentence for who has found nothing among the raw keys: what else there is. Takes the order of keys. */
+export function elsewhere(db: Database): string {
+  const names = collectionsOf(db).map(({ name }) => JSON.stringify(name));
+  if (names.length === 0) return "";
+  return ` There are collections, for the option --collection: ${names.join(", ")}.`;
+}
+
 /**
  * The collection of this name.
  *

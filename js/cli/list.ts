@@ -2,10 +2,10 @@
 
 import type { ByteRange, Database } from "../index.js";
 import { look } from "./database.js";
-import { EXIT, type ExitCode } from "./failure.js";
+import { EXIT, type ExitCode, Failure } from "./failure.js";
 import { keyOf } from "./get.js";
 import { type KeyForm, keyFormOf } from "./keys-of.js";
-import { collectionOf, entriesOf as entriesIn } from "./keyspaces.js";
+import { collectionOf, elsewhere, entriesOf as entriesIn } from "./keyspaces.js";
 import type { Output } from "./output.js";
 import { type Showing, showing } from "./records.js";
 import { beginning, field, oneLine } from "./text.js";
@@ -29,6 +29,11 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
       const line = show(key, value, shown);
       const passed = output.print(line);
       if (passed !== undefined) await passed;
+    }
+    if (told === undefined && db.count() === 0) {
+      const more = elsewhere(db);
+      if (more !== "")
+        throw new Failure(EXIT.no, `There are no keys outside of collections.${more}`);
     }
     return EXIT.well;
   });

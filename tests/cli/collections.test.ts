@@ -131,6 +131,22 @@ suite("varve on collections", () => {
     deepEqual([missing.code, missing.stdout.length], [1, 0]);
   });
 
+  test("are named to whoever finds nothing outside of them", async () => {
+    const path = await database((db) => {
+      for (const name of ["products", "notes"]) db.collection(name, text()).set("a", "b");
+    });
+    const named = 'There are collections, for the option --collection: "notes", "products".\n';
+    const listed = await varve(["list", path]);
+    deepEqual(
+      [listed.code, listed.stdout.length, listed.stderr],
+      [1, 0, `varve: There are no keys outside of collections. ${named}`],
+    );
+    const got = await varve(["get", path, "a"]);
+    deepEqual([got.code, got.stderr], [1, `varve: There is no key a in ${path}. ${named}`]);
+    const empty = await database(() => {});
+    equal(await printed("list", empty), "");
+  });
+
   test("counts the records of one and tells what it holds", async () => {
     const path = await shop();
     const shown = await printed("stat", path, "--collection", "products");
