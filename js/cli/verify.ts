@@ -50,7 +50,7 @@ function told({ ok, bytes, frames, records, problems }: Verification, ms: number
   const seen = `${counted(records, "record")} in ${counted(frames, "frame")}, ${size(bytes)}`;
   if (ok) return `ok: ${seen}, verified in ${duration(ms)}\n`;
   return (
-    `damaged in ${counted(problems.length, "place")}; the rest is whole: ${seen}\n\n` +
+    `damaged in ${counted(problems.length, "place")}; found whole: ${seen}\n\n` +
     `${tableOf(problems)}\n` +
     WAY_OUT
   );

@@ -55,7 +55,7 @@ suite("varve verify", () => {
     ] as const) {
       const { code, stdout, stderr } = await varve(["verify", path]);
       deepEqual([code, stderr], [1, ""], what);
-      ok(stdout.toString().startsWith("damaged in 1 place; "), stdout.toString());
+      ok(stdout.toString().startsWith("damaged in 1 place; found whole: "), stdout.toString());
       ok(stdout.toString().includes(`  ${meaning}\n`), stdout.toString());
       const json = await varve(["verify", path, "--json"]);
       equal(json.code, 1);
