@@ -68,7 +68,13 @@ export function collectionsOf(db: Database): Told[] {
 
 /** A sentence for who has found nothing among the raw keys: what else there is. Takes the order of keys. */
 export function elsewhere(db: Database): string {
-  const names = collectionsOf(db).map(({ name }) => JSON.stringify(name));
+  let names: string[];
+  try {
+    names = collectionsOf(db).map(({ name }) => JSON.stringify(name));
+  } catch {
+    // A damaged record may be in the way, and it is not what was asked for.
+    return "";
+  }
   if (names.length === 0) return "";
   return ` There are collections, for the option --collection: ${names.join(", ")}.`;
 }
