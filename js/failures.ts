@@ -12,6 +12,7 @@ import {
   QuotaExceededError,
   ReadOnlyError,
   ReentrancyError,
+  StaleViewError,
   StorageError,
   UnsupportedFormatError,
   VarveError,
@@ -154,5 +155,13 @@ export function failureOf(code: number, context: FailureContext): Error {
     "VARVE_INTERNAL",
     `The engine of the database "${context.name}" answered with code ${code}. Please report this.`,
     context.cause,
+  );
+}
+
+/** The error for a view that died while its callback ran. */
+export function diedInCallback(): StaleViewError {
+  return new StaleViewError(
+    "The view died while the callback of updateIf() ran, so that its changes could not be kept. " +
+      "Nothing was changed.",
   );
 }

@@ -221,7 +221,8 @@ async function start(
     });
     await quietly(() => opened.tidy?.());
     if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
-    return new Session(name, engine, opened, settings);
+    const strict = settings.strictViews ? await import("./strict.js") : undefined;
+    return new Session(name, engine, opened, settings, strict && new strict.Watch(engine));
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
     await quietly(() => opened.file.close());

@@ -10,7 +10,6 @@ import { type Page, RAW } from "./engine-memory.js";
 import { badArgument } from "./errors.js";
 import type { Bounds } from "./range.js";
 import type { Session } from "./session.js";
-import { lentMemory } from "./strict.js";
 import type { Codec } from "./struct/codec.js";
 
 /** The session of the handle that a walk belongs to, asked for at every step: it may have closed. */
@@ -246,7 +245,7 @@ export abstract class Steps<T> implements Walker<T> {
     const { engine } = session;
     if (!session.strict) return codec.view(engine.memory, at, engine.foundLength());
     const bytes = this.bytes(session, at);
-    return codec.view(lentMemory(bytes), 0, bytes.length);
+    return codec.view(session.lentMemory(bytes), 0, bytes.length);
   }
 
   /** The same, undecoded. */

@@ -11,7 +11,7 @@ import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
 import { Reports } from "./session-reports.js";
 import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
-import { Watch } from "./strict.js";
+import type { Watch } from "./strict.js";
 
 /** `compact()` and `verify()` let other tasks run after so long. */
 const COMPACT_MS = 4;
@@ -32,11 +32,18 @@ export class Groups extends Gate implements EngineListener {
   private readonly onTurnEnd: () => void;
   private readonly unhook: Array<() => void>;
 
-  protected constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
+  /** Views are watched if there is something that watches. */
+  protected constructor(
+    name: string,
+    engine: Engine,
+    opened: OpenedStorage,
+    settings: Settings,
+    watch?: Watch,
+  ) {
     super(name, engine, settings);
     this.queued = false;
     this.recovery = engine.recovery();
-    this.watch = settings.strictViews ? new Watch(engine) : undefined;
+    this.watch = watch;
     this.opened = opened;
     this.reports = new Reports();
     this.microtask = false;

@@ -16,11 +16,13 @@ import {
   OutOfMemoryError,
   QuotaExceededError,
 } from "./errors.js";
+import { diedInCallback } from "./failures.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import { CLOSED, IN_CALLBACK } from "./session-gate.js";
 import { Groups } from "./session-groups.js";
 import type { OpenedStorage, StorageRoom } from "./storage/contract.js";
-import { diedInCallback, type Watch } from "./strict.js";
+import type { Watch } from "./strict.js";
+import type { Memory } from "./struct/codec.js";
 
 /** So many keys are deleted between two looks at which come next. */
 const CLEAR_PAGE = 1_024;
@@ -93,8 +95,14 @@ interface Performer {
 export class Session extends Groups {
   private lastOptions: UpdateOptions | undefined;
 
-  constructor(name: string, engine: Engine, opened: OpenedStorage, settings: Settings) {
-    super(name, engine, opened, settings);
+  constructor(
+    name: string,
+    engine: Engine,
+    opened: OpenedStorage,
+    settings: Settings,
+    watch?: Watch,
+  ) {
+    super(name, engine, opened, settings, watch);
     this.lastOptions = undefined;
   }
 
@@ -187,6 +195,11 @@ export class Session extends Groups {
     if (this.watch === undefined) return view;
     this.soon();
     return this.watch.lend(view);
+  }
+
+  /** What typed views of such a value read through in strict mode. */
+  lentMemory(lent: Uint8Array): Memory {
+    return (this.watch as Watch).memory(lent);
   }
 
   /** That next step: in strict mode the value dies. */

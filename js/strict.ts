@@ -1,11 +1,11 @@
 /**
  * What `strictViews` watches: that nobody writes through a view that `get` gave, and that none of an
- * iteration is kept beyond its step.
+ * iteration is kept beyond its step. Loaded where it is asked for.
  */
 
 import { bury } from "./bytes.js";
 import type { Engine } from "./engine.js";
-import { StaleViewError, VarveError } from "./errors.js";
+import { VarveError } from "./errors.js";
 import type { Memory } from "./struct/codec.js";
 import { lone } from "./struct/type.js";
 
@@ -83,21 +83,21 @@ export class Watch {
     return error;
   }
 
+  /** The memory that typed views of a copy that was lent read through: they end when it is killed. */
+  memory(copy: Uint8Array): Memory {
+    return {
+      ...lone(copy),
+      get epoch() {
+        return copy.length === 0 ? -1 : 0;
+      },
+    };
+  }
+
   forget(): void {
     this.copies.clear();
     for (const copy of this.lent.keys()) kill(copy);
     this.lent.clear();
   }
-}
-
-/** The memory that typed views of a copy that was lent read through: they end when it is killed. */
-export function lentMemory(copy: Uint8Array): Memory {
-  return {
-    ...lone(copy),
-    get epoch() {
-      return copy.length === 0 ? -1 : 0;
-    },
-  };
 }
 
 /** Puts back what was changed in a copy that was lent, and gives the error. */
@@ -119,13 +119,5 @@ function written(giver: string, first: number, length: number): VarveError {
     `A view that ${giver} gave was written to, at byte ${first} of ${length}. The bytes were put ` +
       "back. Such views are for reading: change a value in place with updateIf(), or change a " +
       "copy made with .slice() and set() it.",
-  );
-}
-
-/** The error for a view that died while its callback ran. */
-export function diedInCallback(): StaleViewError {
-  return new StaleViewError(
-    "The view died while the callback of updateIf() ran, so that its changes could not be kept. " +
-      "Nothing was changed.",
   );
 }

@@ -2,11 +2,11 @@
 
 import type { Engine } from "../engine.js";
 import { badArgument, QuotaExceededError } from "../errors.js";
+import { diedInCallback } from "../failures.js";
 import { refuseUnknown } from "../options.js";
 import type { Bounds } from "../range.js";
 import type { Session } from "../session.js";
 import { IN_CALLBACK } from "../session-gate.js";
-import { diedInCallback } from "../strict.js";
 import type { Codec } from "../struct/codec.js";
 import { type Cursor, spread } from "../struct/type.js";
 import type { Form } from "./form.js";
