@@ -32,8 +32,6 @@ export interface Exports {
   find(keyspace: number, keyLength: number): number;
   find_many(keyspace: number, count: number): void;
   set(keyspace: number, keyLength: number, length: number): number;
-  set_waiting(length: number): number;
-  queue_room(): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
@@ -87,7 +85,7 @@ export class EngineInstance extends EngineMemory {
   /** Its code: another instance of it is another database. */
   readonly module: WebAssembly.Module;
   listener: EngineListener | undefined;
-  private exports: Exports;
+  protected wasm: Exports;
   protected readonly host: Host;
   protected readonly slot: Report;
   /** The exports themselves, where `wasm` lets somebody hear of calls. */
@@ -100,7 +98,7 @@ export class EngineInstance extends EngineMemory {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
     this.module = module;
     this.listener = undefined;
-    this.exports = wasm;
+    this.wasm = wasm;
     this.host = host;
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.unheard = undefined;
@@ -110,33 +108,6 @@ export class EngineInstance extends EngineMemory {
   }
 
   // ---------------------------------------------------------------- calls
-
-  /** What can be called. Sets that wait are done before it, so that nobody ever sees that they did. */
-  protected get wasm(): Exports {
-    if (this.queueLimit !== 0) this.settle();
-    return this.exports;
-  }
-
-  /** Does the sets that wait. */
-  private settle(): void {
-    const length = this.takeQueue();
-    if (length === 0) return;
-    let status: number;
-    try {
-      status = this.exports.set_waiting(length);
-    } catch (trap) {
-      throw this.die(trap);
-    }
-    if (this.u8.length === 0) this.refresh();
-    // None waits that could fail: the engine contradicts itself.
-    if (status !== OK) throw this.die(this.failure(status));
-  }
-
-  /** Behind several sets more may wait, as many as are sure to find room, unless somebody is to hear of each. */
-  protected letSetsWait(areSeveral: boolean): void {
-    const room = areSeveral && this.hearers.size === 0 ? this.call(this.exports.queue_room) : 0;
-    this.queueLimit = this.queueAt + room;
-  }
 
   /** Runs a call that may grow the memory, and that is not hot: an export, or what gives it arguments. */
   protected call<T>(wasmCall: () => T): T {
@@ -165,10 +136,9 @@ export class EngineInstance extends EngineMemory {
 
   /** Kills all views and lets the memory go. Nothing may be called afterwards. */
   discard(): void {
-    this.takeQueue();
     if (this.u8.length !== 0) this.detach();
     this.abandon();
-    this.exports = undefined as unknown as Exports;
+    this.wasm = undefined as unknown as Exports;
     this.unheard = undefined;
     this.host.abandon();
   }
@@ -188,9 +158,7 @@ export class EngineInstance extends EngineMemory {
   }
 
   private hear(): void {
-    // Those that wait were before it.
-    const now = this.wasm;
-    const wasm = this.unheard ?? now;
+    const wasm = this.unheard ?? this.wasm;
     // Nothing is there any more after `discard`.
     if (this.death !== undefined || wasm === undefined) return;
     this.unheard = wasm;
@@ -208,7 +176,7 @@ export class EngineInstance extends EngineMemory {
       remove: before(remove),
       update_begin: before(update_begin),
     };
-    this.exports = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
+    this.wasm = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
   }
 
   // ---------------------------------------------------------------- failures

@@ -68,11 +68,6 @@ export const SHORT_VALUE = 1_024;
 const MANY = 256;
 const MANY_HEAD = 4 + 12 * MANY;
 
-/** Bytes of the queue of sets, which lies behind the second key area, */
-const QUEUE = 8_192;
-/** and of each that waits in it, before its key. */
-const QUEUE_HEAD = 40;
-
 /** The length of a bound that there is not. */
 const NO_BOUND = 0xffff_ffff;
 
@@ -106,13 +101,6 @@ export class EngineMemory {
   /** and for a second one, or the value that goes with it. */
   protected second: Uint8Array<ArrayBuffer>;
   protected readonly secondAt: number;
-  /** Where sets wait until something else is called, or the next one has no room: from here */
-  protected queue: Uint8Array<ArrayBuffer>;
-  protected readonly queueAt: number;
-  /** to here, */
-  protected queueEnd: number;
-  /** and no further than to here. Zero: the call before was no set. */
-  protected queueLimit: number;
   /** Where in `u32` the result block has the code and the length that a call gave. */
   protected readonly codeAt: number;
   protected readonly lengthAt: number;
@@ -131,9 +119,6 @@ export class EngineMemory {
     this.name = name;
     this.scratchAt = scratchAt;
     this.secondAt = scratchAt + MAX_KEY + 1;
-    this.queueAt = this.secondAt + MAX_KEY + 1;
-    this.queueEnd = this.queueAt;
-    this.queueLimit = 0;
     this.codeAt = resultAt >>> 2;
     this.lengthAt = this.codeAt + 1;
     this.reportAt = (resultAt >>> 3) + REPORT;
@@ -146,7 +131,6 @@ export class EngineMemory {
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
     this.second = new Uint8Array(buffer, this.secondAt, MAX_KEY + 1);
-    this.queue = new Uint8Array(buffer, this.queueAt, QUEUE);
     this.lastKey = "";
     this.lastKeyLength = 0;
     this.lastValue = this.u8;
@@ -205,7 +189,6 @@ export class EngineMemory {
     this.f64 = new Float64Array(buffer);
     this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
     this.second = new Uint8Array(buffer, this.secondAt, MAX_KEY + 1);
-    this.queue = new Uint8Array(buffer, this.queueAt, QUEUE);
     this.renewMemory(buffer);
     // The array remembered as inspected may have been a view of the old memory.
     this.lastValue = this.u8;
@@ -227,7 +210,6 @@ export class EngineMemory {
     this.f64 = new Float64Array(nothing);
     this.scratch = this.u8;
     this.second = this.u8;
-    this.queue = this.u8;
     this.lastValue = this.u8;
     this.views.fill(this.u8);
     this.viewsAt.fill(0);
@@ -392,40 +374,6 @@ export class EngineMemory {
     const { second } = this;
     if (length > SHORT_BYTES) second.set(bytes);
     else for (let i = 0; i < length; i++) second[i] = bytes[i] as number;
-  }
-
-  // ---------------------------------------------------------------- the queue
-
-  /**
-   * Has a set wait in the queue, if there is room. It takes as much of it as its record will take of the log,
-   * for the engine has said how many bytes of records are sure to fit there.
-   */
-  protected waits(key: Key, bytes: Uint8Array, length: number, keyspace: number): boolean {
-    const { queueAt, queueEnd, queue, u32 } = this;
-    if (typeof key !== "string" || key.length > SHORT_TEXT) return false;
-    const keyAt = queueEnd + QUEUE_HEAD;
-    const valueAt = keyAt + ((key.length + 7) & ~7);
-    const end = valueAt + ((length + 7) & ~7);
-    if (end > this.queueLimit || this.copyAscii(key, keyAt) <= 0) return false;
-    refuseLost("value", bytes);
-    const from = valueAt - queueAt;
-    if (length > SHORT_BYTES) queue.set(bytes, from);
-    else for (let i = 0; i < length; i++) queue[from + i] = bytes[i] as number;
-    const head = queueEnd >>> 2;
-    u32[head] = keyspace;
-    u32[head + 1] = key.length;
-    u32[head + 2] = length;
-    this.queueEnd = end;
-    this.changes += 1;
-    return true;
-  }
-
-  /** From here on nothing may wait. Gives the bytes of the queue that are in use, which is then empty. */
-  protected takeQueue(): number {
-    const length = this.queueEnd - this.queueAt;
-    this.queueEnd = this.queueAt;
-    this.queueLimit = 0;
-    return length;
   }
 
   /**

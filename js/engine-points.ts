@@ -67,7 +67,6 @@ export class EnginePoints extends EngineInstance {
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
     if (length <= SHORT_VALUE) {
-      if (this.queueLimit !== 0 && this.waits(key, bytes, length, keyspace)) return;
       this.stage(bytes, length);
       this.setStaged(this.encodeKey(key), length, keyspace);
       return;
@@ -94,7 +93,6 @@ export class EnginePoints extends EngineInstance {
 
   /** Sets the encoded key to so many bytes of the second key area. */
   private setStaged(keyLength: number, length: number, keyspace: number): void {
-    const areSeveral = this.queueLimit !== 0;
     let status: number;
     this.changes += 1;
     try {
@@ -104,7 +102,6 @@ export class EnginePoints extends EngineInstance {
     }
     if (this.u8.length === 0) this.refresh();
     if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
-    this.letSetsWait(areSeveral);
   }
 
   /** Stages a record of the encoded key. `finish` or `abort` has to follow. */

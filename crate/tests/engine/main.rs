@@ -23,4 +23,3 @@ mod reused;
 mod salvage;
 mod sparse;
 mod support;
-mod together;
