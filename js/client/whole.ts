@@ -10,6 +10,7 @@ import { exported } from "../export.js";
 import { fill } from "../fill.js";
 import { openImage } from "../storage/image.js";
 import { openAt } from "../storage/node-file.js";
+import { Watch } from "../strict.js";
 import { wasmBase64 } from "../wasm-inline.js";
 
 /** Kept where no bundler can know that nobody looks at it. */
@@ -20,5 +21,6 @@ export const WHOLE: readonly unknown[] = [
   fill,
   openImage,
   openAt,
+  Watch,
   wasmBase64,
 ];
