@@ -165,7 +165,8 @@ export class Reader {
 
   /** The file as it is now, or as it was read last if it has not changed. */
   private async look(): Promise<Snapshot> {
-    for (let reads = 1; ; reads += 1) {
+    let failed: File | undefined;
+    for (let reads = 1; reads <= READS; reads += 1) {
       const file = await this.file();
       const { snapshot } = this;
       if (snapshot !== undefined && isSame(snapshot.file, file)) return snapshot;
@@ -179,12 +180,15 @@ export class Reader {
         }
         await fresh.db.close();
       } catch (error) {
-        // What was read in part may be damaged, or the browser refuses to read what has changed.
-        if (reads >= READS || isSame(file, await this.file())) throw error;
+        // What was read in part may be damaged, or the browser refuses to read what has changed. A
+        // file tells its time in milliseconds, so that only one that fails twice is taken to be at rest.
+        const isAtRest = isSame(file, await this.file());
+        if (isAtRest && failed !== undefined && isSame(failed, file)) throw error;
+        failed = file;
       }
-      if (reads >= READS) throw unsteady(this.host.name);
       await pause(PAUSE_MS * reads);
     }
+    throw unsteady(this.host.name);
   }
 
   private async file(): Promise<File> {

@@ -115,6 +115,22 @@ suite("a service worker", () => {
     equal(await last.count({ gt: "0", lt: "9" }), done);
   });
 
+  test("reads once more what the browser refused within the same millisecond, and tells what stays so", async () => {
+    const name = await fresh("sw-refused");
+    const page = tab(name);
+    await page.set("a", "1");
+    await page.close();
+    const ask = await visitor(name);
+    await ask("refuse", 1);
+    equal(await ask("getText", "a"), "1");
+    const again = tab(name);
+    await again.set("a", "2");
+    await again.close();
+    await ask("refuse", 2);
+    await rejects(ask("getText", "a"), { name: "NotReadableError" });
+    equal(await ask("getText", "a"), "2");
+  });
+
   test("never sees a part of a commit, also of a program that has opened the file itself", async () => {
     const name = await fresh("sw-torn");
     const program = `

@@ -2,10 +2,10 @@
 
 import { type Client, connect, serve } from "varve";
 
-/** What a page asks for: a call of a client of that database. */
+/** What a page asks for: a call of a client of that database, or that the next so many reads of files fail. */
 export interface Asked {
   readonly name: string;
-  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close";
+  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close" | "refuse";
   readonly args: readonly unknown[];
 }
 
@@ -24,7 +24,19 @@ function clientOf(name: string): Client {
   return client;
 }
 
+/** The next reads of files fail, as they do in Chromium where the file has changed since it was looked at. */
+function refuse(times: number): void {
+  const { arrayBuffer } = File.prototype;
+  let left = times;
+  File.prototype.arrayBuffer = async function (this: File) {
+    left -= 1;
+    if (left <= 0) File.prototype.arrayBuffer = arrayBuffer;
+    throw new DOMException(`${this.name} could not be read`, "NotReadableError");
+  };
+}
+
 async function answer({ name, call, args }: Asked): Promise<unknown> {
+  if (call === "refuse") return refuse(args[0] as number);
   const client = clientOf(name);
   if (call === "status") return client.status;
   if (call === "close") clients.delete(name);
