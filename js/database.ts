@@ -251,8 +251,10 @@ export class Database extends Writes {
   async verify(options: VerifyOptions = {}): Promise<Verification> {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
+    this.session.admitOutside("verify()");
     const total = this.stats().fileBytes;
-    return this.session.verify((bytes) => {
+    const { verified } = await import("./verify.js");
+    return verified(this.session, (bytes) => {
       signal?.throwIfAborted();
       onProgress?.({ bytes: Math.min(bytes, total), total });
     });

@@ -118,42 +118,15 @@ export interface Problem {
  * - `"zeros"`: room that nothing uses yet; opening after a crash may report it as torn
  * - `"index"`: the index in memory does not name what is in the segment there
  */
-export type ProblemKind = (typeof PROBLEMS)[number];
-
-const PROBLEMS = [
-  "superblock",
-  "header",
-  "frame",
-  "record",
-  "zeros",
-  "value",
-  "checkpoint",
-  "index",
-] as const;
-
-/** Where a verification stands, and what its last step found. */
-export interface VerifyStep {
-  unit: number;
-  part: number;
-  bytes: number;
-  segments: number;
-  frames: number;
-  records: number;
-  problem: Problem | undefined;
-}
-
-export function verifyStepOf(slot: Report): VerifyStep {
-  const what = PROBLEMS[slot(6) - 1];
-  return {
-    unit: slot(0),
-    part: slot(1),
-    bytes: slot(2),
-    segments: slot(3),
-    frames: slot(4),
-    records: slot(5),
-    problem: what && { what, offset: slot(7), length: slot(8) },
-  };
-}
+export type ProblemKind =
+  | "superblock"
+  | "header"
+  | "frame"
+  | "record"
+  | "zeros"
+  | "value"
+  | "checkpoint"
+  | "index";
 
 /** Gives the number in a slot of the report that was made last. */
 export type Report = (slot: number) => number;

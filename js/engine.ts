@@ -12,7 +12,7 @@
 
 import { type Exports, OK } from "./engine-instance.js";
 import { EngineRanges } from "./engine-ranges.js";
-import { type VerifyStep, verifyStepOf } from "./engine-reports.js";
+import type { Report } from "./engine-reports.js";
 import { Host } from "./host.js";
 import type { StorageFile } from "./storage/contract.js";
 
@@ -139,11 +139,11 @@ export class Engine extends EngineRanges {
     return more !== 0;
   }
 
-  /** Verifies the next piece of the file. A verification begins and ends with unit 0. */
-  verify(unit: number, part: number): VerifyStep {
+  /** Verifies the next piece of the file, and reports where it stands and what it found. */
+  verify(unit: number, part: number): Report {
     const status = this.call(() => this.wasm.verify(unit, part));
     if (status < 0) throw this.failure(this.u32[this.codeAt] as number);
-    return verifyStepOf(this.slot);
+    return this.slot;
   }
 
   /** Has a function called whenever the file is read: memory may have been taken for this turn. */

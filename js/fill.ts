@@ -28,6 +28,7 @@ import { Session } from "./session.js";
 import { ioCode, type OpenedStorage, type StorageFile } from "./storage/contract.js";
 import { type Chunks, chunksOf, type ImageSource } from "./storage/image.js";
 import { CHANGING, FILLING, markOf } from "./storage/marks.js";
+import { verified } from "./verify.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -203,7 +204,7 @@ async function pour(name: string, filled: Filled, given: Filling): Promise<void>
 /** All that `db.verify()` looks at, and that the database opens. */
 async function verify(name: string, filled: Filled, given: Filling): Promise<void> {
   try {
-    await verified(name, filled, given);
+    await verifyFilled(name, filled, given);
   } catch (error) {
     if (error instanceof CorruptionError) {
       const { details } = error;
@@ -220,13 +221,13 @@ async function verify(name: string, filled: Filled, given: Filling): Promise<voi
   }
 }
 
-async function verified(name: string, filled: Filled, given: Filling): Promise<void> {
+async function verifyFilled(name: string, filled: Filled, given: Filling): Promise<void> {
   const settings = { ...given.settings, ...VERIFYING };
   const engine = await Engine.open(name, given.module, filled, settings);
   const session = new Session(name, engine, { file: filled }, settings);
   try {
     const total = filled.size;
-    const { ok, problems } = await session.verify((bytes) => {
+    const { ok, problems } = await verified(session, (bytes) => {
       given.tell({ doing: "verifying", bytes: Math.min(bytes, total), total });
     });
     if (ok) return;

@@ -4,7 +4,7 @@
  */
 
 import type { Engine, EngineListener } from "./engine.js";
-import type { Problem, Recovery, Verification } from "./engine-reports.js";
+import type { Recovery } from "./engine-reports.js";
 import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
 import type { Durability, Settings } from "./options.js";
 import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
@@ -13,8 +13,8 @@ import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
 import type { Watch } from "./strict.js";
 
-/** `compact()` and `verify()` let other tasks run after so long. */
-const COMPACT_MS = 4;
+/** What takes long lets other tasks run after so long. */
+const SLICE_MS = 4;
 
 /** Housekeeping that found no room waits for so long. */
 const FULL_DISK_MS = 1_000;
@@ -152,43 +152,21 @@ export class Groups extends Gate implements EngineListener {
         more = this.guarded(() => this.engine.tend(begins), this.lost);
         begins = false;
       } while (more && Date.now() < until);
-      this.engine.endTurn(this.watch !== undefined);
-      await pause();
-      this.admitOutside("compact()");
+      await this.rest("compact()");
     }
     this.timers.arm(this.engine);
   }
 
-  /** Verifies the file a slice at a time, while the program goes on. */
-  async verify(heed: (bytes: number) => void): Promise<Verification> {
-    this.admitOutside("verify()");
-    const sum = { bytes: 0, segments: 0, frames: 0, records: 0 };
-    const problems: Problem[] = [];
-    let [unit, part] = [0, 0];
-    do {
-      heed(sum.bytes);
-      this.admitOutside("verify()");
-      const until = this.until();
-      do {
-        const step = this.engine.verify(unit, part);
-        ({ unit, part } = step);
-        sum.bytes += step.bytes;
-        sum.segments += step.segments;
-        sum.frames += step.frames;
-        sum.records += step.records;
-        if (step.problem !== undefined) problems.push(step.problem);
-      } while (unit !== 0 && Date.now() < until);
-      this.engine.endTurn(this.watch !== undefined);
-      await pause();
-      this.admitOutside("verify()");
-    } while (unit !== 0);
-    heed(sum.bytes);
-    return { ok: problems.length === 0, ...sum, problems };
+  /** When other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
+  until(): number {
+    return this.settings.timers ? Date.now() + SLICE_MS : 0;
   }
 
-  /** When other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
-  private until(): number {
-    return this.settings.timers ? Date.now() + COMPACT_MS : 0;
+  /** Has other tasks run, in what takes several slices of time. */
+  async rest(call: string): Promise<void> {
+    this.engine.endTurn(this.watch !== undefined);
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    this.admitOutside(call);
   }
 
   private checkViews(): void {
@@ -429,10 +407,6 @@ export class Groups extends Gate implements EngineListener {
 }
 
 /** Lets other tasks run. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
-}
-
 function listen(
   event: string,
   target: unknown,

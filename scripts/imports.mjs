@@ -15,7 +15,10 @@ const JS_ROOMS = [
   { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
   { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
   { room: "collection", files: /^js\/collection\// },
-  { room: "database", files: /^js\/(database(-[a-z]+)?|registry|places|open|fill|export)\.ts$/ },
+  {
+    room: "database",
+    files: /^js\/(database(-[a-z]+)?|registry|places|open|fill|export|verify)\.ts$/,
+  },
   { room: "client", files: /^js\/client\// },
   { room: "index", files: /^js\/(index|workerd)\.ts$/ },
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.

@@ -11,6 +11,7 @@ import { fill } from "../fill.js";
 import { openImage } from "../storage/image.js";
 import { openAt } from "../storage/node-file.js";
 import { Watch } from "../strict.js";
+import { verified } from "../verify.js";
 import { wasmBase64 } from "../wasm-inline.js";
 
 /** Kept where no bundler can know that nobody looks at it. */
@@ -22,5 +23,6 @@ export const WHOLE: readonly unknown[] = [
   openImage,
   openAt,
   Watch,
+  verified,
   wasmBase64,
 ];
