@@ -34,6 +34,8 @@ const STRUCT_LIMIT = 4.25 * 1024;
 const EVERY_TYPE_LIMIT = 5.875 * 1024;
 /** All of it is to fit into 6 KB; what a program uses of it is less. */
 const ALL_STRUCT_LIMIT = 6 * 1024;
+/** What a page that opens a database has loaded before the wasm comes: minified, not compressed. */
+const FIRST_LIMIT = 108_000;
 /** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",
@@ -212,9 +214,9 @@ const BUNDLES = [
 ];
 
 async function checkBundleSizes() {
-  const { build: bundle } = await import(pathToFileURL(tool("esbuild/lib/main.js")).href);
-  for (const { name, source, limit } of BUNDLES) {
-    const { outputFiles } = await bundle({
+  const { build: esbuild } = await import(pathToFileURL(tool("esbuild/lib/main.js")).href);
+  const bundle = (source, more) =>
+    esbuild({
       absWorkingDir: root,
       stdin: { contents: source, resolveDir: root },
       bundle: true,
@@ -222,7 +224,10 @@ async function checkBundleSizes() {
       format: "esm",
       target: "es2022",
       write: false,
+      ...more,
     });
+  for (const { name, source, limit } of BUNDLES) {
+    const { outputFiles } = await bundle(source);
     const bytes = outputFiles[0].contents;
     const brotli = brotliSize(bytes);
     say(`  ${name}, bundled: ${bytes.length} bytes, brotli ${brotli} (limit ${limit})`);
@@ -230,6 +235,30 @@ async function checkBundleSizes() {
       throw new Problem(`${name} is ${brotli} bytes in brotli, above the limit of ${limit}.`);
     }
   }
+  const { metafile } = await bundle('export { open } from "./dist/index.js";', {
+    splitting: true,
+    metafile: true,
+    outdir: ".build/first",
+  });
+  const first = sizeOfFirst(metafile.outputs);
+  say(`  loaded first by a page that opens: ${first} bytes (limit ${FIRST_LIMIT})`);
+  if (first > FIRST_LIMIT) {
+    throw new Problem(`a page loads ${first} bytes first, above the limit of ${FIRST_LIMIT}.`);
+  }
+}
+
+/** Bytes of the entry point and of what it imports; what is imported by a call comes later. */
+function sizeOfFirst(outputs) {
+  const paths = Object.keys(outputs).filter((path) => outputs[path].entryPoint !== undefined);
+  const needed = new Set(paths.filter((path) => path.endsWith("stdin.js")));
+  let size = 0;
+  for (const path of needed) {
+    size += outputs[path].bytes;
+    for (const { path: next, kind } of outputs[path].imports) {
+      if (kind === "import-statement") needed.add(next);
+    }
+  }
+  return size;
 }
 
 if (isMain(import.meta.url)) {
