@@ -32,6 +32,8 @@ export interface Exports {
   find(keyspace: number, keyLength: number): number;
   find_many(keyspace: number, count: number): void;
   set(keyspace: number, keyLength: number, length: number): number;
+  set_waiting(length: number): number;
+  queue_room(): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
@@ -85,7 +87,8 @@ export class EngineInstance extends EngineMemory {
   /** Its code: another instance of it is another database. */
   readonly module: WebAssembly.Module;
   listener: EngineListener | undefined;
-  protected wasm: Exports;
+  /** Only for calls before which nothing waits. */
+  protected exports: Exports;
   protected readonly host: Host;
   protected readonly slot: Report;
   /** The exports themselves, where `wasm` lets somebody hear of calls. */
@@ -98,7 +101,7 @@ export class EngineInstance extends EngineMemory {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
     this.module = module;
     this.listener = undefined;
-    this.wasm = wasm;
+    this.exports = wasm;
     this.host = host;
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.unheard = undefined;
@@ -108,6 +111,33 @@ export class EngineInstance extends EngineMemory {
   }
 
   // ---------------------------------------------------------------- calls
+
+  /** What can be called. Sets that wait are done before it, so that nobody ever sees that they did. */
+  protected get wasm(): Exports {
+    if (this.queueLimit !== 0) this.settle();
+    return this.exports;
+  }
+
+  /** Does the sets that wait. */
+  protected settle(): void {
+    const length = this.takeQueue();
+    if (length === 0) return;
+    let status: number;
+    try {
+      status = this.exports.set_waiting(length);
+    } catch (trap) {
+      throw this.die(trap);
+    }
+    if (this.u8.length === 0) this.refresh();
+    // None waits that could fail: the engine contradicts itself.
+    if (status !== OK) throw this.die(this.failure(status));
+  }
+
+  /** Behind several sets more may wait, as many as are sure to find room, unless somebody is to hear of each. */
+  protected letSetsWait(areSeveral: boolean): void {
+    const room = areSeveral && this.hearers.size === 0 ? this.call(this.exports.queue_room) : 0;
+    this.queueLimit = this.queueAt + room;
+  }
 
   /** Runs a call that may grow the memory, and that is not hot: an export, or what gives it arguments. */
   protected call<T>(wasmCall: () => T): T {
@@ -136,9 +166,10 @@ export class EngineInstance extends EngineMemory {
 
   /** Kills all views and lets the memory go. Nothing may be called afterwards. */
   discard(): void {
+    this.takeQueue();
     if (this.u8.length !== 0) this.detach();
     this.abandon();
-    this.wasm = undefined as unknown as Exports;
+    this.exports = undefined as unknown as Exports;
     this.unheard = undefined;
     this.host.abandon();
   }
@@ -158,7 +189,9 @@ export class EngineInstance extends EngineMemory {
   }
 
   private hear(): void {
-    const wasm = this.unheard ?? this.wasm;
+    // Those that wait were before it.
+    const now = this.wasm;
+    const wasm = this.unheard ?? now;
     // Nothing is there any more after `discard`.
     if (this.death !== undefined || wasm === undefined) return;
     this.unheard = wasm;
@@ -176,7 +209,7 @@ export class EngineInstance extends EngineMemory {
       remove: before(remove),
       update_begin: before(update_begin),
     };
-    this.wasm = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
+    this.exports = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
   }
 
   // ---------------------------------------------------------------- failures

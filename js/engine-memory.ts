@@ -15,6 +15,7 @@ import {
   MAX_VALUE,
   refuseLoneSurrogates,
   refuseLost,
+  type Value,
 } from "./bytes.js";
 import { Code, failureOf } from "./failures.js";
 import type { Memory } from "./struct/codec.js";
@@ -68,6 +69,11 @@ export const SHORT_VALUE = 1_024;
 const MANY = 256;
 const MANY_HEAD = 4 + 12 * MANY;
 
+/** Bytes of the queue of sets, which lies behind the second key area, */
+const QUEUE = 8_192;
+/** and of each that waits in it, before its key. */
+const QUEUE_HEAD = 40;
+
 /** The length of a bound that there is not. */
 const NO_BOUND = 0xffff_ffff;
 
@@ -85,22 +91,29 @@ export const encoder = new TextEncoder();
 /** The memory of one wasm instance. */
 export class EngineMemory {
   /** All of the wasm memory. Length 0 when the memory has grown since. */
-  u8: Uint8Array<ArrayBuffer>;
+  u8!: Uint8Array<ArrayBuffer>;
   /** The same for typed views, which share it and its epoch. */
   readonly memory: Memory;
   /** Counts what may end the places of values: writes, and deaths of views. */
   changes: number;
   /** Counts what may have taken writes back: rollbacks and failures. */
   undone: number;
-  protected u32: Uint32Array<ArrayBuffer>;
-  protected f64: Float64Array<ArrayBuffer>;
-  protected buffer: ArrayBuffer;
+  protected u32!: Uint32Array<ArrayBuffer>;
+  protected f64!: Float64Array<ArrayBuffer>;
+  protected buffer!: ArrayBuffer;
   /** Where keys are written for the next call, */
-  protected scratch: Uint8Array<ArrayBuffer>;
+  protected scratch!: Uint8Array<ArrayBuffer>;
   protected readonly scratchAt: number;
   /** and for a second one, or the value that goes with it. */
-  protected second: Uint8Array<ArrayBuffer>;
+  protected second!: Uint8Array<ArrayBuffer>;
   protected readonly secondAt: number;
+  /** Where sets wait until something else is called, or the next one has no room: from here */
+  protected queue!: Uint8Array<ArrayBuffer>;
+  protected readonly queueAt: number;
+  /** to here, */
+  protected queueEnd: number;
+  /** and no further than to here. Zero: the call before was no set. */
+  protected queueLimit: number;
   /** Where in `u32` the result block has the code and the length that a call gave. */
   protected readonly codeAt: number;
   protected readonly lengthAt: number;
@@ -110,7 +123,7 @@ export class EngineMemory {
   private lastKey: string;
   private lastKeyLength: number;
   /** The array that was inspected last: asking for a buffer costs 25 ns. */
-  protected lastValue: Uint8Array;
+  protected lastValue!: Uint8Array;
   /** Views that were given of late, and where they begin; 0 where there is none. */
   private readonly views: Uint8Array<ArrayBuffer>[];
   private readonly viewsAt: Uint32Array<ArrayBuffer>;
@@ -119,23 +132,20 @@ export class EngineMemory {
     this.name = name;
     this.scratchAt = scratchAt;
     this.secondAt = scratchAt + MAX_KEY + 1;
+    this.queueAt = this.secondAt + MAX_KEY + 1;
+    this.queueEnd = this.queueAt;
+    this.queueLimit = 0;
     this.codeAt = resultAt >>> 2;
     this.lengthAt = this.codeAt + 1;
     this.reportAt = (resultAt >>> 3) + REPORT;
-    this.buffer = buffer;
     this.changes = 0;
     this.undone = 0;
-    this.u8 = new Uint8Array(buffer);
-    this.memory = { data: new DataView(buffer), u8: this.u8, epoch: 0 };
-    this.u32 = new Uint32Array(buffer);
-    this.f64 = new Float64Array(buffer);
-    this.scratch = new Uint8Array(buffer, scratchAt, MAX_KEY + 1);
-    this.second = new Uint8Array(buffer, this.secondAt, MAX_KEY + 1);
+    this.memory = { data: new DataView(buffer), u8: new Uint8Array(buffer), epoch: 0 };
     this.lastKey = "";
     this.lastKeyLength = 0;
-    this.lastValue = this.u8;
-    this.views = Array.from({ length: VIEWS }, () => this.u8);
     this.viewsAt = new Uint32Array(VIEWS);
+    this.use(buffer);
+    this.views = Array.from({ length: VIEWS }, () => this.u8);
   }
 
   // ---------------------------------------------------------------- views
@@ -182,40 +192,33 @@ export class EngineMemory {
   /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */
   protected renew(buffer: ArrayBuffer): void {
     bury(this.buffer);
+    this.use(buffer);
+  }
+
+  /** Lets go of the memory. */
+  protected abandon(): void {
+    this.use(new ArrayBuffer(0));
+    this.views.fill(this.u8);
+  }
+
+  /** From here on everything is in this buffer, or nothing anywhere if that has no bytes. */
+  private use(buffer: ArrayBuffer): void {
+    const { memory, secondAt, queueAt } = this;
+    const area = (from: number, to: number) => this.u8.subarray(from, to);
     this.changes += 1;
     this.buffer = buffer;
     this.u8 = new Uint8Array(buffer);
     this.u32 = new Uint32Array(buffer);
     this.f64 = new Float64Array(buffer);
-    this.scratch = new Uint8Array(buffer, this.scratchAt, MAX_KEY + 1);
-    this.second = new Uint8Array(buffer, this.secondAt, MAX_KEY + 1);
-    this.renewMemory(buffer);
-    // The array remembered as inspected may have been a view of the old memory.
-    this.lastValue = this.u8;
-    this.viewsAt.fill(0);
-  }
-
-  private renewMemory(buffer: ArrayBuffer): void {
-    const { memory } = this;
+    this.scratch = area(this.scratchAt, secondAt);
+    this.second = area(secondAt, queueAt);
+    this.queue = area(queueAt, queueAt + QUEUE);
     memory.data = new DataView(buffer);
     memory.u8 = this.u8;
     memory.epoch += 1;
-  }
-
-  /** Lets go of the memory. */
-  protected abandon(): void {
-    const nothing = new ArrayBuffer(0);
-    this.u8 = new Uint8Array(nothing);
-    this.u32 = new Uint32Array(nothing);
-    this.f64 = new Float64Array(nothing);
-    this.scratch = this.u8;
-    this.second = this.u8;
+    // The array remembered as inspected may have been a view of the memory before.
     this.lastValue = this.u8;
-    this.views.fill(this.u8);
     this.viewsAt.fill(0);
-    this.buffer = nothing;
-    this.changes += 1;
-    this.renewMemory(nothing);
   }
 
   // ---------------------------------------------------------------- keys
@@ -254,9 +257,7 @@ export class EngineMemory {
     if (length === 0) throw this.refusal(Code.EmptyKey);
     if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
     this.forgetKey();
-    const { scratch } = this;
-    if (length > SHORT_BYTES) scratch.set(bytes);
-    else for (let i = 0; i < length; i++) scratch[i] = bytes[i] as number;
+    copy(bytes, length, this.scratch, 0);
     return length;
   }
 
@@ -371,9 +372,51 @@ export class EngineMemory {
    */
   protected stage(bytes: Uint8Array, length: number): void {
     refuseLost("value", bytes);
-    const { second } = this;
-    if (length > SHORT_BYTES) second.set(bytes);
-    else for (let i = 0; i < length; i++) second[i] = bytes[i] as number;
+    copy(bytes, length, this.second, 0);
+  }
+
+  // ---------------------------------------------------------------- the queue
+
+  /**
+   * Has a set wait in the queue, if there is room and key and value need no more than copying. It takes as
+   * much of the queue as its record will take of the log, for the engine has said how many bytes of records
+   * are sure to fit there.
+   */
+  protected waits(key: Key, value: Value, keyspace: number): boolean {
+    const { queueEnd, u32 } = this;
+    // Whatever has no length is not copied, and refused or made bytes by who takes it then.
+    const keyLength = (key as string | undefined)?.length as number;
+    const length = (value as string | undefined)?.length as number;
+    const keyAt = queueEnd + QUEUE_HEAD;
+    const valueAt = keyAt + ((keyLength + 7) & ~7);
+    const end = valueAt + ((length + 7) & ~7);
+    if (end > this.queueLimit || !this.enqueue(key, keyAt) || !this.enqueue(value, valueAt)) {
+      return false;
+    }
+    const head = queueEnd >>> 2;
+    u32[head] = keyspace;
+    u32[head + 1] = keyLength;
+    u32[head + 2] = length;
+    this.queueEnd = end;
+    this.changes += 1;
+    return true;
+  }
+
+  /** Copies bytes or a short text of ASCII to an address in the queue. Answers whether it is that, and not empty. */
+  private enqueue(given: Key | Value, at: number): boolean {
+    if (typeof given === "string")
+      return given.length <= SHORT_TEXT && this.copyAscii(given, at) > 0;
+    if (!(given instanceof Uint8Array) || given[0] === undefined) return false;
+    copy(given, given.length, this.queue, at - this.queueAt);
+    return true;
+  }
+
+  /** From here on nothing may wait. Gives the bytes of the queue that are in use, which is then empty. */
+  protected takeQueue(): number {
+    const length = this.queueEnd - this.queueAt;
+    this.queueEnd = this.queueAt;
+    this.queueLimit = 0;
+    return length;
   }
 
   /**
@@ -406,4 +449,13 @@ export class EngineMemory {
   private refusal(code: number): Error {
     return failureOf(code, { name: this.name, cause: {} });
   }
+}
+
+/**
+ * Copies bytes into an area, to a place in it. Some that another thread makes longer meanwhile are all copied,
+ * and find no room beside the area.
+ */
+function copy(bytes: Uint8Array, length: number, area: Uint8Array, at: number): void {
+  if (length > SHORT_BYTES) area.set(bytes, at);
+  else for (let i = 0; i < length; i++) area[at + i] = bytes[i] as number;
 }

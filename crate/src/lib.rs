@@ -50,5 +50,5 @@ pub use error::{Damage, Error};
 pub use file::{File, IoError, MemoryFile};
 #[cfg(not(target_arch = "wasm32"))]
 pub use native::StdFile;
-pub use store::{OnDamage, Options, Recovery, Savepoint, Stats, Store};
+pub use store::{OnDamage, Options, Recovery, Savepoint, Set, Stats, Store};
 pub use store::{Part, Spot, Verified};

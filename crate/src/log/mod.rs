@@ -314,6 +314,8 @@ pub struct Log {
     /// Memory of segments and of copies of cold records.
     pool: Pool,
     copies: Copies,
+    /// Invariant: if so, every segment is in memory.
+    all_at_hand: bool,
     /// Values in memory that lie in pieces.
     assembled: Vec<Assembled>,
     /// Bytes of extents' values in memory, and of assembled ones.
@@ -556,6 +558,13 @@ impl Log {
     /// Opening is over: from here on there may be views.
     pub(crate) fn lend_views(&mut self) {
         self.pool.lend_views();
+        self.look_for_cold();
+    }
+
+    /// Says whether every segment is in memory.
+    fn look_for_cold(&mut self) {
+        let mut logs = self.slots.iter().filter(|slot| slot.used == Use::Log);
+        self.all_at_hand = logs.all(|slot| slot.buffer != NO_BUFFER);
     }
 
     /// A callback runs on a view of the value that is staged, which must not die meanwhile.

@@ -37,6 +37,7 @@ pub enum Pin {
 struct Busy<'a> {
     slots: &'a mut [Slot],
     copies: &'a mut Copies,
+    all_at_hand: &'a mut bool,
     group: [Option<u32>; 2],
     shift: u8,
 }
@@ -49,6 +50,7 @@ impl Busy<'_> {
                 let may = self.slots[slot as usize].written && !self.group.contains(&Some(slot));
                 if may {
                     self.slots[slot as usize].buffer = NO_BUFFER;
+                    *self.all_at_hand = false;
                 }
                 may
             }
@@ -66,8 +68,8 @@ impl Log {
     pub(super) fn take_buffer(&mut self, holds: Holds) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, copies, .. } = self;
-        let mut busy = Busy { slots, copies, group, shift };
+        let Log { pool, slots, copies, all_at_hand, .. } = self;
+        let mut busy = Busy { slots, copies, all_at_hand, group, shift };
         pool.take(holds, &mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 
@@ -75,8 +77,8 @@ impl Log {
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, copies, .. } = self;
-        let mut busy = Busy { slots, copies, group, shift };
+        let Log { pool, slots, copies, all_at_hand, .. } = self;
+        let mut busy = Busy { slots, copies, all_at_hand, group, shift };
         pool.end_turn(&mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 
@@ -188,6 +190,7 @@ impl Log {
         };
         bytes[there..].fill(0);
         self.slots[slot as usize].buffer = id;
+        self.look_for_cold();
         Ok(())
     }
 
@@ -209,6 +212,7 @@ impl Log {
             let Some(header) = FrameHeader::open(&bytes[at..], salt, start + at as u64) else {
                 self.slots[slot as usize].kept = true;
                 self.leave_memory(slot);
+                self.all_at_hand = false;
                 return Ok(());
             };
             at += header.length as usize;

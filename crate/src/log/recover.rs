@@ -226,6 +226,7 @@ impl Log {
             tail_bytes: 0,
             stale: Vec::new(),
             untidy: false,
+            all_at_hand: false,
             holes_came: false,
             garbage_after: 0,
             live_total: 0,

@@ -8,8 +8,11 @@
 
 use crate::error::Error;
 use crate::file::{File, write_all};
+use crate::format::inline_limit;
 use crate::format::segment;
+use crate::format::superblock::INCOMPATIBLE_PIECES;
 
+use super::group::Cursor;
 use super::{Log, Slot, Use};
 
 /// One to move records into, and one for deletions meanwhile.
@@ -49,12 +52,31 @@ impl Log {
         (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.checkpoint_slots
     }
 
+    /// Bytes of the notes without which nothing emptied can go.
+    fn notes(&self) -> usize {
+        (self.slots.len() / 16 + 4) * NOTE
+    }
+
+    /// Bytes of short records that the group can take in without a call of the file before it has `limit` bytes:
+    /// no segment has to be begun for them, and nothing that they take the place of is cold or in pieces.
+    pub(crate) fn sure_room(&self, limit: usize) -> usize {
+        let Cursor { slot, start, tail, live, .. } = self.cursor;
+        let has_pieces = self.superblock.incompatible & INCOMPATIBLE_PIECES != 0;
+        if slot.is_none() || !self.all_at_hand || has_pieces {
+            return 0;
+        }
+        // A group of nothing but voids has no bytes until something comes.
+        let voids = if live == 0 { tail - start } else { 0 };
+        let in_group = limit.saturating_sub(self.group_bytes() + voids + 1);
+        let in_segment = self.geometry.room_end().saturating_sub(tail + self.notes());
+        in_group.min(in_segment).min(inline_limit(self.geometry.segment_log2))
+    }
+
     /// Whether the notes without which nothing emptied can go would find room behind so many bytes, where
     /// there is no slot left for them: else nothing would ever fit again.
     #[inline(never)]
     pub(super) fn leaves_room(&self, size: usize) -> bool {
-        let notes = (self.slots.len() / 16 + 4) * NOTE;
-        let end = self.cursor.tail + size + notes;
+        let end = self.cursor.tail + size + self.notes();
         self.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.room_end()
     }
 

@@ -38,7 +38,11 @@ pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
 use tend::{Change, Job};
+pub use update::Set;
 use update::{Changing, NewRecord, Staged};
+
+/// So many keys are looked for together: the processor waits for all of them at once.
+pub const TOGETHER: usize = 16;
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +207,18 @@ impl<F: File> Store<F> {
             all ^= place.map_or(0, |place| self.log.warm(place));
         }
         core::hint::black_box(all);
+    }
+
+    /// The records of keys with these hashes are to be replaced now: they, what leads to them and what tells that
+    /// they are there are fetched together.
+    fn fetch(&self, hashes: &[u32]) {
+        let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
+        let positions = &mut positions[..hashes.len()];
+        positions.copy_from_slice(hashes);
+        self.positions_of(positions);
+        self.foresee(positions, &mut places);
+        let are_named = positions.iter().filter(|&&position| self.is_there(position));
+        core::hint::black_box(are_named.count());
     }
 
     /// Notes at which position the record of a key lies, for walks to come.

@@ -6,14 +6,25 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::payload::{ExtentRef, PiecesRef};
 use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::format::{align_up, inline_limit};
+use crate::format::{align_up, group_limit, inline_limit};
 use crate::index::hash::Position;
 use crate::log::Room;
 use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
 use crate::memory::copy_value;
 
-use super::{At, Place, Predecessor, Store};
+use super::{At, Place, Predecessor, Store, TOGETHER};
+
+/// A key, and the value that it gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Set<'a> {
+    /// The keyspace of the key.
+    pub keyspace: u32,
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
 
 /// What is open between a beginning and an end.
 ///
@@ -64,6 +75,40 @@ impl<F: File> Store<F> {
         self.finish(value.len())
     }
 
+    /// Sets several keys, one after the other, as [`set`](Store::set) does; ends with the first that fails. The
+    /// processor fetches the records that they take the place of, and what leads there, for many of them at once.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set), of one of them.
+    pub fn set_many(&mut self, sets: &[Set<'_>]) -> Result<(), Error> {
+        let mut hashes = [0; TOGETHER];
+        for sets in sets.chunks(TOGETHER) {
+            let hashes = &mut hashes[..sets.len()];
+            for (hash, set) in hashes.iter_mut().zip(sets) {
+                *hash = self.hash(set.keyspace, set.key);
+            }
+            self.fetch(hashes);
+            for (&mut hash, set) in hashes.iter_mut().zip(sets) {
+                self.begin(hash, set.keyspace, set.key, set.value.len(), false)?;
+                copy_value(self.staged_value(), set.value);
+                self.finish(set.value.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of records that [`set_many`](Store::set_many) can append now without a call of the file, so that
+    /// nothing can fail: all that it looks at is in memory, there is room, and no group becomes so large that it
+    /// is handed on.
+    #[must_use]
+    pub fn sure_room(&self) -> usize {
+        let limit = match self.savepoints.is_empty() {
+            true => group_limit(self.log.geometry().segment_log2),
+            false => usize::MAX,
+        };
+        if self.poisoned { 0 } else { self.log.sure_room(limit) }
+    }
+
     /// Stages a record for `key` with all of its value, which only [`finish`](Store::finish) has to
     /// follow.
     ///
@@ -71,7 +116,7 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set); nothing is staged then.
     #[inline]
     pub fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.begin(keyspace, key, value.len(), false)?;
+        self.begin(self.hash(keyspace, key), keyspace, key, value.len(), false)?;
         copy_value(self.staged_value(), value);
         Ok(())
     }
@@ -82,7 +127,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
     pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
-        self.begin(keyspace, key, capacity, true)
+        self.begin(self.hash(keyspace, key), keyspace, key, capacity, true)
     }
 
     /// Stages a record for `key`. The value of one that is written over is kept aside if the new one `may_fail`
@@ -90,6 +135,7 @@ impl<F: File> Store<F> {
     #[inline(never)]
     fn begin(
         &mut self,
+        hash: u32,
         keyspace: u32,
         key: &[u8],
         capacity: usize,
@@ -97,7 +143,6 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
-        let hash = self.hash(keyspace, key);
         let found = self.find_shared(hash, keyspace, key)?;
         if let Some(at) = found
             && self.log.may_write_over(at.position, at.place, capacity)

@@ -10,6 +10,8 @@ use crate::store::Store;
 
 /// Bytes of one key area.
 pub(super) const KEY_AREA: usize = MAX_KEY + 1;
+/// Bytes of the queue of sets.
+pub(super) const QUEUE: usize = 8 << 10;
 /// So much memory is kept free for the next turn, beside what the store may come to need.
 const HEADROOM: usize = 8 << 20;
 /// It is made sure of in pieces: what is free need not lie in one.
@@ -36,9 +38,9 @@ pub(super) struct Instance {
     pub scratch: Scratch,
 }
 
-/// Two key areas. Aligned, so that short texts can be written word by word.
+/// Two key areas, and the queue of sets. Aligned, so that short texts can be written word by word.
 #[repr(align(8))]
-pub(super) struct Scratch(pub [u8; 2 * KEY_AREA]);
+pub(super) struct Scratch(pub [u8; 2 * KEY_AREA + QUEUE]);
 
 struct Shared(UnsafeCell<Instance>);
 
@@ -52,7 +54,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     footprint: [0; 3],
     most_room: usize::MAX,
     page: Vec::new(),
-    scratch: Scratch([0; 2 * KEY_AREA]),
+    scratch: Scratch([0; 2 * KEY_AREA + QUEUE]),
 }));
 
 /// The instance. Invariant: an export takes it once and gives it up before it returns, and the
@@ -146,7 +148,7 @@ fn take_and_leave(whole: usize, mut rest: usize, most: usize) {
     core::hint::black_box(&mut taken);
 }
 
-/// The address of the key area; a second one follows it.
+/// The address of the key area; a second one follows it, and the queue of sets.
 #[unsafe(no_mangle)]
 extern "C" fn scratch() -> *const u8 {
     instance().scratch.0.as_ptr()

@@ -1,7 +1,9 @@
 //! One key: reading, writing, changing in place; going back.
 
-use super::instance::{KEY_AREA, instance};
-use crate::store::Store;
+use super::instance::{KEY_AREA, QUEUE, instance};
+use crate::format::align_up;
+use crate::format::record;
+use crate::store::{Set, Store, TOGETHER};
 
 /// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
 /// cold record could not be read.
@@ -72,6 +74,41 @@ extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
         Some(()) => finish(length) as i32,
         None => -(instance.answer.code as i32),
     }
+}
+
+/// How many bytes of sets may wait in the queue for [`set_waiting`], as long as nothing else is called: they
+/// cannot fail then.
+#[unsafe(no_mangle)]
+extern "C" fn queue_room() -> usize {
+    instance().store.as_ref().map_or(0, Store::sure_room).min(QUEUE)
+}
+
+/// Does the sets that wait in the first `length` bytes of the queue. Each takes as much of it as its record
+/// will take of the log: in the place of the header are its keyspace and the lengths of key and value, 4 bytes
+/// each; key and value come then, each padded to 8 bytes.
+#[unsafe(no_mangle)]
+extern "C" fn set_waiting(length: usize) -> u32 {
+    let instance = instance();
+    instance.run(|store, areas, _| {
+        let mut waiting = &areas[2 * KEY_AREA..][..length];
+        let mut sets = [Set::default(); TOGETHER];
+        while !waiting.is_empty() {
+            let mut count = 0;
+            while count < TOGETHER && !waiting.is_empty() {
+                let (head, rest) = waiting.split_at(record::SIZE);
+                let number = |i: usize| head[i..i + 4].try_into().map_or(0, u32::from_le_bytes);
+                let (key_len, value_len) = (number(4) as usize, number(8) as usize);
+                let (key, rest) = rest.split_at(align_up(key_len));
+                let (value, rest) = rest.split_at(align_up(value_len));
+                let (key, value) = (&key[..key_len], &value[..value_len]);
+                sets[count] = Set { keyspace: number(0), key, value };
+                (count, waiting) = (count + 1, rest);
+            }
+            store.set_many(&sets[..count])?;
+        }
+        Ok(())
+    });
+    instance.answer.code
 }
 
 /// Stages a record; the address of its value's room, or 0.

@@ -5,7 +5,7 @@ use core::ops::Bound;
 use super::host::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::memory::copy_short;
-use crate::store::Store;
+use crate::store::{Store, TOGETHER};
 
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
@@ -15,8 +15,6 @@ const PAGE_BYTES: usize = 64 << 10;
 const PART: u32 = 1 << 17;
 /// Room for so many keys in the second key area, for [`find_many`].
 const MANY: usize = 256;
-/// Keys whose values are looked for together: the processor waits for all of them at once.
-const TOGETHER: usize = 16;
 
 /// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
 /// many keys there are; at the address the places where each begins and the last one ends, 4 bytes

@@ -23,3 +23,4 @@ mod reused;
 mod salvage;
 mod sparse;
 mod support;
+mod together;

@@ -1,0 +1,156 @@
+/** Sets in a row, of which the engine does several at once: nobody can tell. */
+
+import type { Database } from "varve";
+import { bytes, deepEqual, equal, ok, test, throws, turn } from "../harness.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+
+/** More than wait at once. */
+const ROW = 120;
+
+function keyOf(i: number): string {
+  return `key ${String(i).padStart(4, "0")}`;
+}
+
+/** Sets some keys twice in a row, so that each has the value that it got last. */
+function row(db: Database): void {
+  for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, 1));
+  for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, i));
+}
+
+everywhere("sets in a row", ({ storage }) => {
+  test("are seen by whatever is called next", async () => {
+    const last = keyOf(ROW - 1);
+    const values = [filled(100, ROW - 2), filled(100, ROW - 1)];
+    const calls: [string, (db: Database) => unknown, unknown][] = [
+      ["get", (db) => db.get(last)?.slice(), values[1]],
+      ["has", (db) => db.has(last), true],
+      ["getMany", (db) => db.getMany([last]).map((view) => view?.slice()), [values[1]]],
+      ["getEntry", (db) => db.getEntry(last)?.version, 2 * ROW],
+      ["count", (db) => db.count(), ROW],
+      ["keys", (db) => [...db.keys({ gte: last })], [last]],
+      ["values", (db) => Array.from(db.values({ gte: keyOf(ROW - 2) }), (v) => v.slice()), values],
+      ["stats", (db) => db.stats().count, ROW],
+      ["delete", (db) => db.delete(last), true],
+      ["clear", (db) => db.clear({ lt: last }), ROW - 1],
+      ["updateIf", (db) => db.updateIf(last, (view) => view.fill(0)), true],
+      ["pin", (db) => db.pin(last)?.bytes.slice(), values[1]],
+      ["a set of a version", (db) => db.set(last, "new", { ifVersion: 2 * ROW }), undefined],
+    ];
+    for (const [name, call, expected] of calls) {
+      const db = await opened(storage);
+      row(db);
+      deepEqual(call(db), expected, name);
+    }
+  });
+
+  test("are in the file when commit returns, and when the turn has ended", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    row(db);
+    db.commit();
+    equal(db.stats().pendingBytes, 0);
+    for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(50, i));
+    await turn();
+    equal(db.stats().pendingBytes, 0);
+    db = await reopened(db, storage, name);
+    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(50, i));
+  });
+
+  test("are taken back by the transaction that they are in, and not by one behind them", async () => {
+    const db = await opened(storage);
+    row(db);
+    throws(
+      () =>
+        db.transaction((tx) => {
+          for (let i = 0; i < 2 * ROW; i++) tx.set(keyOf(i), "taken back");
+          throw new Error("undone");
+        }),
+      { message: "undone" },
+    );
+    equal(db.count(), ROW);
+    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(100, i));
+  });
+
+  test("have the bytes that were given when they were called, of every length", async () => {
+    const db = await opened(storage);
+    const room = new Uint8Array(1_400);
+    const lengths = Array.from({ length: 3 * ROW }, (_, i) => (i * 37) % 1_400);
+    for (const [i, length] of lengths.entries()) {
+      const value = room.subarray(0, length);
+      value.fill(i);
+      db.set(keyOf(i), value);
+    }
+    room.fill(0);
+    for (const [i, length] of lengths.entries()) deepEqual(db.get(keyOf(i)), filled(length, i));
+  });
+
+  test("keep their order among those of other keys and values", async () => {
+    const db = await opened(storage);
+    const long = "long ".repeat(30);
+    const keys = ["short", "short", "größer", long, new Uint8Array([1, 2, 3]), "x".repeat(64), "y"];
+    for (let i = 0; i < 40 * keys.length; i++) {
+      db.set(keys[i % keys.length]!, i % 3 === 0 ? `text ${i}` : bytes(`text ${i}`));
+    }
+    for (const [at, key] of keys.entries()) {
+      const last = key === "short" ? 1 : at;
+      equal(db.getText(key), `text ${39 * keys.length + last}`);
+    }
+    equal(db.count(), keys.length - 1);
+  });
+
+  test("take views of this database as values, and refuse dead ones alone", async () => {
+    const db = await opened(storage);
+    db.set("source", filled(100, 7));
+    await killViews(db);
+    const dead = db.get("source")!;
+    await killViews(db);
+    await turn();
+    const view = db.get("source")!;
+    for (let i = 0; i < ROW; i++) {
+      db.set(keyOf(i), view);
+      if (dead.length === 0) throws(() => db.set(keyOf(i), dead), { name: "StaleViewError" });
+    }
+    ok(Array.from({ length: ROW }, (_, i) => db.get(keyOf(i))![99]).every((byte) => byte === 7));
+  });
+
+  test("refuse what is no key or no value, and take every kind that is one", async () => {
+    const db = await opened(storage);
+    row(db);
+    const none: readonly unknown[] = [
+      undefined,
+      null,
+      5,
+      true,
+      {},
+      { length: 3 },
+      [1, 2],
+      Symbol("s"),
+    ];
+    for (const given of none) {
+      throws(() => db.set(given as string, "value"), { name: "TypeError" });
+      throws(() => db.set("key", given as string), { name: "TypeError" });
+      equal(db.has("key"), false);
+      row(db);
+    }
+    const gone = filled(20, 1);
+    structuredClone(gone, { transfer: [gone.buffer] });
+    for (const bad of ["", new Uint8Array(0), gone]) throws(() => db.set(bad, "value"));
+    throws(() => db.set("key", gone), { name: "TypeError" });
+    const kinds: readonly [string, string | ArrayBuffer | ArrayBufferView, number][] = [
+      ["nothing", "", 0],
+      ["no bytes", new Uint8Array(0), 0],
+      ["a buffer", filled(9, 9).buffer, 9],
+      ["a DataView", new DataView(filled(9, 9).buffer, 2, 4), 4],
+      ["floats", new Float64Array([1.5, 2.5]), 16],
+      ["words", new Uint16Array(filled(30, 3).buffer, 4, 5), 10],
+    ];
+    for (const [key, value] of kinds) db.set(key, value);
+    for (const [key, value, length] of kinds) {
+      equal(db.get(key)?.length, length, key);
+      db.set(key, "", {});
+      db.set(new TextEncoder().encode(key), value);
+      equal(db.get(key)?.length, length, key);
+    }
+    equal(db.count(), ROW + kinds.length);
+  });
+});
