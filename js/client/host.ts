@@ -116,7 +116,9 @@ export class Host {
     this.greet(channel);
     this.broadcast = new BroadcastChannel(channel);
     this.broadcast.onmessage = ({ data }) => {
-      if ((data as ToClient).type === "gone") reader.offer((message) => this.tell(message));
+      const { type } = data as ToClient;
+      if (type === "here" || type === "gone") reader.doubt();
+      if (type === "gone") reader.offer((message) => this.tell(message));
     };
   }
 

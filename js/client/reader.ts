@@ -59,10 +59,13 @@ export class Reader {
   private last: Promise<void>;
   /** Since when nobody has owned it, as far as it was looked. */
   private freeSince: number | undefined;
+  /** An owner was there, and may have changed the file: Chromium does not tell so in a private window. */
+  private doubts: boolean;
 
   constructor(host: ReaderHost) {
     this.host = host;
     this.snapshot = undefined;
+    this.doubts = false;
     this.last = Promise.resolve();
     this.freeSince = undefined;
   }
@@ -71,6 +74,11 @@ export class Reader {
     this.last = this.last
       .then(() => this.answer(message, respond))
       .catch((error) => this.fail(message, error, respond));
+  }
+
+  /** An owner has come or gone. */
+  doubt(): void {
+    this.doubts = true;
   }
 
   /** An owner has gone. Unless there is another one soon, the file is read. */
@@ -138,7 +146,8 @@ export class Reader {
     const options = { mode: "shared", ifAvailable: true } as const;
     return navigator.locks.request(this.host.lock, options, async (lock) => {
       this.freeSince = lock === null ? undefined : (this.freeSince ?? Date.now());
-      if (lock !== null) await task();
+      if (lock === null) this.doubt();
+      else await task();
       return lock !== null;
     });
   }
@@ -169,13 +178,14 @@ export class Reader {
     for (let reads = 1; reads <= READS; reads += 1) {
       const file = await this.file();
       const { snapshot } = this;
-      if (snapshot !== undefined && isSame(snapshot.file, file)) return snapshot;
+      if (snapshot !== undefined && !this.doubts && isSame(snapshot.file, file)) return snapshot;
       try {
         const fresh = await this.read(file);
         // Some programs open it without the lock, and may have written while it was read.
         if (isSame(file, await this.file())) {
           await this.forget();
           this.snapshot = fresh;
+          this.doubts = false;
           return fresh;
         }
         await fresh.db.close();

@@ -75,6 +75,19 @@ suite("a service worker", () => {
     }
   });
 
+  test("reads it again after an owner also where the browser does not tell that it has changed", async () => {
+    const name = await fresh("sw-timeless");
+    const ask = await visitor(name);
+    await ask("timeless", true);
+    cleanup(() => ask("timeless", false));
+    for (const value of ["1", "2", "3"]) {
+      const page = tab(name);
+      await page.set("a", value);
+      await page.close();
+      equal(await ask("getText", "a"), value);
+    }
+  });
+
   test("does not write without an owner, and says that it was not done", async () => {
     const name = await fresh("sw-write");
     const page = tab(name);

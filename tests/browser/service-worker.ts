@@ -2,10 +2,13 @@
 
 import { type Client, connect, serve } from "varve";
 
-/** What a page asks for: a call of a client of that database, or that the next so many reads of files fail. */
+/**
+ * What a page asks for: a call of a client of that database, that the next so many reads of files fail, or
+ * that files do not tell when they were changed.
+ */
 export interface Asked {
   readonly name: string;
-  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close" | "refuse";
+  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close" | "refuse" | "timeless";
   readonly args: readonly unknown[];
 }
 
@@ -35,8 +38,20 @@ function refuse(times: number): void {
   };
 }
 
+/** Files keep the time at which they were made, as in a private window of Chromium. */
+function timeless(isSo: boolean): void {
+  if (!isSo) Object.defineProperty(File.prototype, "lastModified", LAST_MODIFIED);
+  else Object.defineProperty(File.prototype, "lastModified", { ...LAST_MODIFIED, get: () => 0 });
+}
+
+const LAST_MODIFIED = Object.getOwnPropertyDescriptor(
+  File.prototype,
+  "lastModified",
+) as PropertyDescriptor;
+
 async function answer({ name, call, args }: Asked): Promise<unknown> {
   if (call === "refuse") return refuse(args[0] as number);
+  if (call === "timeless") return timeless(args[0] as boolean);
   const client = clientOf(name);
   if (call === "status") return client.status;
   if (call === "close") clients.delete(name);
