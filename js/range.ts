@@ -134,7 +134,7 @@ function oneOf(
 }
 
 /** The bytes of a bound, copied: the program may change its own while the range is walked. */
-function boundKey(call: string, option: keyof Range, given: unknown): Uint8Array<ArrayBuffer> {
+export function boundKey(call: string, option: string, given: unknown): Uint8Array<ArrayBuffer> {
   let key: Uint8Array<ArrayBuffer>;
   try {
     key = typeof given === "string" ? encoded(given) : copied(given);

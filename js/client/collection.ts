@@ -37,6 +37,14 @@ type NumbersOf<T> = {
     : number;
 };
 
+/** What conditions are about: no value that is made of parts, nor bytes. */
+type Lone = string | number | bigint | boolean | null | undefined;
+type Conditions<T> = {
+  readonly [K in keyof T as Extract<T[K], Lone> extends never ? never : K]?: Condition<
+    Extract<T[K], Lone>
+  >;
+};
+
 /** A change that is told and not programmed, so that it needs one round trip and is done exactly once. */
 export interface Update<Plain, Input> extends CallOptions {
   /** What to add to fields that are numbers; less than nothing to take away. */
@@ -44,7 +52,7 @@ export interface Update<Plain, Input> extends CallOptions {
   /** What to set fields to. */
   set?: Partial<Input> | undefined;
   /** What has to hold of the value as it is; else nothing is changed. */
-  where?: { readonly [K in keyof Plain]?: Condition<Plain[K]> } | undefined;
+  where?: Conditions<Plain> | undefined;
   /** What a missing key gets first. */
   valueIfMissing?: Input | undefined;
 }

@@ -8,7 +8,14 @@
  * whoever has a client's record, this owner or the next, refuses to apply it again.
  */
 
-import type { Answer, Ask, Outcome, Request, WireError } from "./messages.js";
+import {
+  type Answer,
+  type Ask,
+  calledFor,
+  type Outcome,
+  type Request,
+  type WireError,
+} from "./messages.js";
 import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./results.js";
 
 /**
@@ -210,7 +217,7 @@ function tooLate(request: Request): WireError {
     name: "OwnerUnavailableError",
     code: "VARVE_OWNER_UNAVAILABLE",
     message:
-      `${request.call}() reached the owner of the database after its deadline, and was not done. ` +
+      `${calledFor(request)}() reached the owner of the database after its deadline, and was not done. ` +
       "Do it again, or give it more time by the option timeout.",
     more: { applied: false },
   };

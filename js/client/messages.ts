@@ -48,6 +48,12 @@ export interface Request {
   readonly args: readonly unknown[];
 }
 
+/** What was called for it. */
+export function calledFor({ call, args }: Pick<Request, "call" | "args">): string {
+  if (call === "in") return String(args[1]);
+  return call === "commitIf" ? "transaction" : call;
+}
+
 /** An error on its way to another realm. */
 export interface WireError {
   readonly name: string;

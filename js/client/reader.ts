@@ -10,7 +10,7 @@ import type { Storage } from "../storage/contract.js";
 import { openImage } from "../storage/image.js";
 import { DatabaseJournal, storedVersion } from "./journal.js";
 import { Ledger } from "./ledger.js";
-import type { Request, ToOwner, WireError } from "./messages.js";
+import { calledFor, type Request, type ToOwner, type WireError } from "./messages.js";
 import type { Hosting, Respond } from "./owned.js";
 import { ServedCollections } from "./served.js";
 import { Watches } from "./watches.js";
@@ -163,8 +163,9 @@ export class Reader {
     const applied = error instanceof DatabaseNotFoundError ? false : "unknown";
     const answers = message.requests
       .filter(({ call }) => call !== "")
-      .map(({ id, call, write }) => {
-        const told = write === 0 ? error : refused(name, call, { applied, cause: error });
+      .map((request) => {
+        const { id, write } = request;
+        const told = write === 0 ? error : refused(name, request, { applied, cause: error });
         return { id, outcome: { error: toWire(told) } };
       });
     respond({ type: "told", owner, answers, passing: message.turn });
@@ -250,7 +251,7 @@ class SnapshotJournal extends DatabaseJournal {
 
   override perform(request: Request): unknown {
     if (request.write === 0 && !isWork(request)) return super.perform(request);
-    throw refused(this.name, request.call, { applied: false });
+    throw refused(this.name, request, { applied: false });
   }
 
   /** Nothing is kept: whatever was refused is over for the client. */
@@ -259,11 +260,11 @@ class SnapshotJournal extends DatabaseJournal {
 
 function refused(
   name: string,
-  call: string,
+  request: Request,
   options: { applied: false | "unknown"; cause?: unknown },
 ): OwnerUnavailableError {
   return new OwnerUnavailableError(
-    `${call}() on "${name}" was not done: a service worker only reads the file, and no page is open ` +
+    `${calledFor(request)}() on "${name}" was not done: a service worker only reads the file, and no page is open ` +
       "whose worker could write to it. Keep what is to be written until one is.",
     options,
   );

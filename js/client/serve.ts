@@ -1,5 +1,6 @@
 /** `serve`: what a worker's file exports, and what makes it answer. */
 
+import type { Synchronous } from "../database-writes.js";
 import { badArgument } from "../errors.js";
 import type { OpenOptions } from "../options.js";
 import { refuseUnknown } from "../options.js";
@@ -11,6 +12,13 @@ import type { CollectionSpecs } from "./served.js";
 import { WHOLE } from "./whole.js";
 import { toWire } from "./wire-errors.js";
 
+/** Refuses functions that give promises, or nothing before somebody goes over them: they are no transactions. */
+type Immediate<P extends Procedures> = {
+  readonly [Name in keyof P]: ReturnType<P[Name]> extends Synchronous<ReturnType<P[Name]>>
+    ? unknown
+    : never;
+};
+
 /** The options of `serve`: those of `open`, and what clients may call. */
 export interface ServeOptions<
   P extends Procedures = Procedures,
@@ -20,7 +28,7 @@ export interface ServeOptions<
    * Functions that clients call by their names, as `client.call.name(...)`. Each is one transaction:
    * it is synchronous, a throw undoes it, and what it returns travels to the client as a copy.
    */
-  procedures?: (P & Procedures) | undefined;
+  procedures?: (P & Procedures & Immediate<P>) | undefined;
   /**
    * Collections that clients have as `client.name`: the schema or codec of each, or with the options
    * of `db.collection` an object `{ of: Product, key: u32, indexes: { … } }`.

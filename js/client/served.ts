@@ -224,7 +224,8 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
 
 function refuseCondition(name: string, wanted: unknown): void {
   if (typeof wanted !== "object" || wanted === null) return;
-  refuseUnknown(`The condition of update() on ${name}`, wanted, BOUNDS);
+  const isList = Array.isArray(wanted) || ArrayBuffer.isView(wanted);
+  if (!isList) refuseUnknown(`The condition of update() on ${name}`, wanted, BOUNDS);
   if (BOUNDS.some((bound) => bound in wanted)) return;
   throw badArgument(
     `The condition of update() on ${name} is a number, a string or the like, or bounds: ${BOUNDS.join(", ")}.`,

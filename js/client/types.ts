@@ -74,8 +74,36 @@ export type Remote<F> = F extends (db: never, ...args: infer A) => infer R
   ? (...args: A) => Promise<Copied<R>>
   : never;
 
-/** What arrives: views are copies. */
-export type Copied<R> = R extends Uint8Array ? Uint8Array<ArrayBuffer> : R;
+/** What a message carries as it is: `Copied` is not to look for views in it. */
+type Whole =
+  | string
+  | number
+  | bigint
+  | boolean
+  | symbol
+  | null
+  | undefined
+  | Date
+  | RegExp
+  | Error
+  | ArrayBuffer
+  | ArrayBufferView
+  | ((...args: never[]) => unknown);
+
+/** What arrives: views are copies, wherever in it they are. */
+export type Copied<R> = unknown extends R
+  ? R
+  : R extends Uint8Array
+    ? Uint8Array<ArrayBuffer>
+    : R extends Whole
+      ? R
+      : R extends { snapshot(): infer Plain }
+        ? Plain
+        : R extends Map<infer K, infer V>
+          ? Map<Copied<K>, Copied<V>>
+          : R extends Set<infer V>
+            ? Set<Copied<V>>
+            : { [K in keyof R]: Copied<R[K]> };
 
 /** All of them by name. */
 export type Calls<S extends ServedTypes> = {

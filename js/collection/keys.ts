@@ -1,10 +1,18 @@
 /** The keys of a collection: how they are written for the engine, read back, and bounded. */
 
-import { type Key, MAX_KEY } from "../bytes.js";
+import { MAX_KEY } from "../bytes.js";
 import type { Engine } from "../engine.js";
 import { badArgument } from "../errors.js";
 import { refuseUnknown } from "../options.js";
-import { type Bound, type Bounds, behind, bounded, boundsOf, type Range } from "../range.js";
+import {
+  type Bound,
+  type Bounds,
+  behind,
+  bounded,
+  boundKey,
+  boundsOf,
+  type Range,
+} from "../range.js";
 import {
   kindOf,
   type Leading,
@@ -203,21 +211,14 @@ function rawBounds(call: string, given: AnyRange, asBytes: boolean): Bounds {
   refuseUnknown(call, given, OPTIONS);
   const { after, ...range } = given;
   const bounds = boundsOf(call, range as Range);
-  const { reverse = false } = bounds;
-  const last = after as Key | undefined;
-  const behind = boundsOf(call, reverse ? { lt: last } : { gt: last });
-  const { lower, upper } = bounds;
+  const { lower, upper, reverse } = bounds;
+  const last =
+    after === undefined ? after : { key: boundKey(call, "after", after), included: false };
   return bounded(
     call,
     range,
-    [
-      lower && { key: lower, included: !bounds.lowerExcluded },
-      behind.lower && { key: behind.lower, included: false },
-    ],
-    [
-      upper && { key: upper, included: bounds.upperIncluded },
-      behind.upper && { key: behind.upper, included: false },
-    ],
+    [lower && { key: lower, included: !bounds.lowerExcluded }, reverse ? undefined : last],
+    [upper && { key: upper, included: bounds.upperIncluded }, reverse ? last : undefined],
     asBytes,
   );
 }

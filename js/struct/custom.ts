@@ -53,9 +53,8 @@ function jsonOf(value: unknown): string {
     if (!(error instanceof TypeError) || "code" in error) throw error;
     cause = error;
   }
-  throw Object.assign(wrong(`The value has no JSON form. ${cause?.message ?? ""}`, value), {
-    cause,
-  });
+  const why = cause ? `: ${cause.message}` : "";
+  throw Object.assign(wrong(`The value has no JSON form${why}.`, value), { cause });
 }
 
 /** What programs give as the kind of a collection's values. */

@@ -213,7 +213,7 @@ function moment(kind: Descriptor, what: string): PartCodec {
     write(area, at, value) {
       const time = value instanceof Date ? value.getTime() : value;
       if (!Number.isSafeInteger(time)) {
-        throw refused(what, "a Date, or an integer of milliseconds within 2 ** 53", value);
+        throw refused(what, "a Date, or an integer of milliseconds within 2 ** 53", time);
       }
       const high = Math.floor((time as number) / TWO_32);
       writeNumber(area, at, 4, high + TWO_32 / 2);

@@ -517,7 +517,7 @@ suite("procedures", () => {
       throw new RangeError("sold out");
     },
     view: (db: Database, key: string) => ({ views: [db.get(key)] }),
-    wait: (_: Database) => Promise.resolve(),
+    wait: (_: Database): unknown => Promise.resolve(),
   };
 
   test("are called by name, with arguments and answers", async () => {

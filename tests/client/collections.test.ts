@@ -120,6 +120,24 @@ suite("a collection from far away", () => {
     const { orders } = client as unknown as { orders: { get(key: string): Promise<unknown> } };
     await rejects(orders.get("a"), { message: /no collection "orders".*products/ });
   });
+
+  test("is told by the names of its calls what came too late", async () => {
+    const busy = () => {
+      for (const end = Date.now() + 50; Date.now() < end; );
+    };
+    const client = shop({ collections, procedures: { busy } });
+    await client.products.set("a", yeezy);
+    const busied = client.call.busy();
+    // A message of its own, behind that one.
+    for (let i = 0; i < 8; i += 1) await undefined;
+    const late = [
+      client.products.update("a", { add: { stock: 1 }, timeout: 10 }),
+      client.transaction((tx) => tx.products.set("a", yeezy), { timeout: 10 }),
+    ];
+    await rejects(late[0] as Promise<unknown>, { message: /^update\(\) reached/ });
+    await rejects(late[1] as Promise<unknown>, { message: /^transaction\(\) reached/ });
+    await busied;
+  });
 });
 
 suite("a declarative update", () => {
@@ -161,7 +179,8 @@ suite("a declarative update", () => {
       [{ add, were: { stock: { gt: 9 } } }, /update\(\) has no option "were"/],
       [{ add, where: { stock: { above: 9 } } }, /on stock has no option "above"/],
       [{ add, where: { stock: new Date(0) } }, /on stock is a number.*a Date/],
-      [{ add, where: { stock: [9] } }, /on stock have to be an object/],
+      [{ add, where: { stock: [9] } }, /on stock is a number.*an Array/],
+      [{ add, where: { stock: new Uint8Array([9]) } }, /on stock is a number.*Uint8Array/],
       ["add", /update\(\) have to be an object/],
     ];
     for (const [change, message] of unheeded) {

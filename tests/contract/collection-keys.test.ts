@@ -187,6 +187,11 @@ everywhere("the keys of a collection", ({ storage }) => {
     db.collection("notes", text()).set("a", "A");
     equal(db.collection("notes", text(), { key: str }).get("a"), "A");
     throws(() => db.collection("notes", text(), { key: u32 }), { code: "VARVE_SCHEMA_MISMATCH" });
+    const notes = db.collection("notes", text());
+    for (const option of ["gt", "lte", "after"]) {
+      const wrong = { ...BAD, message: new RegExp(`option ${option} of keys`) };
+      throws(() => notes.keys({ [option]: "" }), wrong);
+    }
   });
 
   test("are given out in order when they are auto()", async () => {

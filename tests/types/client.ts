@@ -2,12 +2,17 @@
 
 import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
 import { connect as connectAlone } from "varve/client";
-import { auto, json, str, struct, u16 } from "varve/struct";
+import { auto, json, str, struct, u16, vec } from "varve/struct";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
   (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<A, B>(_: Same<A, B>): void {}
+
+const Product = struct("Product", { stock: u16, name: str, tags: vec(str) });
+
+/** What a client has of one. */
+type Copy = { stock: number; name: string; tags: string[] };
 
 const served = serve("shop", {
   durability: "flushed",
@@ -18,6 +23,9 @@ const served = serve("shop", {
     },
     look: (db, id: string) => db.get(id),
     nothing: () => {},
+    product: (db) => db.collection("products", Product).get("a"),
+    all: (db) => ({ at: new Date(), rows: [...db.collection("products", Product).values()] }),
+    unknown: (db, name: string) => [name as unknown, db.count()] as const,
   },
 });
 
@@ -29,6 +37,10 @@ export async function calling(): Promise<void> {
   same<Parameters<typeof shop.call.buy>, [id: string, count?: number | undefined]>(true);
   same<Awaited<ReturnType<typeof shop.call.look>>, Uint8Array<ArrayBuffer> | undefined>(true);
   await shop.call.nothing();
+  // What is a view there is a copy here, wherever in the answer it is.
+  same<Awaited<ReturnType<typeof shop.call.product>>, Copy | undefined>(true);
+  same<Awaited<ReturnType<typeof shop.call.all>>, { at: Date; rows: Copy[] }>(true);
+  same<Awaited<ReturnType<typeof shop.call.unknown>>, readonly [unknown, number]>(true);
 
   // @ts-expect-error a procedure has its arguments
   await shop.call.buy(1);
@@ -53,8 +65,6 @@ export async function reading(client: Client): Promise<void> {
   client.call.buy();
 }
 
-const Product = struct("Product", { stock: u16, name: str });
-
 const typed = serve("shop", {
   collections: {
     products: Product,
@@ -66,13 +76,13 @@ const typed = serve("shop", {
 export async function collecting(): Promise<void> {
   const shop = connect<typeof typed>("shop");
   const product = await shop.products.get("yeezy");
-  same<typeof product, { stock: number; name: string } | undefined>(true);
+  same<typeof product, Copy | undefined>(true);
   const { applied, value } = await shop.products.update("yeezy", {
     add: { stock: -1 },
     where: { stock: { gt: 0 }, name: "a" },
   });
   same<typeof applied, boolean>(true);
-  same<typeof value, { stock: number; name: string } | undefined>(true);
+  same<typeof value, Copy | undefined>(true);
   same<number, Awaited<ReturnType<typeof shop.jobs.push>>>(true);
   for await (const [key] of shop.scores.index.byStock.entries()) {
     same<typeof key, [number, string]>(true);
@@ -80,8 +90,8 @@ export async function collecting(): Promise<void> {
 
   await shop.transaction(async (tx) => {
     const found = await tx.products.get("yeezy");
-    same<typeof found, { stock: number; name: string } | undefined>(true);
-    tx.scores.set([1, "a"], { stock: 1, name: "a" });
+    same<typeof found, Copy | undefined>(true);
+    tx.scores.set([1, "a"], { stock: 1, name: "a", tags: [] });
     // @ts-expect-error a product has a stock
     tx.products.set("yeezy", { name: "a" });
     // @ts-expect-error there is no such collection
@@ -94,6 +104,8 @@ export async function collecting(): Promise<void> {
     same<typeof rows, [string, Uint8Array<ArrayBuffer>][]>(true);
   }
 
+  // @ts-expect-error what is made of parts is in no condition
+  await shop.products.update("yeezy", { where: { tags: ["a"] } });
   // @ts-expect-error only numbers can be added to
   await shop.products.update("yeezy", { add: { name: 1 } });
   // @ts-expect-error a product has a stock
@@ -117,4 +129,6 @@ export async function connecting(): Promise<void> {
   connect("shop", { wroker: () => {} });
   // @ts-expect-error a procedure is a function
   serve("shop", { procedures: { buy: 1 } });
+  // @ts-expect-error and a transaction, which waits for nothing
+  serve("shop", { procedures: { buy: async () => 1 } });
 }
