@@ -128,12 +128,14 @@ export class Database extends Writes {
    * ```
    *
    * While values are converted, the collection can be read and not written to; collections that were asked
-   * for before end with it. While indexes are built, it can be written to. After a crash, or when `signal`
+   * for before end with it. While indexes are built, it can be written to; those that are dropped are so when
+   * the others are complete, and end for whoever had them. After a crash, or when `signal`
    * ended it, the next call goes on where it was.
    *
    * @throws (rejects) the reason of `signal`, what `migrate` and `onProgress` throw, and what the codec
    * throws for a value that is none: the collection is as it was
-   * @throws (rejects) UniqueViolationError when records have the same values in a unique index
+   * @throws (rejects) UniqueViolationError when records have the same values in a unique index: the
+   * collection is as it was
    * @throws (rejects) SchemaMismatchError when its keys are of another kind and there is no `rekey`
    * @throws (rejects) TypeError when `rekey` gives two records one key
    * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError, ReentrancyError as `set`

@@ -73,6 +73,9 @@ export interface Pending {
   readonly clear: readonly number[];
 }
 
+/** Ends the name of an index's descriptor while it is built in the place of one of the same name. */
+const ANEW = "\0";
+
 /** A collection as all handles of a database share it. */
 export class CollectionSpace implements Space {
   readonly name: string;
@@ -171,7 +174,9 @@ export class Catalogue {
       const shape = found.json as unknown as IndexShape;
       // A later version of a struct may have fields that this program does not know.
       const { value } = fieldsIn(there.value) > fieldsIn(declaration.value) ? there : declaration;
-      const one = new IndexSpace(name, index, shape, value, found.keyspace);
+      const [title] = index.split(ANEW, 1);
+      const one = new IndexSpace(name, title as string, shape, value, found.keyspace);
+      one.storedAs = index;
       one.isBuilt = (found.flags & BUILDING) === 0;
       space.indexes.push(one);
     }
@@ -200,7 +205,9 @@ export class Catalogue {
   }
 
   newIndex(space: CollectionSpace, name: string, shape: IndexShape): IndexSpace {
-    return new IndexSpace(space.name, name, shape, space.declaration.value, this.number());
+    const index = new IndexSpace(space.name, name, shape, space.declaration.value, this.number());
+    if (space.indexes.some(({ storedAs }) => storedAs === name)) index.storedAs += ANEW;
+    return index;
   }
 
   /** Has the descriptors of a collection and its indexes be written, unless they are. */
@@ -240,7 +247,7 @@ export class Catalogue {
       const { shape, isBuilt } = index;
       const flags = INDEX | (isBuilt ? 0 : BUILDING);
       const of = { fingerprint, flags, parent: keyspace, json: shape };
-      this.write(indexKeyOf(keyspace, index.name), { ...of, keyspace: index.keyspace });
+      this.write(indexKeyOf(keyspace, index.storedAs), { ...of, keyspace: index.keyspace });
     }
     const [built, building] = [namesOf(space, true), namesOf(space, false)];
     const json = {
@@ -258,8 +265,8 @@ export class Catalogue {
   }
 
   /** Forgets the descriptor of an index. */
-  forget(space: CollectionSpace, index: string): void {
-    this.engine.remove(indexKeyOf(space.keyspace, index), OWN);
+  forget(space: CollectionSpace, { storedAs }: IndexSpace): void {
+    this.engine.remove(indexKeyOf(space.keyspace, storedAs), OWN);
   }
 
   /** Has a collection be another one from now on. Those that were asked for before end. */
@@ -268,8 +275,12 @@ export class Catalogue {
     if (space === undefined) this.spaces.delete(name);
     else this.spaces.set(name, space);
     if (old === undefined || old === space) return;
-    for (const one of [old, ...old.indexes]) {
-      // Whatever is done with it begins with its number.
+    this.end(name, [old, ...old.indexes]);
+  }
+
+  /** Has whatever is done with these throw: all of it begins with a number. */
+  end(name: string, spaces: readonly Space[]): void {
+    for (const one of spaces) {
       Object.defineProperty(one, "keyspace", {
         get() {
           throw new SchemaMismatchError(
@@ -334,7 +345,7 @@ function pendingKeyOf(name: string): string {
 }
 
 function namesOf(space: CollectionSpace, isBuilt: boolean): string[] {
-  return space.indexes.filter((index) => index.isBuilt === isBuilt).map(({ name }) => name);
+  return space.indexes.filter((index) => index.isBuilt === isBuilt).map(({ storedAs }) => storedAs);
 }
 
 function namesIn(names: readonly string[] | undefined): string {

@@ -74,6 +74,8 @@ export class IndexSpace implements Space {
   readonly shape: IndexShape;
   readonly tuple: TupleCodec;
   keyspace: number;
+  /** The name of its descriptor, which is another one while a built index has its own. */
+  storedAs: string;
   /** Whether all records have their entries. Until then it is kept and not read. */
   isBuilt: boolean;
   private readonly collection: string;
@@ -88,6 +90,7 @@ export class IndexSpace implements Space {
   ) {
     this.collection = collection;
     this.name = name;
+    this.storedAs = name;
     this.shape = shape;
     this.keyspace = keyspace;
     this.isBuilt = true;

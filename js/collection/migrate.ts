@@ -129,19 +129,37 @@ class Run<K, View, Writable, Input, Given> {
     const wanted = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
     const gone = space.indexes.filter((one) => !wanted.some((other) => isSame(one, other)));
     const missing = wanted.filter((one) => !space.indexes.some((other) => isSame(other, one)));
-    if (gone.length > 0 || missing.length > 0) {
+    const abandoned = gone.filter(({ isBuilt }) => !isBuilt);
+    if (abandoned.length > 0 || missing.length > 0) {
       this.atomically(() => {
-        this.drop(space, gone);
-        const fresh = missing.map((one) => catalogue.newIndex(space, one.name, one.shape));
-        for (const one of fresh) one.isBuilt = false;
-        space.indexes.push(...fresh);
+        this.drop(space, abandoned);
+        for (const { name: index, shape } of missing) {
+          const one = catalogue.newIndex(space, index, shape);
+          one.isBuilt = false;
+          space.indexes.push(one);
+        }
         catalogue.describe(space);
         const { to, built, ...rest } = catalogue.pending(name);
-        catalogue.note(name, fresh.length === 0 ? { ...rest } : { ...rest, built: "" });
+        catalogue.note(name, missing.length === 0 ? rest : { ...rest, built: "" });
       });
     }
     const building = space.indexes.filter(({ isBuilt }) => !isBuilt);
     if (building.length > 0) await this.build(space, building);
+    // Not before the others are there: what cannot be leaves the collection as it was.
+    const last = gone.filter((one) => space.indexes.includes(one));
+    if (building.length === 0 && last.length === 0) return;
+    this.atomically(() => {
+      this.drop(space, last);
+      for (const one of building) {
+        catalogue.forget(space, one);
+        one.storedAs = one.name;
+        one.isBuilt = true;
+      }
+      catalogue.describe(space);
+      const { built, ...rest } = catalogue.pending(name);
+      catalogue.note(name, rest);
+    });
+    catalogue.end(name, last);
   }
 
   private drop(space: CollectionSpace, gone: readonly IndexSpace[]): void {
@@ -149,7 +167,7 @@ class Run<K, View, Writable, Input, Given> {
     const { catalogue, name } = this;
     for (const one of gone) {
       space.indexes.splice(space.indexes.indexOf(one), 1);
-      catalogue.forget(space, one.name);
+      catalogue.forget(space, one);
     }
     const pending = catalogue.pending(name);
     const clear = [...pending.clear, ...gone.map(({ keyspace }) => keyspace)];
@@ -186,12 +204,6 @@ class Run<K, View, Writable, Input, Given> {
       }
       throw error;
     }
-    this.atomically(() => {
-      for (const one of building) one.isBuilt = true;
-      catalogue.describe(space);
-      const { built, ...rest } = catalogue.pending(name);
-      catalogue.note(name, rest);
-    });
   }
 
   // ---------------------------------------------------------------- values
@@ -213,7 +225,7 @@ class Run<K, View, Writable, Input, Given> {
       await this.convertAll(old, space, read, after);
       this.atomically(() => {
         const gone = old.indexes.map((one) => one.keyspace);
-        for (const one of old.indexes) catalogue.forget(old, one.name);
+        for (const one of old.indexes) catalogue.forget(old, one);
         const clear = [...catalogue.pending(name).clear, old.keyspace, ...gone];
         catalogue.describe(space);
         catalogue.note(name, { clear });

@@ -366,6 +366,47 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(products.get(1_000)?.name, "more");
   });
 
+  test("has the indexes that it had until the others can take their places", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    filled(db, 300);
+    const before = { by: "stock", byPrice: "price" } as const;
+    await db.migrate("products", Old, { key: u32, indexes: before });
+    const isAsItWas = () => {
+      const { index } = db.collection("products", Old, { key: u32, indexes: before });
+      deepEqual([index.by.count(), index.byPrice.count()], [300, 300]);
+      equal(db.stats().count, 3 * 300);
+    };
+    const unique = { by: { fields: "stock", unique: true } } as const;
+    const refused = await rejects(db.migrate("products", Old, { key: u32, indexes: unique }), {
+      code: "VARVE_UNIQUE_VIOLATION",
+    });
+    equal((refused as { index?: unknown }).index, "by");
+    isAsItWas();
+    // One that is interrupted goes on, and is kept meanwhile.
+    const indexes = { by: desc("stock") } as const;
+    const onProgress = ({ records }: { records: number }) => {
+      if (records === 300) throw new Error("stop");
+    };
+    await rejects(db.migrate("products", Old, { key: u32, indexes, onProgress }), {
+      message: "stop",
+    });
+    db = await reopened(db, storage, name);
+    const old = db.collection("products", Old, { key: u32, indexes: before });
+    old.set(7, { price: 7, stock: 255, name: "changed" });
+    deepEqual([...old.index.by.keys({ gt: 200 })], [7]);
+    const now = await db.migrate("products", Old, { key: u32, indexes });
+    deepEqual([...now.index.by.keys({ limit: 1 })], [7]);
+    equal(now.index.by.count(), 300);
+    // What is gone is not empty, but over.
+    throws(() => old.index.by.count(), MISMATCH);
+    throws(() => [...old.index.byPrice.keys()], MISMATCH);
+    equal(old.get(7)?.name, "changed");
+    db = await reopened(db, storage, name);
+    equal(db.collection("products", Old, { key: u32, indexes }).index.by.count(), 300);
+    equal(db.stats().count, 2 * 300);
+  });
+
   test("of versioned structs is read by earlier and later versions", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
