@@ -222,7 +222,8 @@ export function long(kind: "u64" | "i64"): number | bigint {
   return value;
 }
 
-const ISO = /^"((?:\d{4}|[-+]\d{6})-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[-+]\d\d:\d\d))"$/;
+const ISO =
+  /^"(((?:\d{4}|[-+]\d{6})-\d\d-(\d\d))T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[-+]\d\d:\d\d))"$/;
 
 /** The last moment that a Date can hold. */
 export const LATEST = 8.64e15;
@@ -234,8 +235,13 @@ export function time(): number {
   skipString();
   text.at += 1;
   const letters = written(start);
-  const value = Date.parse(ISO.exec(letters)?.[1] ?? "");
-  return Number.isNaN(value) ? fail(`${letters} is no time as ISO 8601 writes it`) : value;
+  const [, moment = "", day, date] = ISO.exec(letters) ?? [];
+  const value = Date.parse(moment);
+  // Some engines take the 30th of February for the 1st of March.
+  const isDay = new Date(`${day}T00:00Z`).getUTCDate() === Number(date);
+  return Number.isNaN(value) || !isDay
+    ? fail(`${letters} is no time as ISO 8601 writes it`)
+    : value;
 }
 
 /** Goes past a value, of which only strings and brackets are looked at. */
