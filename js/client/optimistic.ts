@@ -60,8 +60,11 @@ function copied(place: string | undefined, value: unknown): unknown {
   return place === undefined ? bytesOf(value as Value) : structuredClone(value);
 }
 
-/** The longest pause is one millisecond before the second repetition, and doubles each time, so often. */
-const DOUBLINGS = 5;
+/**
+ * The longest pause is two milliseconds before the second repetition, and doubles until it is an eighth of a
+ * second: with less, fifty updates of one key in a tab, or twenty in each of three, ran out of retries.
+ */
+const DOUBLINGS = 7;
 
 /** Does it until there is no conflict, or often enough. */
 export async function attempt<T>(

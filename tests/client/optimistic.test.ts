@@ -1,6 +1,6 @@
 import { ConflictError } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
+import { cleanup, deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
 import { shop } from "./support.js";
 
 const dropOne = (stock: Uint8Array) => {
@@ -33,6 +33,32 @@ suite("a client's updateIf", () => {
     );
     deepEqual(new Set(await Promise.all(all)), new Set([true]));
     deepEqual(await client.get("stock"), new Uint8Array([10]));
+  });
+
+  test("leaves more room for others after each conflict, up to an eighth of a second", async () => {
+    const client = shop();
+    await client.set("stock", "0");
+    const { setTimeout: later } = globalThis;
+    const { random } = Math;
+    cleanup(() => {
+      globalThis.setTimeout = later;
+      Math.random = random;
+    });
+    const pauses: number[] = [];
+    // No other timer is set for a part of a millisecond.
+    Math.random = () => 0.999;
+    globalThis.setTimeout = ((act: () => void, ms = 0, ...more: never[]) => {
+      if (Number.isInteger(ms)) return later(act, ms, ...more);
+      pauses.push(Math.round(ms));
+      return later(act, 0);
+    }) as typeof setTimeout;
+    const meddling = client.transaction(async (tx) => {
+      await tx.get("stock");
+      await client.set("stock", "1");
+      tx.set("stock", "mine");
+    });
+    await rejects(meddling, { code: "VARVE_CONFLICT" });
+    deepEqual(pauses, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
   });
 
   test("gives up after so many conflicts", async () => {
