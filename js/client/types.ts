@@ -90,8 +90,11 @@ type Whole =
   | ArrayBufferView
   | ((...args: never[]) => unknown);
 
-/** What arrives: views are copies, wherever in it they are. */
-export type Copied<R> = unknown extends R
+/**
+ * What arrives: views are copies, wherever in it they are. But nobody looks for them below so many levels: types
+ * may have themselves for a part.
+ */
+export type Copied<R, Level extends 0[] = []> = unknown extends R
   ? R
   : R extends Uint8Array
     ? Uint8Array<ArrayBuffer>
@@ -99,11 +102,13 @@ export type Copied<R> = unknown extends R
       ? R
       : R extends { snapshot(): infer Plain }
         ? Plain
-        : R extends Map<infer K, infer V>
-          ? Map<Copied<K>, Copied<V>>
-          : R extends Set<infer V>
-            ? Set<Copied<V>>
-            : { [K in keyof R]: Copied<R[K]> };
+        : Level["length"] extends 5
+          ? R
+          : R extends Map<infer K, infer V>
+            ? Map<Copied<K, [...Level, 0]>, Copied<V, [...Level, 0]>>
+            : R extends Set<infer V>
+              ? Set<Copied<V, [...Level, 0]>>
+              : { [K in keyof R]: Copied<R[K], [...Level, 0]> };
 
 /** All of them by name. */
 export type Calls<S extends ServedTypes> = {

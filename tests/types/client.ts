@@ -11,6 +11,9 @@ function same<A, B>(_: Same<A, B>): void {}
 
 const Product = struct("Product", { stock: u16, name: str, tags: vec(str) });
 
+/** A type that has itself for a part. */
+type Tree = string | number | Tree[] | { [name: string]: Tree };
+
 /** What a client has of one. */
 type Copy = { stock: number; name: string; tags: string[] };
 
@@ -25,6 +28,7 @@ const served = serve("shop", {
     nothing: () => {},
     product: (db) => db.collection("products", Product).get("a"),
     all: (db) => ({ at: new Date(), rows: [...db.collection("products", Product).values()] }),
+    tree: (_, of: Tree) => of,
     unknown: (db, name: string) => [name as unknown, db.count()] as const,
   },
 });
@@ -41,6 +45,7 @@ export async function calling(): Promise<void> {
   same<Awaited<ReturnType<typeof shop.call.product>>, Copy | undefined>(true);
   same<Awaited<ReturnType<typeof shop.call.all>>, { at: Date; rows: Copy[] }>(true);
   same<Awaited<ReturnType<typeof shop.call.unknown>>, readonly [unknown, number]>(true);
+  (await shop.call.tree(["a", { b: 1 }])) satisfies Tree;
 
   // @ts-expect-error a procedure has its arguments
   await shop.call.buy(1);
