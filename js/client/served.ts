@@ -203,11 +203,16 @@ function update(collection: AnyCollection, key: unknown, declared: Declared) {
   refuseUnknown("update()", declared, DECLARED);
   const { add = {}, set = {}, where = {}, valueIfMissing } = declared;
   for (const [name, wanted] of Object.entries(where)) refuseCondition(name, wanted);
-  const predicate = (value: unknown) =>
-    Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
+  const isTold = Object.keys({ ...add, ...set, ...where }).length > 0;
+  const predicate = (value: unknown) => {
+    if (isTold && Object(value) !== value) {
+      throw badArgument("update() is about fields, and this value has none.", value);
+    }
+    return Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
+  };
   const change = (value: Fields) => {
     for (const name in add) value[name] = sum(name, value[name], add[name]);
-    Object.assign(value, set);
+    if (isTold) Object.assign(value, set);
   };
   const applied = collection.updateIf(key, change, { predicate, valueIfMissing });
   return { applied, value: plain(collection.get(key)) };

@@ -1,4 +1,9 @@
-import { ConflictError, MalformedValueError, UniqueViolationError } from "varve";
+import {
+  ConflictError,
+  MalformedValueError,
+  type RemoteCollection,
+  UniqueViolationError,
+} from "varve";
 import { auto, json, str, struct, text, timestamp, u16, u32 } from "varve/struct";
 import { deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
@@ -188,6 +193,24 @@ suite("a declarative update", () => {
       await rejects(products.update("none", change), { code: "VARVE_BAD_ARGUMENT", message });
     }
     deepEqual(await client.products.get("yeezy"), yeezy);
+  });
+
+  test("refuses values without fields, and says whether there is one if nothing is told", async () => {
+    const client = shop({ collections: { free: json<unknown>(), notes: text() } });
+    const { free, notes } = client as unknown as Record<
+      "free" | "notes",
+      RemoteCollection<string, string, unknown, unknown>
+    >;
+    await notes.set("a", "text");
+    for (const value of ["text", null, 5]) {
+      await free.set("a", value);
+      for (const told of [{ set: { b: 1 } }, { add: { b: 1 } }, { where: { b: 1 } }]) {
+        await rejects(free.update("a", told as never), { message: /about fields/ });
+      }
+      deepEqual(await free.update("a", {}), { applied: true, value });
+    }
+    await rejects(notes.update("a", { set: { b: 1 } } as never), { message: /about fields/ });
+    equal(await notes.get("a"), "text");
   });
 
   test("works on plain objects too, and on a missing key only with a value for it", async () => {
