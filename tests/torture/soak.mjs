@@ -14,12 +14,6 @@ const MIB = 1_048_576;
 /** Of the samples so many come before anything is compared: buffers are taken for the first time. */
 const WARM_UP = 12;
 
-/**
- * What a turn leaves free for the next one has to fit between all that is held at that moment; the moment
- * that takes one buffer more than those before came after 40 to 330 s of use, and there was never a second.
- */
-const CHANCE = MIB;
-
 /** The process' own memory is Node's affair too. */
 const RSS_TOLERANCE = 1.1;
 
@@ -47,7 +41,7 @@ function judge(samples) {
     a.fileBytes - a.boundBytes > b.fileBytes - b.boundBytes ? a : b,
   );
   return [
-    bounded("wasm memory after the warm-up", most("wasmBytes"), warm[0].wasmBytes + CHANCE),
+    bounded("wasm memory after the warm-up", most("wasmBytes"), warm[0].wasmBytes),
     bounded("bytes of records in memory", most("memoryBytes"), budgetBytes * 1.25),
     bounded("memory of the process", last("rssBytes"), first("rssBytes") * RSS_TOLERANCE),
     bounded("the file where it was closest to its bound", tightest.fileBytes, tightest.boundBytes),
