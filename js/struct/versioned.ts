@@ -21,7 +21,8 @@ export function versioned<const F extends Fields>(name: string, fields: F): Sche
 
 /**
  * A field of a later version of a `versioned` struct, with what stands for it in values of the earlier
- * ones. It may be left out of what is stored. Where the struct ended in padding, the field lies in that
+ * ones. It may be left out of what is stored. A collection keeps the default that the field first came with;
+ * another one that is given later changes nothing. Where the struct ended in padding, the field lies in that
  * and was zero in earlier values: there only a default of zero is taken, or a filler first.
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
