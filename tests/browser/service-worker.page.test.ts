@@ -61,15 +61,20 @@ async function fresh(name: string): Promise<string> {
   return name;
 }
 
+/** A page that came, wrote the key "a", and went. */
+async function visited(name: string, value: string): Promise<void> {
+  const page = tab(name);
+  await page.set("a", value);
+  await page.close();
+}
+
 suite("a service worker", () => {
   test("reads the file while nobody owns it, and reads it again when it has changed", async () => {
     const name = await fresh("sw-file");
     const ask = await visitor(name);
     await rejects(ask("getText", "a"), { code: "VARVE_DATABASE_NOT_FOUND" });
     for (const value of ["1", "2"]) {
-      const page = tab(name);
-      await page.set("a", value);
-      await page.close();
+      await visited(name, value);
       equal(await ask("getText", "a"), value);
       equal(await ask("getText", "b"), undefined);
     }
@@ -81,18 +86,14 @@ suite("a service worker", () => {
     await ask("timeless", true);
     cleanup(() => ask("timeless", false));
     for (const value of ["1", "2", "3"]) {
-      const page = tab(name);
-      await page.set("a", value);
-      await page.close();
+      await visited(name, value);
       equal(await ask("getText", "a"), value);
     }
   });
 
   test("does not write without an owner, and says that it was not done", async () => {
     const name = await fresh("sw-write");
-    const page = tab(name);
-    await page.set("a", "1");
-    await page.close();
+    await visited(name, "1");
     const ask = await visitor(name);
     const error = await rejects(ask("set", "a", "2"), { name: "OwnerUnavailableError" });
     equal((error as { applied?: unknown }).applied, false);
@@ -130,15 +131,11 @@ suite("a service worker", () => {
 
   test("reads once more what the browser refused within the same millisecond, and tells what stays so", async () => {
     const name = await fresh("sw-refused");
-    const page = tab(name);
-    await page.set("a", "1");
-    await page.close();
+    await visited(name, "1");
     const ask = await visitor(name);
     await ask("refuse", 1);
     equal(await ask("getText", "a"), "1");
-    const again = tab(name);
-    await again.set("a", "2");
-    await again.close();
+    await visited(name, "2");
     await ask("refuse", 2);
     await rejects(ask("getText", "a"), { name: "NotReadableError" });
     equal(await ask("getText", "a"), "2");
