@@ -384,15 +384,13 @@ export class EngineMemory {
    */
   protected waits(key: Key, value: Value, keyspace: number): boolean {
     const { queueEnd, u32 } = this;
-    // Whatever has no length is not copied, and refused or made bytes by who takes it then.
-    const keyLength = (key as string | undefined)?.length as number;
-    const length = (value as string | undefined)?.length as number;
     const keyAt = queueEnd + QUEUE_HEAD;
+    const keyLength = this.enqueue(key, keyAt);
+    if (keyLength <= 0) return false;
     const valueAt = keyAt + ((keyLength + 7) & ~7);
+    const length = this.enqueue(value, valueAt);
     const end = valueAt + ((length + 7) & ~7);
-    if (end > this.queueLimit || !this.enqueue(key, keyAt) || !this.enqueue(value, valueAt)) {
-      return false;
-    }
+    if (length <= 0 || end > this.queueLimit) return false;
     const head = queueEnd >>> 2;
     u32[head] = keyspace;
     u32[head + 1] = keyLength;
@@ -402,13 +400,18 @@ export class EngineMemory {
     return true;
   }
 
-  /** Copies bytes or a short text of ASCII to an address in the queue. Answers whether it is that, and not empty. */
-  private enqueue(given: Key | Value, at: number): boolean {
-    if (typeof given === "string")
-      return given.length <= SHORT_TEXT && this.copyAscii(given, at) > 0;
-    if (!(given instanceof Uint8Array) || given[0] === undefined) return false;
-    copy(given, given.length, this.queue, at - this.queueAt);
-    return true;
+  /**
+   * Copies bytes or a short text of ASCII to an address in the queue, and gives their length. It is 0 or less
+   * where they are none, have no room or are not there: who takes them then says so, or finds them room.
+   */
+  private enqueue(given: Key | Value, at: number): number {
+    // Asked for once: an array may say another length than it has, or another one each time.
+    const length = ((given as string | undefined)?.length ?? 0) >>> 0;
+    if (length === 0 || at + length > this.queueLimit) return 0;
+    if (typeof given === "string") return length <= SHORT_TEXT ? this.copyAscii(given, at) : 0;
+    if (!(given instanceof Uint8Array) || given[0] === undefined) return 0;
+    copy(given, length, this.queue, at - this.queueAt);
+    return length;
   }
 
   /** From here on nothing may wait. Gives the bytes of the queue that are in use, which is then empty. */

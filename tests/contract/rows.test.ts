@@ -153,4 +153,40 @@ everywhere("sets in a row", ({ storage }) => {
     }
     equal(db.count(), ROW + kinds.length);
   });
+
+  test("go by the length that an array says once, whatever it is", async () => {
+    const says = (length: unknown): Uint8Array<ArrayBuffer> => {
+      class Says extends Uint8Array<ArrayBuffer> {
+        override get length(): number {
+          return length as number;
+        }
+      }
+      return new Says(filled(50, 7).buffer);
+    };
+    const db = await opened(storage);
+    row(db);
+    for (const length of [2 ** 31, 2 ** 32 - 8, 1e9]) {
+      throws(() => db.set("value", says(length)), { name: "TypeError" });
+      row(db);
+      throws(() => db.set(says(length), "key"), { name: "TypeError" });
+      row(db);
+    }
+    for (const length of [Number.NaN, undefined, 0]) {
+      throws(() => db.set(says(length), "key"), { name: "TypeError" });
+      row(db);
+    }
+    for (const [length, stored] of [
+      [2.5, 2],
+      ["3", 3],
+      [Number.NaN, 0],
+      [4, 4],
+    ] as const) {
+      db.set("value", says(length));
+      row(db);
+      equal(db.get("value")?.length, stored);
+      row(db);
+    }
+    equal(db.count(), ROW + 1);
+    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(100, i));
+  });
 });
