@@ -19,8 +19,38 @@ import { acquireLock, type Lock, refuseHeld } from "./lock.js";
 import { BESIDE } from "./names.js";
 
 /** Opens the file at a path, as `Storage.open` does. */
-export function openAt(node: Builtins, path: string, mode?: OpenMode): Promise<OpenedStorage> {
-  return mode?.readOnly === true ? openToRead(node, path) : openFile(node, path);
+export async function openAt(
+  node: Builtins,
+  path: string,
+  mode?: OpenMode,
+): Promise<OpenedStorage> {
+  try {
+    const found = find(node, path);
+    if (mode?.readOnly !== true) return await openFile(node, found ?? path);
+    if (found !== undefined) return await openToRead(node, found);
+  } catch (error) {
+    throw error instanceof VarveError ? error : unavailable(path, error);
+  }
+  throw new DatabaseNotFoundError(
+    `There is no database file ${path}, and with readOnly none is created.`,
+  );
+}
+
+/**
+ * The ordinary file at a path, or at the end of the links there: its lock lies beside it, so that whoever opens
+ * it meets that one lock, whichever way was taken. `undefined` when there is nothing, which is certain then.
+ */
+function find({ fs }: Builtins, path: string): string | undefined {
+  const stat = { throwIfNoEntry: false } as const;
+  const found = fs.lstatSync(path, stat);
+  if (found === undefined) return undefined;
+  // Opening a pipe would wait for ever. What a link that leads nowhere is to lead to may come back.
+  if (fs.statSync(path, stat)?.isFile() !== true) {
+    throw new StorageUnavailableError(
+      `${path} is no ordinary file, nor a link to one. Move it away, or choose another name.`,
+    );
+  }
+  return found.isSymbolicLink() ? fs.realpathSync.native(path) : path;
 }
 
 async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
@@ -39,19 +69,14 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
     };
   } catch (error) {
     lock?.release();
-    throw error instanceof VarveError ? error : unavailable(path, error);
+    throw error;
   }
 }
 
 async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> {
-  try {
-    refuseMissing(node, path);
-    await refuseHeld(`${path}.lock`, path);
-    const opened = new NodeFile(node, path, undefined);
-    return { file: opened, room: () => roomFor(node, path, opened) };
-  } catch (error) {
-    throw error instanceof VarveError ? error : unavailable(path, error);
-  }
+  await refuseHeld(`${path}.lock`, path);
+  const opened = new NodeFile(node, path, undefined);
+  return { file: opened, room: () => roomFor(node, path, opened) };
 }
 
 /** The lock of the database is that of this file too. */
@@ -85,24 +110,17 @@ function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile):
   }
 }
 
-function refuseMissing(node: Builtins, path: string): void {
-  if (node.fs.existsSync(path)) return;
-  throw new DatabaseNotFoundError(
-    `There is no database file ${path}, and with readOnly none is created.`,
-  );
-}
-
-/** Removes the file at a path, if it is there and nobody has it open. */
+/** Removes the file at a path, and the link there that led to it, if it is there and nobody has it open. */
 export async function destroyFile(node: Builtins, path: string): Promise<boolean> {
-  if (!node.fs.existsSync(path)) return false;
   let lock: Lock | undefined;
   try {
-    lock = await acquireLock(`${path}.lock`, path);
+    const found = find(node, path);
+    if (found === undefined) return false;
+    lock = await acquireLock(`${found}.lock`, found);
     // Somebody else may have destroyed it until the lock was ours.
-    const wasThere = node.fs.existsSync(path);
-    node.fs.rmSync(path + BESIDE, { force: true });
-    node.fs.rmSync(path, { force: true });
-    flushFolder(node, path);
+    const wasThere = node.fs.existsSync(found);
+    for (const each of [path, found + BESIDE, found]) node.fs.rmSync(each, { force: true });
+    flushFolder(node, found);
     return wasThere;
   } catch (error) {
     throw error instanceof VarveError ? error : unavailable(path, error);
@@ -117,7 +135,7 @@ export function listFolder(node: Builtins, folder: string): string[] {
     const files = node.fs.readdirSync(folder, { withFileTypes: true });
     return files.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
   } catch (cause) {
-    if (!node.fs.existsSync(folder)) return [];
+    if ((cause as { code?: unknown }).code === "ENOENT") return [];
     throw unavailable(folder, cause);
   }
 }
@@ -149,12 +167,6 @@ class NodeFile implements StorageFile {
     const isNew = !fs.existsSync(path);
     const fd = openToUse(node, path, lock === undefined);
     const stat = fs.fstatSync(fd);
-    if (!stat.isFile()) {
-      fs.closeSync(fd);
-      throw new StorageUnavailableError(
-        `${path} is no ordinary file. Move it away, or choose another name.`,
-      );
-    }
     if (isNew) flushFolder(node, path);
     this.#node = node;
     this.#path = path;

@@ -22,6 +22,9 @@ const files = () => import("./node-file.js");
  * writes committed first. Signals are left to the program: one that ends it is like a crash, unless
  * the program listens to it and calls `process.exit`.
  *
+ * A link to a file elsewhere is that database under another name: the lock lies beside the file that it leads
+ * to. (Of hard links none can be told from the other: a file must have only one.)
+ *
  * Threads count like processes: a database is open in one of them at a time. When a thread was
  * terminated, the next one can open it at once (on Linux; elsewhere after eight seconds).
  *
@@ -47,7 +50,7 @@ export function file(directory: string | URL = "."): Storage {
     kind: "file",
     identity(name) {
       const node = builtins();
-      return node.path.join(realPath(node, folder()), fileName(name));
+      return realPath(node, node.path.join(folder(), fileName(name)));
     },
     async open(name, mode) {
       const node = builtins();
@@ -94,14 +97,14 @@ function resolve(node: Builtins, directory: string | URL): string {
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
 }
 
-/** The folder with every link followed, as far as it exists already. */
-function realPath(node: Builtins, folder: string): string {
+/** The path with every link followed, as far as it exists already. */
+function realPath(node: Builtins, path: string): string {
   try {
-    return node.fs.realpathSync.native(folder);
+    return node.fs.realpathSync.native(path);
   } catch {
-    const parent = node.path.dirname(folder);
-    return parent === folder
-      ? folder
-      : node.path.join(realPath(node, parent), node.path.basename(folder));
+    const parent = node.path.dirname(path);
+    return parent === path
+      ? path
+      : node.path.join(realPath(node, parent), node.path.basename(path));
   }
 }

@@ -270,6 +270,27 @@ suite("the lock of a database file", () => {
     cleanup(() => opened.close());
     await rejects(file(link).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
+
+  test("two ways to the same file are one database", async () => {
+    const [directory, elsewhere] = [folder(), folder()];
+    const linked = file(elsewhere);
+    (await file(directory).open(NAME)).file.close();
+    symlinkSync(join(directory, "shop.varve"), join(elsewhere, "shop.varve"));
+    equal(linked.identity(NAME), file(directory).identity(NAME));
+    const holder = await Holder.start();
+    const busy = { code: "VARVE_DATABASE_BUSY" };
+    await holder.tell("open", { directory, name: NAME });
+    for (const readOnly of [false, true]) await rejects(linked.open(NAME, { readOnly }), busy);
+    await rejects(async () => linked.destroy?.(NAME), busy);
+    await holder.tell("close");
+    const { file: opened } = await linked.open(NAME);
+    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+    await rejects(holder.tell("open", { directory, name: NAME }), busy);
+    opened.close();
+    deepEqual(readdirSync(elsewhere), ["shop.varve"]);
+    equal(await linked.destroy?.(NAME), true);
+    deepEqual([...readdirSync(directory), ...readdirSync(elsewhere)], []);
+  });
 });
 
 async function ownLock(holder: Holder): Promise<{ started: string; thread: string }> {

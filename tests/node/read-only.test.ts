@@ -1,4 +1,5 @@
-import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
 import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
@@ -84,6 +85,33 @@ suite("a file that is opened for reading only", () => {
     throws(() => reader.set("a", "2"), { name: "ReadOnlyError" });
     await reader.close();
     await writer.tell("close");
+  });
+});
+
+suite("what cannot be a database file", () => {
+  const UNAVAILABLE = { code: "VARVE_STORAGE_UNAVAILABLE" } as const;
+
+  test("is refused at once: a pipe, and a link that leads nowhere", async () => {
+    const directory = folder();
+    execFileSync("mkfifo", [join(directory, "pipe.varve")]);
+    symlinkSync(join(directory, "unmounted", "shop.varve"), join(directory, "shop.varve"));
+    const storage = file(directory);
+    for (const name of ["pipe", NAME]) {
+      for (const readOnly of [false, true]) {
+        await rejects(open(name, { storage, readOnly }), { ...UNAVAILABLE, message: "link" });
+      }
+      await rejects(destroy(name, { storage }), UNAVAILABLE);
+    }
+    deepEqual(readdirSync(directory).sort(), ["pipe.varve", "shop.varve"]);
+  });
+
+  test("is not taken for a missing one where the system does not let it be seen", async () => {
+    const directory = folder();
+    symlinkSync("round", join(directory, "round"));
+    const storage = file(join(directory, "round"));
+    await rejects(open(NAME, { storage, readOnly: true }), UNAVAILABLE);
+    await rejects(destroy(NAME, { storage }), UNAVAILABLE);
+    await rejects(databases({ storage }), UNAVAILABLE);
   });
 });
 

@@ -1,7 +1,7 @@
 //! The file of a database that this process holds.
 
 use std::fs::{self, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::file::{File, IoError};
 
@@ -23,19 +23,22 @@ impl HeldFile {
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        let lock = Lock::acquire(path)?;
-        let file = StdFile::open(path).map_err(failed)?;
+        let path = behind_links(path)?;
+        let lock = Lock::acquire(&path)?;
+        let file = StdFile::open(&path).map_err(failed)?;
         Ok(HeldFile { file, lock: Some(lock) })
     }
 
     /// Opens the file at `path` for reading, without a trace, when nobody has it open for writing.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        if !path.exists() {
+        let failed = |cause| Error::unavailable(path, cause);
+        // What cannot be seen may be there.
+        if !path.try_exists().map_err(failed)? {
             return Err(Error::NotFound(path.to_path_buf()));
         }
-        refuse_held(path)?;
-        let file = OpenOptions::new().read(true).open(path);
-        let file = file.map_err(|cause| Error::unavailable(path, cause))?;
+        let path = behind_links(path)?;
+        refuse_held(&path)?;
+        let file = OpenOptions::new().read(true).open(&path).map_err(failed)?;
         Ok(HeldFile { file: StdFile::from(file), lock: None })
     }
 
@@ -45,6 +48,15 @@ impl HeldFile {
             _ => Ok(()),
         }
     }
+}
+
+/// The file at the end of the links at `path`: its lock lies beside it, so that whoever opens it meets
+/// that one lock, whichever way was taken. A link that leads nowhere is refused.
+fn behind_links(path: &Path) -> Result<PathBuf, Error> {
+    if !path.is_symlink() {
+        return Ok(path.to_path_buf());
+    }
+    fs::canonicalize(path).map_err(|cause| Error::unavailable(path, cause))
 }
 
 impl File for HeldFile {

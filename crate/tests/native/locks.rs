@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use varve::native::{Error, Store};
+use varve::native::{Error, OpenOptions, Store};
 
 use crate::folder::Folder;
 
@@ -102,4 +102,26 @@ fn who_lost_its_lock_writes_no_more() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(lost.code(), "VARVE_STORAGE");
+}
+
+#[test]
+#[cfg(unix)]
+fn two_ways_to_the_same_file_are_one_database() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    let (path, link) = (folder.file("shop.varve"), elsewhere.file("shop.varve"));
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for nowhere in [Store::open(&link), Store::open_with(&link, read_only)] {
+        assert!(nowhere.is_err(), "it leads nowhere yet");
+    }
+    let store = Store::open(&path).unwrap();
+    for busy in [Store::open(&link), Store::open_with(&link, read_only)] {
+        assert_eq!(busy.expect_err("it is open").code(), "VARVE_DATABASE_BUSY");
+    }
+    drop(store);
+    let store = Store::open(&link).expect("it was closed");
+    assert!(matches!(Store::open(&path), Err(Error::Busy { .. })));
+    assert_eq!(folder.names(), ["shop.varve", "shop.varve.lock"]);
+    store.close().unwrap();
+    assert_eq!(elsewhere.names(), ["shop.varve"]);
 }
