@@ -243,6 +243,7 @@ export class EngineInstance extends EngineMemory {
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
     if (code === Code.Corruption || code === Code.UnsupportedFormat) {
+      this.assertSame();
       this.call(this.wasm.error_report);
       if (code === Code.Corruption) context.details = damageOf(this.slot);
       else context.format = { major: this.slot(0), features: this.slot(1) };
@@ -250,6 +251,11 @@ export class EngineInstance extends EngineMemory {
     const error = failureOf(code, context);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
+  }
+
+  /** To be asked before damage is told of: throws when somebody else has written to the file that is read. */
+  assertSame(): void {
+    this.host.file.assertSame?.();
   }
 
   /** Remembers what made the database read-only, if this did: every later refusal names it. */

@@ -17,7 +17,7 @@ export class Host {
   /** The memory's buffer and all of it, until it grows. To ask an array for its buffer is a call into V8. */
   private buffer: ArrayBuffer;
   private all: Uint8Array<ArrayBuffer>;
-  private readonly file: StorageFile;
+  readonly file: StorageFile;
   private readonly readOnly: boolean;
   private cause: unknown;
   private failed: boolean;

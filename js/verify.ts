@@ -19,7 +19,7 @@ const PROBLEMS: readonly ProblemKind[] = [
  * Verifies the file of a session, while the program goes on. `heed` is told how many bytes were verified, and
  * ends it by a throw.
  *
- * @throws StorageError when the file cannot be read, and what `heed` throws
+ * @throws StorageError when the file cannot be read, or was changed meanwhile by somebody else, and what `heed` throws
  */
 export async function verified(
   session: Session,
@@ -47,5 +47,6 @@ export async function verified(
     await session.rest("verify()");
   } while (unit !== 0);
   heed(sum.bytes);
+  if (problems.length > 0) session.engine.assertSame();
   return { ok: problems.length === 0, ...sum, problems };
 }

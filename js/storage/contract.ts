@@ -19,6 +19,11 @@ export interface StorageFile {
    * once.
    */
   moveInto?(memory: WebAssembly.Memory): void;
+  /**
+   * Of a file that others may write to while it is read: throws when somebody has since it was opened. What
+   * looks like damage then is none.
+   */
+  assertSame?(): void;
   /** Gives the file back, and with it the right to be its only user. Calling it twice is legal. */
   close(): void;
 }

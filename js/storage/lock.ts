@@ -59,7 +59,7 @@ export async function acquireLock(path: string, guarded: string): Promise<Lock> 
 
 /**
  * Returns when nobody holds the lock at `path`, without taking it: for those who only read and leave
- * no trace. Whoever takes it from then on is not noticed.
+ * no trace. Whoever takes it from then on is not kept from it.
  *
  * @throws DatabaseBusyError when a living process holds it, with that process's number
  */

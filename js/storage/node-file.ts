@@ -3,6 +3,7 @@
 import {
   DatabaseNotFoundError,
   QuotaExceededError,
+  StorageError,
   StorageUnavailableError,
   VarveError,
 } from "../errors.js";
@@ -157,6 +158,8 @@ class NodeFile implements StorageFile {
   #fd: number | undefined;
   /** Whether it was made here. */
   readonly #isNew: boolean;
+  /** When it was written to last, of a file that is open for reading only. */
+  readonly #written: number | undefined;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
   /** The pieces that the file grew by and that nothing was written to. */
@@ -173,6 +176,7 @@ class NodeFile implements StorageFile {
     this.#lock = lock === "beside" ? undefined : lock;
     this.#fd = fd;
     this.#isNew = isNew;
+    this.#written = lock === undefined ? stat.mtimeMs : undefined;
     this.#size = stat.size;
     watchExit(node, this);
   }
@@ -238,6 +242,16 @@ class NodeFile implements StorageFile {
   getSize(): number {
     this.#living();
     return this.#size;
+  }
+
+  assertSame(): void {
+    if (this.#written === undefined) return;
+    const { mtimeMs, size } = this.#node.fs.fstatSync(this.#living());
+    if (mtimeMs === this.#written && size === this.#size) return;
+    throw new StorageError(
+      `The file ${this.#path} was changed by another program since this one opened it for reading only, and what ` +
+        "was to be read is no longer there. Close the database and open it again.",
+    );
   }
 
   flush(): void {

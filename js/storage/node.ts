@@ -15,8 +15,9 @@ const files = () => import("./node-file.js");
  *
  * With `readOnly` no lock is taken and nothing is written, not even beside the file, so that it works
  * in folders that cannot be written to, and any number of processes may read at once. While somebody
- * has the database open for writing it is refused; a writer who comes later is not noticed, and the
- * reader goes on with what was there when it opened.
+ * has the database open for writing it is refused. A writer who comes later is not kept from it: the reader
+ * goes on with what was there when it opened, until it asks for something that was written over since. That
+ * throws `StorageError`, and it has to open the database again.
  *
  * A program that ends, or a thread of it, also by `process.exit` or by an uncaught error, has its
  * writes committed first. Signals are left to the program: one that ends it is like a crash, unless

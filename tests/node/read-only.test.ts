@@ -3,6 +3,7 @@ import { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
 import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { shopIn, starts } from "./support/anywhere.js";
 import { folder, Holder } from "./support/processes.js";
 
 const NAME = "shop";
@@ -85,6 +86,40 @@ suite("a file that is opened for reading only", () => {
     throws(() => reader.set("a", "2"), { name: "ReadOnlyError" });
     await reader.close();
     await writer.tell("close");
+  });
+
+  test("tells what a writer has written over from damage, and has it when it is opened again", async () => {
+    const directory = folder();
+    const [storage, keys] = [file(directory), Array.from({ length: 80 }, (_, i) => `k${i}`)];
+    const first = await open(NAME, { storage });
+    for (const key of keys) first.set(key, new Uint8Array(50_000).fill(1));
+    await first.close();
+    const openReader = () => open(NAME, { storage, readOnly: true, memory: 1_048_576 });
+    const reader = await openReader();
+    const { stderr } = await starts(
+      `${shopIn(directory)}
+       const db = await shop();
+       db.clear();
+       await db.compact();
+       for (let i = 0; i < 80; i += 1) db.set("k" + i, new Uint8Array(50_000).fill(2));
+       await db.close();`,
+    ).ended;
+    equal(stderr, "");
+    const changed = { name: "StorageError", message: "changed by another program" } as const;
+    throws(() => keys.map((key) => reader.get(key)), changed);
+    await rejects(reader.verify(), changed);
+    await reader.close();
+    const again = await openReader();
+    deepEqual(
+      keys.map((key) => again.get(key)?.[0]).filter((byte) => byte !== 2),
+      [],
+    );
+    await again.close();
+    // Without a writer it is damage.
+    const path = join(directory, "shop.varve");
+    writeFileSync(path, readFileSync(path).fill(0, 8_192));
+    const damaged = await openReader().catch((error) => error);
+    equal(damaged.name, "CorruptionError");
   });
 });
 
