@@ -142,8 +142,8 @@ function waysOut({ before }: CorruptionDetails): string {
 /** What a refused write says. */
 export function readOnlyText(name: string): string {
   return (
-    `The database "${name}" was opened with readOnly: true, so that it is not written to. ` +
-    "Close it and open it without that option to write."
+    `The database "${name}" was opened with readOnly: true, or the program is ending, so that it is not ` +
+    "written to. Close it and open it without that option to write."
   );
 }
 

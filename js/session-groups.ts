@@ -7,7 +7,7 @@ import type { Engine, EngineListener } from "./engine.js";
 import type { Recovery } from "./engine-reports.js";
 import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
 import type { Durability, Settings } from "./options.js";
-import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK } from "./session-gate.js";
+import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK, READ_ONLY } from "./session-gate.js";
 import { Reports } from "./session-reports.js";
 import { Timers } from "./session-timers.js";
 import type { OpenedStorage } from "./storage/contract.js";
@@ -363,7 +363,8 @@ export class Groups extends Gate implements EngineListener {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     if ((this.gate & IN_CALLBACK) !== 0) this.engine.abort();
     for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
-    this.gate &= ~IN_CALLBACK;
+    // Nobody would commit what is written from now on.
+    this.gate = (this.gate & ~IN_CALLBACK) | READ_ONLY;
     if (this.poisoned()) return;
     this.engine.commit();
     if (this.engine.unwitnessed()) this.engine.witness();

@@ -81,6 +81,22 @@ suite("the end of a program, in its own runtime", () => {
     equal((await reopened(directory)).getText("a"), "whole");
   });
 
+  test("what is written too late is refused and not lost in silence; what is in memory can be read", async () => {
+    const directory = folder();
+    const { stdout, stderr } = await starts(
+      `${shopIn(directory)}
+       const db = await shop();
+       db.set("key", "last");
+       process.on("exit", () => {
+         const told = [db.getText("key")];
+         try { db.set("key", "too late"); } catch ({ name }) { told.push(name); }
+         console.log(told.join());
+       });`,
+    ).ended;
+    equal(stdout.trim(), "last,ReadOnlyError", stderr);
+    equal((await reopened(directory)).getText("key"), "last");
+  });
+
   test("several databases are all committed, whatever happens to one of them", async () => {
     const directory = folder();
     const { code, stderr } = await starts(
