@@ -6,6 +6,7 @@ use varve::{Error, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::{State, difference, state_of, try_state_of};
+use crate::support::pages::Pages;
 use crate::support::rng::bytes_of;
 
 fn options() -> Options {
@@ -99,8 +100,8 @@ struct Outcomes {
 }
 
 /// Opens a damaged image. Only `End::Flushed` may lose commits, and then exactly the last ones.
-fn judge(image: &[u8], states: &[State], end: End, outcomes: &mut Outcomes, what: &str) {
-    let file = FaultFile::new(image.to_vec());
+fn judge(image: Pages, states: &[State], end: End, outcomes: &mut Outcomes, what: &str) {
+    let file = FaultFile::new(image);
     match Store::open(file.clone(), options()) {
         Err(Error::Corruption(_) | Error::NotADatabase | Error::UnsupportedFormat { .. }) => {
             assert!(file.event_count() == 0, "{what}: a refused file was written to");
@@ -131,11 +132,11 @@ fn judge(image: &[u8], states: &[State], end: End, outcomes: &mut Outcomes, what
 
 fn flip_every_bit(end: End, (image, states): (Vec<u8>, Vec<State>)) -> Outcomes {
     let mut outcomes = Outcomes::default();
-    let mut damaged = image.clone();
+    let image = Pages::from(image);
     for bit in 0..image.len() * 8 {
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        judge(&damaged, &states, end, &mut outcomes, &format!("{end:?}, bit {bit} flipped"));
-        damaged[bit / 8] ^= 1 << (bit % 8);
+        let mut damaged = image.clone();
+        damaged.flip(bit / 8, 1 << (bit % 8));
+        judge(damaged, &states, end, &mut outcomes, &format!("{end:?}, bit {bit} flipped"));
     }
     println!("{end:?}: {} bytes, {outcomes:?}", image.len());
     outcomes
@@ -177,7 +178,13 @@ fn a_closed_file_that_was_cut_short_is_noticed_or_whole() {
     let mut outcomes = Outcomes::default();
     // Less than a superblock is a creation that was cut short, and holds nothing to lose.
     for len in 256..image.len() {
-        judge(&image[..len], &states, End::Closed, &mut outcomes, &format!("cut to {len} bytes"));
+        judge(
+            image[..len].into(),
+            &states,
+            End::Closed,
+            &mut outcomes,
+            &format!("cut to {len} bytes"),
+        );
     }
     println!("cut: {outcomes:?}");
 }
@@ -190,7 +197,7 @@ fn a_zeroed_sector_of_a_closed_file_is_noticed_or_harmless() {
         let mut damaged = image.clone();
         let to = image.len().min(from + 512);
         damaged[from..to].fill(0);
-        judge(&damaged, &states, End::Closed, &mut outcomes, &format!("{from}..{to} zeroed"));
+        judge(damaged.into(), &states, End::Closed, &mut outcomes, &format!("{from}..{to} zeroed"));
     }
     assert!(outcomes.reported > 0);
 }
@@ -204,7 +211,7 @@ fn a_sector_that_holds_another_one_is_noticed_or_harmless() {
             let mut damaged = image.clone();
             damaged.copy_within(from..from + 512, to);
             let what = format!("the sector at {from} written to {to}");
-            judge(&damaged, &states, End::Closed, &mut outcomes, &what);
+            judge(damaged.into(), &states, End::Closed, &mut outcomes, &what);
         }
     }
     assert!(outcomes.reported > 0);

@@ -5,13 +5,14 @@ use varve::{Options, Store};
 use crate::support::crashes::without_checkpoints;
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::state_of;
+use crate::support::pages::Pages;
 
-fn opened(image: Vec<u8>, options: Options) -> Store<FaultFile> {
+fn opened(image: Pages, options: Options) -> Store<FaultFile> {
     Store::open(FaultFile::new(image), options).expect("opens")
 }
 
 /// Whether the log of an image tells the same with its checkpoint and without.
-fn assert_log_tells_all(image: Vec<u8>, options: Options, place: &str) {
+fn assert_log_tells_all(image: Pages, options: Options, place: &str) {
     let bare = without_checkpoints(&image);
     let seen = state_of(&mut opened(image, options));
     match Store::open(FaultFile::new(bare), options) {
@@ -25,14 +26,15 @@ fn who_dies_amid_housekeeping_and_keeps_house_again_has_a_log_that_tells_all_wit
     let options = Options { segment_log2: 12, ..Options::default() };
     // A segment that only the checkpoint to come would have done without stands in front of a gap, the record of
     // which has been deleted; torture came by it, with seed 669512676248079.
-    let image = include_bytes!("images/died-between-gaps-and-checkpoint.bin").to_vec();
+    let image = include_bytes!("images/died-between-gaps-and-checkpoint.bin");
+    let image = Pages::from(&image[..]);
     assert_log_tells_all(image.clone(), options, "as it died");
     let file = FaultFile::new(image);
     let mut store = Store::open(file.clone(), options).expect("opens");
     let mut slices = 0;
     while store.tend(slices == 0).expect("tended") {
         slices += 1;
-        assert_log_tells_all(file.image(), options, &format!("behind slice {slices}"));
+        assert_log_tells_all(file.pages(), options, &format!("behind slice {slices}"));
     }
     assert!(slices > 3, "{slices} slices");
 }

@@ -435,7 +435,7 @@ fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
             images::walk(&base, Bounds::only(0), &events, limits, &mut rng, |crash| {
                 states += 1;
                 let what = format!("seed {seed}, {way:?}, crash at event {}", crash.event);
-                let (_, opened) = open(crash.image, options());
+                let (_, opened) = open(&crash.image.to_vec(), options());
                 // With a checkpoint the old log opens, and its damage is met by who reads.
                 let whole = opened
                     .ok()
@@ -448,7 +448,7 @@ fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
                 }
                 // Each opening has random numbers of its own: what the first try left is not of this one.
                 let anew = Options { entropy: [5, 6, 7, 8], ..recovering(way, false) };
-                let (again, opened) = open(crash.image, anew);
+                let (again, opened) = open(&crash.image.to_vec(), anew);
                 let (seen, doubts) = seen_in(&mut opened.expect("recovered anew"));
                 assert!(seen == expected, "{what}: anew: {}", difference(&seen, &expected));
                 assert_eq!(doubts, uncertain, "{what}");

@@ -17,7 +17,7 @@ use varve::format::{KEYSPACE_ENGINE, record};
 use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
 
 use crate::support::crashes::without_checkpoints;
-use crate::support::fault_file::{Event, FaultFile, write_into};
+use crate::support::fault_file::{Event, FaultFile};
 use crate::support::oracle::values_in_pieces;
 use crate::support::rng::{Rng, bytes_of};
 use crate::support::witness::Medium;
@@ -202,7 +202,7 @@ fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
     assert!(store.recovery().clean && store.recovery().checkpoint, "{:?}", store.recovery());
     after(&mut store, &content, "opened from a checkpoint");
     drop(store.into_file());
-    let mut store = open(&Shared::of(without_checkpoints(&file.image())), options);
+    let mut store = open(&Shared::of(without_checkpoints(&file.image().into()).to_vec()), options);
     assert!(!store.recovery().checkpoint);
     check(&mut store, &content, segment, "opened without a checkpoint");
     salvage_without(b"victim", &mut content, &file.image(), options);
@@ -342,13 +342,13 @@ fn a_build_that_knows_no_pieces_refuses_each_file_that_has_some_whenever_its_wri
         let (mut image, events) = file.history();
         for event in events {
             match event {
-                Event::Write { at, bytes } => write_into(&mut image, &bytes, at),
-                Event::Truncate(size) => image.resize(size as usize, 0),
+                Event::Write { at, bytes } => image.write(&bytes, at),
+                Event::Truncate(size) => image.resize(size as usize),
                 Event::Flush | Event::Mark(_) => continue,
             }
-            let mut left =
-                Store::open(MemoryFile { bytes: image.clone() }, options).expect("it opens");
-            let refused = by_one_that_knows_no_pieces(&image);
+            let bytes = image.to_vec();
+            let refused = by_one_that_knows_no_pieces(&bytes);
+            let mut left = Store::open(MemoryFile { bytes }, options).expect("it opens");
             let has_some = pieces_of(&mut left) > 0;
             assert!(
                 !has_some || refused != Refused::No,

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve::{Error, IoError, Options, Store};
 
 use super::census::{UnderWay, census};
-use super::fault_file::{Event, Fault, FaultFile, Harm, write_into};
+use super::fault_file::{Event, Fault, FaultFile, Harm};
 use super::images::{Crash, Death, Limits, trail, walk};
 use super::oracle::{
     Bounds, Entry, Oracle, State, check_pieces, difference, state_of, try_state_of,
 };
+use super::pages::Pages;
 use super::phases::Met;
 use super::rng::Rng;
 use super::session::{Session, Step, Taste, next_step};
@@ -148,11 +149,13 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
 }
 
 /// Destroys every checkpoint in an image.
-pub fn without_checkpoints(image: &[u8]) -> Vec<u8> {
-    let mut image = image.to_vec();
+pub fn without_checkpoints(image: &Pages) -> Pages {
+    let mut image = image.clone();
     for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
-        if &image[at + 8..at + 12] == b"VCKP" {
-            image[at + 8] = b'X';
+        let mut magic = [0; 4];
+        image.read(&mut magic, at + 8);
+        if &magic == b"VCKP" {
+            image.write(b"X", at as u64 + 8);
         }
     }
     image
@@ -163,7 +166,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     // Salts that no session had before.
     let [a, b, c, salts] = options.entropy;
     let options = &Options { entropy: [a, b, c, !salts], ..*options };
-    let file = FaultFile::new(crash.image.to_vec());
+    let file = FaultFile::new(crash.image.clone());
     let mut store =
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
     let seen = state_of(&mut store);
@@ -215,7 +218,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
 /// What a crash left is put in order, without a write of the program's: that changes nothing of what is
 /// there, whether or not a close comes behind it.
 fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
-    let file = FaultFile::new(file.image());
+    let file = FaultFile::new(file.pages());
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
         assert!(&state_of(&mut store) == seen, "who only reads sees something else");
@@ -231,7 +234,7 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
     assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");
     let kept = state_of(&mut store);
     assert!(&kept == seen, "after housekeeping it shows {}", difference(&kept, seen));
-    let died = FaultFile::new(file.image());
+    let died = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
     for (file, how) in [(died, "death"), (file, "close")] {
         let mut store = Store::open(file, *options)
@@ -242,8 +245,8 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
 }
 
 /// Dies again while recovering from `crash`, at every moment of it and of a few commits after it.
-fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, tally: &Tally) {
-    let mut session = Session::new(FaultFile::new(image.to_vec()), *options, state);
+fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, tally: &Tally) {
+    let mut session = Session::new(FaultFile::new(image.clone()), *options, state);
     session.open(Bounds::only(session.start)).expect("it opened before");
     let at =
         |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
@@ -266,7 +269,7 @@ fn verify_nested(options: &Options, image: &[u8], state: State, rng: &mut Rng, t
 pub fn run_seed(seed: u64, tally: &Tally) {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
-    let (mut image, mut state) = (vec![], State::new());
+    let (mut image, mut state) = (Pages::default(), State::new());
     for generation in 0..4 {
         let disk = FaultFile::new(image.clone()).with_short_reads(seed);
         let mut session = Session::new(disk, options, state.clone());
@@ -304,7 +307,7 @@ pub fn run_seed(seed: u64, tally: &Tally) {
             }
             drawn += 1;
             if rng.one_in(drawn) {
-                (image, state) = (crash.image.to_vec(), seen);
+                (image, state) = (crash.image.clone(), seen);
             }
         });
         tally.phases.lock().expect("no thread has panicked").add(&met);
@@ -312,10 +315,10 @@ pub fn run_seed(seed: u64, tally: &Tally) {
 }
 
 /// Runs `check`; if it fails, the image is kept in the file that `VARVE_KEEP_IMAGE` names, if it does.
-pub fn keeping<T>(image: &[u8], check: impl FnOnce() -> T) -> T {
+pub fn keeping<T>(image: &Pages, check: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
         if let Some(path) = std::env::var_os("VARVE_KEEP_IMAGE") {
-            std::fs::write(path, image).expect("the image can be kept");
+            std::fs::write(path, image.to_vec()).expect("the image can be kept");
         }
         std::panic::resume_unwind(cause)
     })
@@ -341,8 +344,8 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
     let (mut noticed, mut harmless, mut shorter) = (0, 0, 0);
     for (event, what) in events.iter().enumerate() {
         match what {
-            Event::Write { at, bytes } => write_into(&mut image, bytes, *at),
-            Event::Truncate(size) => image.resize(*size as usize, 0),
+            Event::Write { at, bytes } => image.write(bytes, *at),
+            Event::Truncate(size) => image.resize(*size as usize),
             Event::Mark(_) => {}
             Event::Flush => {
                 let Ok(mut store) = Store::open(FaultFile::new(image.clone()), options) else {
@@ -351,7 +354,7 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
                 let (whole, end) = (state_of(&mut store), store.recovery().last_frame);
                 for at in (event % every..image.len()).step_by(every) {
                     let mut image = image.clone();
-                    image[at] ^= 1;
+                    image.flip(at, 1);
                     let Ok(mut store) = Store::open(FaultFile::new(image), options) else {
                         noticed += 1;
                         continue;
@@ -396,13 +399,13 @@ pub fn run_lie(seed: u64) -> Lies {
     run_program(&mut session, &mut rng, 40);
     let (base, events, start) = session.history();
     let lie = rng.below(events.len());
-    let durable = image_at_flush(&base, &events[..lie]);
+    let durable = image_at_flush(&base, &events[..lie]).to_vec();
     let durable = Medium::new(&durable, options.segment_log2);
     let limits = Limits { flushes_lie_from: lie, tear_step: 0, ..LIMITS };
     let mut lies = Lies::default();
     walk(&base, start, &events, limits, &mut rng, |crash| {
         let place = || format!("lying from {lie}, {}", trail(&events, crash.event));
-        let check = || match Store::open(FaultFile::new(crash.image.to_vec()), options) {
+        let check = || match Store::open(FaultFile::new(crash.image.clone()), options) {
             Ok(mut store) => {
                 // What lies before a checkpoint is verified when it is read.
                 let seen = match try_state_of(&mut store) {
@@ -416,7 +419,8 @@ pub fn run_lie(seed: u64) -> Lies {
                     Err(what) => {
                         assert!(crash.event >= lie, "{what}");
                         let next = store.recovery().last_frame + 1;
-                        let now = Medium::new(crash.image, options.segment_log2);
+                        let now = crash.image.to_vec();
+                        let now = Medium::new(&now, options.segment_log2);
                         let told = now.witnessed();
                         assert!(told <= next, "{told} frames are told of, not {next}: {what}");
                         assert!(durable.has_lost(next, &now), "frame {next} is there: {what}");
@@ -435,13 +439,13 @@ pub fn run_lie(seed: u64) -> Lies {
 }
 
 /// What was certainly on the disk after the last of these events.
-fn image_at_flush(base: &[u8], events: &[Event]) -> Vec<u8> {
+fn image_at_flush(base: &Pages, events: &[Event]) -> Pages {
     let flush = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
-    let mut image = base.to_vec();
+    let mut image = base.clone();
     for event in &events[..flush] {
         match event {
-            Event::Write { at, bytes } => write_into(&mut image, bytes, *at),
-            Event::Truncate(size) => image.resize(*size as usize, 0),
+            Event::Write { at, bytes } => image.write(bytes, *at),
+            Event::Truncate(size) => image.resize(*size as usize),
             Event::Flush | Event::Mark(_) => {}
         }
     }

@@ -211,7 +211,7 @@ fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
     let (base, events, start) = session.history();
     walk(&base, start, &events, limits, rng, |crash| {
         tally.walked.fetch_add(1, Ordering::Relaxed);
-        let seen = Store::open(FaultFile::new(crash.image.to_vec()), session.options)
+        let seen = Store::open(FaultFile::new(crash.image.clone()), session.options)
             .map_err(|e| format!("it does not open: {e}"))
             .map(|mut store| state_of(&mut store));
         let found = seen.and_then(|seen| session.oracle.identify(&seen, crash.bounds));

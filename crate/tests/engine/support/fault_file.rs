@@ -10,6 +10,7 @@ use std::rc::Rc;
 use varve::{File, IoError};
 
 use super::oracle::Mark;
+use super::pages::Pages;
 use super::phases::{Op, Phase, Stage, phase_of};
 use super::rng::Rng;
 
@@ -63,8 +64,8 @@ pub struct Fault {
 
 #[derive(Default)]
 struct Disk {
-    base: Vec<u8>,
-    now: Vec<u8>,
+    base: Pages,
+    now: Pages,
     events: Vec<Event>,
     /// What each event belongs to, and what each blow of a fault met.
     phases: Vec<Phase>,
@@ -120,7 +121,7 @@ impl Disk {
 
     fn put(&mut self, bytes: &[u8], at: u64) {
         if !bytes.is_empty() {
-            write_into(&mut self.now, bytes, at);
+            self.now.write(bytes, at);
             let phase = phase_of(self.stage, Op::Write(at, bytes));
             self.note(Event::Write { at, bytes: bytes.to_vec() }, phase);
         }
@@ -132,22 +133,14 @@ impl Disk {
     }
 }
 
-/// Writes into an image as a file does: what lies between its end and `at` becomes zeros.
-pub fn write_into(image: &mut Vec<u8>, bytes: &[u8], at: u64) {
-    let at = usize::try_from(at).expect("test files are small");
-    if image.len() < at + bytes.len() {
-        image.resize(at + bytes.len(), 0);
-    }
-    image[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
 /// The handle. See the module's comment.
 #[derive(Clone, Default)]
 pub struct FaultFile(Rc<RefCell<Disk>>);
 
 impl FaultFile {
     /// A disk whose durable content is `image`.
-    pub fn new(image: Vec<u8>) -> Self {
+    pub fn new(image: impl Into<Pages>) -> Self {
+        let image = image.into();
         let disk = Disk { base: image.clone(), now: image, ..Disk::default() };
         FaultFile(Rc::new(RefCell::new(disk)))
     }
@@ -180,7 +173,7 @@ impl FaultFile {
 
     /// Flips bits of the image behind the back of whoever has it open.
     pub fn damage(&self, at: usize, flips: u8) {
-        self.0.borrow_mut().now[at] ^= flips;
+        self.0.borrow_mut().now.flip(at, flips);
     }
 
     /// From now on there is room for so many bytes, and a write beyond them meets the harm; or there is
@@ -209,6 +202,11 @@ impl FaultFile {
 
     /// The image that a reader sees now.
     pub fn image(&self) -> Vec<u8> {
+        self.0.borrow().now.to_vec()
+    }
+
+    /// The same, shared.
+    pub fn pages(&self) -> Pages {
         self.0.borrow().now.clone()
     }
 
@@ -238,7 +236,7 @@ impl FaultFile {
     }
 
     /// The image that the disk began with, and all that happened since.
-    pub fn history(&self) -> (Vec<u8>, Vec<Event>) {
+    pub fn history(&self) -> (Pages, Vec<Event>) {
         let disk = self.0.borrow();
         (disk.base.clone(), disk.events.clone())
     }
@@ -253,8 +251,7 @@ impl File for FaultFile {
         if let Some(rng) = disk.short_reads.as_mut().filter(|_| n > 1) {
             n = rng.within(1..n + 1);
         }
-        buf[..n].copy_from_slice(disk.now.get(at..at + n).unwrap_or_default());
-        Ok(n)
+        Ok(disk.now.read(&mut buf[..n], at))
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
@@ -289,7 +286,7 @@ impl File for FaultFile {
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
         let mut disk = self.0.borrow_mut();
         disk.enter_plain(Op::Truncate)?;
-        disk.now.resize(usize::try_from(size).map_err(|_| IoError::Quota)?, 0);
+        disk.now.resize(usize::try_from(size).map_err(|_| IoError::Quota)?);
         let phase = phase_of(disk.stage, Op::Truncate);
         disk.note(Event::Truncate(size), phase);
         Ok(())

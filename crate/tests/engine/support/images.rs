@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use varve::format::DATA_START;
 
-use super::fault_file::{Event, write_into};
+use super::fault_file::Event;
 use super::oracle::{Bounds, Mark};
+use super::pages::Pages;
 use super::rng::{Rng, bytes_of};
 
 pub const SECTOR: usize = 512;
@@ -29,7 +30,7 @@ pub struct Crash<'a> {
     pub death: Death,
     /// Index of the event at which it happened.
     pub event: usize,
-    pub image: &'a [u8],
+    pub image: &'a Pages,
     pub bounds: Bounds,
 }
 
@@ -61,8 +62,8 @@ enum Part {
 
 /// The disk while its history is walked: what is durable and what might be.
 struct Walker {
-    durable: Vec<u8>,
-    now: Vec<u8>,
+    durable: Pages,
+    now: Pages,
     /// Contents since the last flush of each sector touched; the first is the durable one.
     sectors: BTreeMap<usize, Vec<Sector>>,
     /// Sizes since the last flush; the first is the durable one.
@@ -70,19 +71,17 @@ struct Walker {
     pending: Vec<(u64, Vec<u8>)>,
 }
 
-fn sector_of(image: &[u8], index: usize) -> Sector {
+fn sector_of(image: &Pages, index: usize) -> Sector {
     let mut sector = [0; SECTOR];
-    let bytes = image.get(index * SECTOR..).unwrap_or_default();
-    let n = bytes.len().min(SECTOR);
-    sector[..n].copy_from_slice(&bytes[..n]);
+    image.read(&mut sector, index * SECTOR);
     sector
 }
 
 impl Walker {
-    fn new(base: &[u8]) -> Self {
+    fn new(base: &Pages) -> Self {
         Walker {
-            durable: base.to_vec(),
-            now: base.to_vec(),
+            durable: base.clone(),
+            now: base.clone(),
             sectors: BTreeMap::new(),
             sizes: vec![base.len()],
             pending: vec![],
@@ -119,14 +118,14 @@ impl Walker {
     fn apply(&mut self, event: &Event) -> HashSet<usize> {
         match event {
             Event::Write { at, bytes } => {
-                write_into(&mut self.now, bytes, *at);
+                self.now.write(bytes, *at);
                 self.pending.push((*at, bytes.clone()));
                 let at = *at as usize;
                 self.touch(at..at + bytes.len())
             }
             Event::Truncate(size) => {
                 let (before, size) = (self.now.len(), *size as usize);
-                self.now.resize(size, 0);
+                self.now.resize(size);
                 self.touch(size.min(before)..before.max(size))
             }
             Event::Flush | Event::Mark(_) => HashSet::new(),
@@ -134,17 +133,17 @@ impl Walker {
     }
 
     /// The image in which each touched sector shows the chosen content.
-    fn compose(&self, choice: &Choice) -> Vec<u8> {
+    fn compose(&self, choice: &Choice) -> Pages {
         let mut image = self.durable.clone();
         for ((&index, contents), &pick) in self.sectors.iter().zip(&choice.sectors) {
-            write_into(&mut image, &contents[pick], (index * SECTOR) as u64);
+            image.write(&contents[pick], (index * SECTOR) as u64);
         }
-        image.resize(self.sizes[choice.size], 0);
+        image.resize(self.sizes[choice.size]);
         image
     }
 
     /// The image of any subset of the parts, one per sector, of the pending writes.
-    fn mix(&self, rng: &mut Rng) -> Vec<u8> {
+    fn mix(&self, rng: &mut Rng) -> Pages {
         let lost = rng.within(1..8);
         self.compose_parts(rng, |rng, _| match rng.below(8) < lost {
             true => Part::Old,
@@ -154,7 +153,7 @@ impl Walker {
 
     /// The image in which some of the parts are neither old nor new: few or many of them, or all that
     /// were meant for superblocks.
-    fn garble(&self, rng: &mut Rng) -> Vec<u8> {
+    fn garble(&self, rng: &mut Rng) -> Pages {
         let [garbled, lost] = [rng.within(1..9), rng.below(4)];
         let only_start = rng.one_in(3);
         self.compose_parts(rng, |rng, at| match rng.below(8) {
@@ -171,7 +170,7 @@ impl Walker {
         &self,
         rng: &mut Rng,
         mut becomes: impl FnMut(&mut Rng, usize) -> Part,
-    ) -> Vec<u8> {
+    ) -> Pages {
         let mut image = self.durable.clone();
         for (at, bytes) in &self.pending {
             let mut from = 0;
@@ -180,15 +179,15 @@ impl Walker {
                 let to = bytes.len().min(from + SECTOR - at % SECTOR);
                 match becomes(rng, at) {
                     Part::Old => {}
-                    Part::New => write_into(&mut image, &bytes[from..to], at as u64),
+                    Part::New => image.write(&bytes[from..to], at as u64),
                     Part::Anything => {
-                        write_into(&mut image, &bytes_of(rng.next(), to - from), at as u64);
+                        image.write(&bytes_of(rng.next(), to - from), at as u64);
                     }
                 }
                 from = to;
             }
         }
-        image.resize(*rng.pick(&self.sizes), 0);
+        image.resize(*rng.pick(&self.sizes));
         image
     }
 
@@ -264,7 +263,7 @@ struct Choice {
 /// Walks a history and shows every crash state in it to `visit`; each differs from all that were
 /// shown for earlier events, or allows less.
 pub fn walk(
-    base: &[u8],
+    base: &Pages,
     start: Bounds,
     events: &[Event],
     limits: Limits,
@@ -274,7 +273,7 @@ pub fn walk(
     let mut walker = Walker::new(base);
     let mut bounds = start;
     for (index, event) in events.iter().enumerate() {
-        let mut show = |death, image: &[u8], bounds| {
+        let mut show = |death, image: &Pages, bounds| {
             visit(&Crash { death, event: index, image, bounds });
         };
         match event {
@@ -292,7 +291,7 @@ pub fn walk(
             Event::Write { .. } | Event::Truncate(_) => {
                 if let (Event::Write { at, bytes }, 1..) = (event, limits.tear_step) {
                     let (at, torn) = (*at as usize, bounds.all_written());
-                    let show = |image: &[u8]| show(Death::Process, image, torn);
+                    let show = |image: &Pages| show(Death::Process, image, torn);
                     tear(&walker.now, at, bytes, limits.tear_step, show);
                 }
                 let grown = walker.sizes.len();
@@ -307,12 +306,12 @@ pub fn walk(
 
 /// The write stops after its bytes, one of `step`, but the last; bytes that change nothing are
 /// passed over.
-fn tear(now: &[u8], at: usize, bytes: &[u8], step: usize, mut show: impl FnMut(&[u8])) {
-    let mut image = now.to_vec();
+fn tear(now: &Pages, at: usize, bytes: &[u8], step: usize, mut show: impl FnMut(&Pages)) {
+    let mut image = now.clone();
     let mut changed = false;
     for (i, &byte) in bytes[..bytes.len() - 1].iter().enumerate() {
-        if image.get(at + i) != Some(&byte) {
-            write_into(&mut image, &[byte], (at + i) as u64);
+        if image.get(at + i) != Some(byte) {
+            image.write(&[byte], (at + i) as u64);
             changed = true;
         }
         if changed && i % step == 0 {
@@ -329,7 +328,7 @@ fn scatter(
     grown: bool,
     limits: Limits,
     rng: &mut Rng,
-    mut show: impl FnMut(&[u8]),
+    mut show: impl FnMut(&Pages),
 ) {
     let newest = walker.newest();
     let is_new = |choice: &Choice| {

@@ -6,6 +6,7 @@ pub mod failures;
 pub mod fault_file;
 pub mod images;
 pub mod oracle;
+pub mod pages;
 pub mod phases;
 pub mod rng;
 pub mod session;

@@ -15,6 +15,7 @@ use super::oracle::{
     Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_pieces, difference,
     state_of,
 };
+use super::pages::Pages;
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
 use super::shapes;
@@ -161,7 +162,7 @@ impl Session {
     }
 
     /// The history of the disk and what it allowed at its beginning.
-    pub fn history(&self) -> (Vec<u8>, Vec<Event>, Bounds) {
+    pub fn history(&self) -> (Pages, Vec<Event>, Bounds) {
         let (base, events) = self.disk.history();
         (base, events, Bounds::only(self.start))
     }
@@ -330,7 +331,7 @@ impl Session {
                 Ok(())
             }
             Step::Room(room) => {
-                let size = self.disk.image().len();
+                let size = self.disk.pages().len();
                 let limit = room.map(|room| ((size + room) as u64, Harm::Fail(IoError::Quota)));
                 self.disk.limit(limit);
                 Ok(())
