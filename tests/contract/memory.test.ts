@@ -59,6 +59,30 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
   });
 });
 
+everywhere("memory of a database that it just holds", ({ storage }) => {
+  test("does not grow while keys are overwritten without end, whatever housekeeping holds", async () => {
+    const db = await opened(storage, { memory: 8 * MIB }, freshName());
+    const count = 7_000;
+    for (let key = 0; key < count; key += 1) {
+      db.set(keyOf(key), filled(LENGTH, key & 0xff));
+      if (key % 100 === 99) await turn();
+    }
+    const next = random(1);
+    let settled = 0;
+    for (let round = 0; round < 1_000; round += 1) {
+      for (let i = 0; i < 16; i += 1) {
+        const key = next(1 + next(count));
+        db.set(keyOf(key), filled(LENGTH, key & 0xff));
+      }
+      for (const [key] of db.entries({ gte: keyOf(next(count)), limit: 8 })) ok(key !== "");
+      await turn();
+      const { wasmBytes } = db.stats();
+      if (round < 100) settled = wasmBytes;
+      else equal(wasmBytes, settled, `all memory after ${round} turns`);
+    }
+  });
+});
+
 everywhere("memory of values that are large each by itself", ({ storage }) => {
   const COUNT = 24;
   const options = { memory: 4 * MIB };

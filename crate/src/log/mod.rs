@@ -549,6 +549,12 @@ impl Log {
         self.pool.budget()
     }
 
+    /// Bytes that they hold beyond that, as the last turn needed it.
+    #[must_use]
+    pub fn above_budget(&self) -> usize {
+        self.pool.memory().saturating_sub(self.pool.budget())
+    }
+
     /// How many buffers were given up for something else since opening.
     #[must_use]
     pub fn evictions(&self) -> u64 {

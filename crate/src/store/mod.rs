@@ -446,6 +446,13 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
+    /// Bytes of segments that are held for a while: of one that is being emptied, and above the budget.
+    #[must_use]
+    pub fn passing(&self) -> usize {
+        let is_emptying = matches!(self.job, Job::Compacting(_));
+        (usize::from(is_emptying) << self.log.geometry().segment_log2) + self.log.above_budget()
+    }
+
     /// Sizes and states.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -110,7 +110,10 @@ impl Instance {
         let now = store.footprint();
         if core::mem::replace(&mut self.footprint, now) != now {
             let (whole, rest) = store.headroom();
-            let room = (besides + HEADROOM).min(self.most_room);
+            // What is held for a while is part of that room: it leaves by itself, and beside it memory
+            // would grow with each rarer coincidence, and never shrink.
+            let room = besides + HEADROOM - store.passing().min(HEADROOM / 4);
+            let room = room.min(self.most_room);
             take_and_leave(whole, room + rest, most);
         }
     }
