@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { file, open as openVarve } from "varve";
+import { type Database, file, open as openVarve, type Storage } from "varve";
 import { openLevel } from "../sizes/node/level.js";
 import { openLmdb } from "../sizes/node/lmdb.js";
 import type { OpenStore } from "../sizes/store.js";
 import { type Around, runStep, type Step } from "./steps.js";
-import { keep, whatATailAdds } from "./tail.js";
+import { keep, type Read, whatATailAdds } from "./tail.js";
 import { watchedVarve } from "./varve.js";
 
 /** What a process is told: one step of one store's life. */
@@ -43,16 +43,40 @@ function writtenByCalls(): number | undefined {
 }
 
 /**
- * Opens a file that is not to change, and tells how long it took up to the first get. With little memory:
- * what the openings before have left is collected while much is reserved.
+ * Opens a file that is not to change, up to the first get. With little memory: what the openings before have left
+ * is collected while much is reserved.
  */
+async function openToGet(storage: Storage, name: string, key: string): Promise<Database> {
+  const db = await openVarve(name, { storage, memory: 4_194_304, readOnly: true });
+  db.get(key);
+  return db;
+}
+
 async function timedOpen(name: string, key: string): Promise<number> {
   const start = performance.now();
-  const db = await openVarve(name, { storage: file(folder), memory: 4_194_304, readOnly: true });
-  db.get(key);
+  const db = await openToGet(file(folder), name, key);
   const ms = performance.now() - start;
   await db.close();
   return ms;
+}
+
+async function readsOf(name: string, key: string): Promise<Read[]> {
+  const reads: Read[] = [];
+  const place = file(folder);
+  const storage: Storage = {
+    ...place,
+    async open(name, mode) {
+      const opened = await place.open(name, mode);
+      const read = opened.file.read.bind(opened.file);
+      opened.file.read = (buffer, options) => {
+        reads.push({ at: options.at, length: buffer.length });
+        return read(buffer, options);
+      };
+      return opened;
+    },
+  };
+  await (await openToGet(storage, name, key)).close();
+  return reads;
 }
 
 function surroundings(): Pick<Around, "open" | "written" | "tails"> {
@@ -71,6 +95,7 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
               crashed: path(crashed),
               bytes,
               timedOpen: (at) => timedOpen(basename(at, ".varve"), key),
+              readsOf: (at) => readsOf(basename(at, ".varve"), key),
             },
             rounds,
           ),

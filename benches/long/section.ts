@@ -14,7 +14,7 @@ import type { Request as WorkerRequest } from "./worker.js";
 const MIB = 1_048_576;
 const MEMORY = 64 * MIB;
 const TAILS =
-  "What a tail adds to an opening is the time of opening a file as a crash left it, less that of the same file as it was closed before, opened right before or behind it: the median of such differences, in a program that had opened both before, against the median of the reads. Reads are in pieces of 1 MiB, into the same memory. From the medium: after the system was made to forget both files.";
+  "What a tail adds to an opening is the time of opening a file as a crash left it, less that of the same file as it was closed before, opened right before or behind it: the median of such differences, in a program that had opened both before, against the median of the reads: those that the first opening makes and the other does not, where they lie, into the same memory. From the medium: after the system was made to forget both files.";
 
 /** One store, and how much of what it gives up for room. */
 interface Contender<Id extends string> {
@@ -162,7 +162,7 @@ function addTail(table: Table, group: string, tail: string, added: Added): void 
   ] as const) {
     table.add(group, `opened again and again, from ${from}`, "ms", "varve", closed);
     table.add(group, `likewise behind a crash and ${tail}, from ${from}`, "ms", "varve", crashed);
-    table.add(group, `read of as many bytes as these take, from ${from}`, "ms", "bare file", reads);
+    table.add(group, `bare reads of what these add, from ${from}`, "ms", "bare file", reads);
     if (reads.length === 0) continue;
     const adds = median(crashed.map((ms, i) => ms - closed[i]!));
     table.goals.push(

@@ -1,13 +1,12 @@
 /**
  * What a tail adds to an opening: a file as a crash left it, and the same file as it was closed before,
- * opened in turn by code that has opened both before; beside bare reads of as many bytes as the tail has.
- * Once with both files in the system's cache, and once with neither.
+ * opened in turn by code that has opened both before; beside bare reads of what the first one reads and the
+ * other does not. Once with both files in the system's cache, and once with neither.
  */
 
 import { spawnSync } from "node:child_process";
-import { closeSync, copyFileSync, fsyncSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, copyFileSync, fsyncSync, openSync, readSync } from "node:fs";
 
-const MIB = 1_048_576;
 /** Openings before the timed ones: the first ones run code that is not optimized yet. */
 const WARM = 4;
 
@@ -25,15 +24,32 @@ function forget(path: string): boolean {
   return status === 0;
 }
 
-/** Milliseconds that reading the last bytes of a file takes, in pieces of 1 MiB. */
-function rawRead(path: string, bytes: number): number {
-  const block = new Uint8Array(MIB);
+/** A read: where it begins, and how many bytes it asks for. */
+export interface Read {
+  at: number;
+  length: number;
+}
+
+/** What opening the one file reads and opening the other does not: the tail, where it lies, and none of the room behind it. */
+async function tailOf({ closed, crashed, bytes, readsOf }: Pair): Promise<Read[]> {
+  const common = new Set((await readsOf(closed)).map(({ at, length }) => `${at} ${length}`));
+  const added = (await readsOf(crashed)).filter(({ at, length }) => !common.has(`${at} ${length}`));
+  let left = bytes;
+  const tail = added.map(({ at, length: whole }) => {
+    const length = Math.min(left, whole);
+    left -= length;
+    return { at, length };
+  });
+  if (left < 0.1 * bytes) return tail.filter(({ length }) => length > 0);
+  throw new Error(`Of a tail of ${bytes} bytes, ${left} were not read.`);
+}
+
+/** Milliseconds that these reads take, all into the same memory. */
+function rawRead(path: string, reads: readonly Read[]): number {
+  const block = new Uint8Array(Math.max(...reads.map(({ length }) => length)));
   const fd = openSync(path, "r");
-  const end = statSync(path).size;
   const start = performance.now();
-  for (let at = Math.max(0, end - bytes); at < end; at += MIB) {
-    readSync(fd, block, 0, Math.min(MIB, end - at), at);
-  }
+  for (const { at, length } of reads) readSync(fd, block, 0, length, at);
   const ms = performance.now() - start;
   closeSync(fd);
   return ms;
@@ -46,6 +62,8 @@ export interface Pair {
   /** Bytes of the tail. */
   bytes: number;
   timedOpen(path: string): Promise<number>;
+  /** The reads of such an opening, in order. */
+  readsOf(path: string): Promise<Read[]>;
 }
 
 /** Samples in ms: of opening the two, and of reading; none from the medium where the cache stays. */
@@ -55,7 +73,8 @@ export type Added = Record<
 >;
 
 export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> {
-  const { closed, crashed, bytes, timedOpen } = pair;
+  const { closed, crashed, timedOpen } = pair;
+  const tail = await tailOf(pair);
   const added: Added = {
     closed: [],
     crashed: [],
@@ -83,7 +102,7 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
       async () => added.closed.push(await timedOpen(closed)),
       async () => added.crashed.push(await timedOpen(crashed)),
     );
-    added.read.push(rawRead(crashed, bytes));
+    added.read.push(rawRead(crashed, tail));
   }
   for (let i = 0; i < rounds && forget(closed) && forget(crashed); i++) {
     await inTurn(
@@ -92,7 +111,7 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
       async () => forget(crashed) && added.crashedCold.push(await timedOpen(crashed)),
     );
     forget(crashed);
-    added.readCold.push(rawRead(crashed, bytes));
+    added.readCold.push(rawRead(crashed, tail));
   }
   return added;
 }
