@@ -398,7 +398,7 @@ impl<F: File> Store<F> {
         if living.len() != count {
             // What is not in a whole frame, or not yet in one, the index alone tells.
             let is_in = |&position: &Position| position.wrapping_sub(first) < all;
-            let positions = self.index.positions().filter(is_in).map(|position| (position, position));
+            let positions = self.index.positions().filter(is_in).map(|at| (at, at));
             let sorted = sort::by_number(positions.collect());
             living = sorted.into_iter().map(|(position, _)| position).collect();
         }
