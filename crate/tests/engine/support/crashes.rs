@@ -452,18 +452,19 @@ fn image_at_flush(base: &Pages, events: &[Event]) -> Pages {
     image
 }
 
-/// Runs `seeds` on two threads, which take them in turn.
+/// Runs `seeds` on two threads, which take them in turn, the last ones first: those take longest, and who
+/// took one of them last would keep the other waiting.
 pub fn on_two_threads(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
-    let next = AtomicU64::new(seeds.start);
+    let left = AtomicU64::new(seeds.end);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    run(seed);
+                    let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                        (left > seeds.start).then(|| left - 1)
+                    });
+                    let Ok(next) = taken else { break };
+                    run(next - 1);
                 }
             });
         }

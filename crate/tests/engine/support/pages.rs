@@ -60,8 +60,11 @@ impl Pages {
 
     /// Cuts it off, or makes it longer by zeros.
     pub fn resize(&mut self, len: usize) {
-        let blank = Rc::new([0; PAGE]);
-        self.pages.resize(len.div_ceil(PAGE), blank);
+        let count = len.div_ceil(PAGE);
+        if count > self.pages.len() {
+            self.pages.resize(count, Rc::new([0; PAGE]));
+        }
+        self.pages.truncate(count);
         if len < self.len && !len.is_multiple_of(PAGE) {
             Rc::make_mut(&mut self.pages[len / PAGE])[len % PAGE..].fill(0);
         }
