@@ -254,7 +254,16 @@ function create(node: Builtins, path: string, content: string, token: string): b
     // A file system without links (exFAT, some network shares): less than atomic, see WRITING_MS.
     return linked ?? createInPlace(node, path, content);
   } finally {
-    unlink(node, draft);
+    drop(node, draft);
+  }
+}
+
+/** Removes a draft, if there is one. What keeps it from that is no news: the draft could not be made, or goes later. */
+function drop({ fs }: Builtins, draft: string): void {
+  try {
+    fs.unlinkSync(draft);
+  } catch {
+    // One that stays is removed with the next lock that is broken.
   }
 }
 
@@ -338,7 +347,7 @@ function busy(
   }
   return new DatabaseBusyError(
     `The database ${guarded} is open in ${whose(holder)}. One process may have it open at a time: ` +
-      `close it there first. (The lock is ${path}.)`,
+      `close it there first. (The lock is ${path}. In a copy of a folder that was in use it was copied too: delete it there.)`,
     { pid: holder.pid },
   );
 }

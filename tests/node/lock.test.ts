@@ -271,6 +271,16 @@ suite("the lock of a database file", () => {
     await rejects(file(link).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
+  test("says what keeps it from being made, and not from being cleared away again", async () => {
+    let directory = folder();
+    // A path of 4,095 bytes is the longest: one ends within what its draft has behind its own name.
+    for (let left = 4_070; left > directory.length + 1; ) {
+      directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
+    }
+    const error = await rejects(file(directory).open(NAME), { code: "VARVE_STORAGE_UNAVAILABLE" });
+    ok(/ENAMETOOLONG.* open/.test(error.message), error.message);
+  });
+
   test("two ways to the same file are one database", async () => {
     const [directory, elsewhere] = [folder(), folder()];
     const linked = file(elsewhere);
