@@ -9,6 +9,7 @@ mod pin;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod places;
 mod replay;
+mod room;
 mod salvage;
 mod tend;
 mod update;
@@ -426,31 +427,6 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
-    }
-
-    /// Bytes of memory held, but for the order of keys, and the [`headroom`](Store::headroom) that
-    /// there has to be beside them, roughly: when any of it changes, room has to be made.
-    #[must_use]
-    pub fn footprint(&self) -> [usize; 3] {
-        let (larger, order) = self.headroom();
-        [self.log.memory_bytes() as usize + self.index.bytes(), larger, order >> 22]
-    }
-
-    /// Bytes of memory that a turn may come to take in one piece, for an index that is close to
-    /// doubling, and in small ones, for the order of keys, which the first range builds.
-    #[must_use]
-    pub fn headroom(&self) -> (usize, usize) {
-        let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
-        let left = self.index.len().saturating_sub(self.spaces.in_order());
-        let order = if self.ordered { 28 * left } else { 0 };
-        (larger, order)
-    }
-
-    /// Bytes of segments that are held for a while: of one that is being emptied, and above the budget.
-    #[must_use]
-    pub fn passing(&self) -> usize {
-        let is_emptying = matches!(self.job, Job::Compacting(_));
-        (usize::from(is_emptying) << self.log.geometry().segment_log2) + self.log.above_budget()
     }
 
     /// Sizes and states.
