@@ -181,10 +181,18 @@ async function overwrite({ size, count, seed }: Step, around: Around): Promise<S
   const store = await around.open(NAME);
   const { name, settings } = store;
   const [groups, room, excess]: number[][] = [[], [], []];
+  /** Of the groups, those beside which housekeeping ran, and the others. */
+  const [beside, alone]: number[][] = [[], []];
+  let slicesBefore = 0;
   const before = around.written();
   const numbers = new Chooser(size, seed).existing("zipfian", count);
   await write(store, around, numbers, seed, async (ms) => {
     groups!.push(ms);
+    const slices = store.slices?.().length;
+    if (slices !== undefined) {
+      (slices > slicesBefore ? beside : alone)!.push(ms);
+      slicesBefore = slices;
+    }
     if (groups!.length % 20 !== 0) return;
     const bytes = await around.room(NAME);
     room!.push(bytes);
@@ -192,7 +200,7 @@ async function overwrite({ size, count, seed }: Step, around: Around): Promise<S
     if (live !== undefined) excess!.push(live.fileBytes / bound(live.liveBytes, size));
   });
   const written = around.written();
-  const samples: Record<string, number[]> = { groups: groups!, room: room!, excess: excess! };
+  const samples = { groups, beside, alone, room, excess } as Record<string, number[]>;
   if (before !== undefined && written !== undefined) samples.written = [written - before];
   samples.slices = [...(store.slices?.() ?? [])];
   const digest = await digestOf(store, size);
