@@ -27,6 +27,8 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
 /** Runs the command. Nothing is said on standard error unless something is wrong. */
 export async function main(args: readonly string[]): Promise<ExitCode> {
   const output = new Output(process.stdout);
+  // What cannot be told changes nothing of what the exit code says.
+  process.stderr.on("error", () => undefined);
   try {
     const exit = await run(args, output);
     await output.end();

@@ -68,8 +68,6 @@ export class Progress {
 
   constructor(stream: NodeJS.WriteStream) {
     this.#stream = stream;
-    // Whoever closed it wants to hear nothing.
-    stream.on("error", () => undefined);
   }
 
   tell(what: string, done: number, total: number): void {

@@ -45,7 +45,10 @@ function keyOption(file: TypeScriptFile, key: unknown): string {
   if (key === "bytes") return `key: ${file.use("blob")}`;
   const kinds = Array.isArray(key) ? key.map(partKindOf) : [undefined];
   const parts = kinds.map((kind) => (kind === undefined ? "unknown" : partOf(file, kind)));
-  return `key: ${parts.length === 1 ? parts[0] : `[${parts.join(", ")}]`}`;
+  if (parts.length > 1) return `key: [${parts.join(", ")}]`;
+  // Who gives the numbers out is no part of what is stored.
+  const [lone] = kinds;
+  return `key: ${parts[0]}${lone && "kind" in lone && lone.kind === "u53" ? " /* or auto() */" : ""}`;
 }
 
 function partOf(file: TypeScriptFile, kind: PartKind): string {

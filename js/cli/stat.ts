@@ -19,11 +19,14 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
     const { collection } = call.texts;
     if (collection !== undefined) return statOf(db, collectionOf(db, collection), call, output);
     const { count, liveBytes, fileBytes, segments } = db.stats();
+    const keys = db.count();
+    const inCollections = count - keys;
     const { recovery } = db;
     if (flags.has("json")) {
       const document = {
         file: path,
-        keys: count,
+        keys,
+        inCollections,
         liveBytes,
         fileBytes,
         segments,
@@ -35,7 +38,8 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
     }
     const share = fileBytes > 0 ? Math.round((100 * liveBytes) / fileBytes) : 0;
     const rows = [
-      ["keys", number(count)],
+      ["keys", number(keys)],
+      ...(inCollections === 0 ? [] : [["collections", inAll(inCollections)] as const]),
       ["live", `${size(liveBytes)}, ${share} % of the file`],
       ["file", size(fileBytes)],
       ["last frame", number(recovery.lastSequence)],
@@ -47,18 +51,25 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
+/** Which of them are which is not known without reading all. */
+function inAll(count: number): string {
+  return `${counted(count, "record")}, the entries of indexes included; varve schema names them`;
+}
+
 /** What there is to say of one collection. */
 async function statOf(
   db: Database,
-  { name, keyspace, key, value }: Told,
+  { name, keyspace, key, value, indexes }: Told,
   { words, flags }: Call,
   output: Output,
 ): Promise<ExitCode> {
   const { engine } = Database.sessionOf(db);
   const records = engine.count(keyspace);
+  const entries = indexes.map((index) => [index.name, engine.count(index.keyspace)] as const);
   if (flags.has("json")) {
     const [file] = words;
-    const document = { file, collection: name, records, key, value: value ?? null };
+    const told = { key, value: value ?? null, indexes: Object.fromEntries(entries) };
+    const document = { file, collection: name, records, ...told };
     await output.print(`${JSON.stringify(document)}\n`);
     return EXIT.well;
   }
@@ -66,6 +77,9 @@ async function statOf(
     ["records", number(records)],
     ["keys", typeof key === "string" ? key : JSON.stringify(key)],
     ["values", value?.kind === "struct" ? layoutOf(value) : (value?.kind ?? "unknown here")],
+    ...entries.map(
+      ([index, count]) => ["index", `${index}: ${counted(count, "entry", "entries")}`] as const,
+    ),
   ] as const;
   await output.print(harmless(table(rows)));
   return EXIT.well;

@@ -154,7 +154,7 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
   let parsed: ReturnType<typeof parseArgs>;
   try {
     parsed = parseArgs({
-      args,
+      args: tied(command, args),
       options: { ...Object.fromEntries(known), help },
       allowPositionals: true,
     });
@@ -178,6 +178,31 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
     else if (value === true) flags.add(name);
   }
   return { command, words: positionals, texts, flags };
+}
+
+/**
+ * Options and what stands behind them as one word, so that it may begin with a dash. Only what would be an
+ * option itself is refused there: it rather was forgotten what the first one takes.
+ */
+function tied(command: CommandName, args: readonly string[]): string[] {
+  const { options } = commandOf(command);
+  const known = { ...options, help: undefined };
+  const words: string[] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const word = args[at] as string;
+    if (word === "--") return [...words, ...args.slice(at)];
+    const takes = word.startsWith("--") ? options[word.slice(2)]?.takes : undefined;
+    const next = args[at + 1];
+    if (takes === undefined || next === undefined) words.push(word);
+    else if (next === "--" || (next.startsWith("--") && next.slice(2) in known)) {
+      const meant = `${word}=${next} if that is meant`;
+      throw misused(command, `${word} takes ${takes}, and ${next} is an option: ${meant}.`);
+    } else {
+      words.push(`${word}=${next}`);
+      at += 1;
+    }
+  }
+  return words;
 }
 
 /** The command was not understood. */

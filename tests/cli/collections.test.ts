@@ -8,6 +8,7 @@ import { type Database, file, open } from "varve";
 import { codecOf } from "varve/codec";
 import {
   added,
+  auto,
   desc,
   enum8,
   f64,
@@ -21,6 +22,7 @@ import {
   u8,
   u16,
   u32,
+  u53,
   u64,
   union,
   vec,
@@ -216,6 +218,20 @@ export const Product = struct("Product", {
       await printed("list", path, "--collection", "all", "--values"),
       `new\t{"n":2,"name":"y","price":1,"note":"a \\\\"b\\\\""}
 old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
+`,
+    );
+  });
+
+  test("says of numbers as keys that they may be given out: what is stored is the same", async () => {
+    const path = await database((db) => {
+      db.collection("log", text(), { key: auto() }).push("first");
+      db.collection("pairs", text(), { key: [u53, u53] }).set([1, 2], "pair");
+    });
+    equal(
+      await printed("schema", path, "--ts"),
+      `// db.collection("log", text(), { key: u53 /* or auto() */ })
+// db.collection("pairs", text(), { key: [u53, u53] })
+import { text, u53 } from "varve/struct";
 `,
     );
   });

@@ -3,6 +3,7 @@
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
+  closeSync,
   copyFileSync,
   mkdirSync,
   openSync,
@@ -14,7 +15,7 @@ import {
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { file, open } from "varve";
-import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
 const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage", "export"];
@@ -66,6 +67,8 @@ suite("varve", () => {
       ["list", path, "--limit=1e3"],
       ["list", path, "--limit"],
       ["list", path, "--prefix"],
+      ["list", path, "--prefix", "--json"],
+      ["list", path, "--limit", "--"],
       ["list", path, "--json=yes"],
     ]) {
       const { code, stdout, stderr } = await varve(args);
@@ -79,6 +82,31 @@ suite("varve", () => {
   test("takes words behind -- as they are", async () => {
     const path = await database((db) => db.set("--json", "value"));
     equal(await printed("get", path, "--", "--json"), "value");
+  });
+
+  test("takes a word behind an option that takes one, also if it begins with a dash", async () => {
+    const path = await database((db) => {
+      for (const key of ["-d", "--json", "d"]) db.set(key, "value");
+    });
+    equal(await printed("list", path, "--prefix", "-d"), "-d\n");
+    equal(await printed("list", "--prefix=--json", path), "--json\n");
+    const { stderr } = await varve(["list", path, "--limit", "-1"]);
+    equal(stderr, "varve: --limit is a whole number: -1. See varve list --help.\n");
+    const forgotten = await varve(["list", path, "--prefix", "--json"]);
+    ok(/--prefix takes P, and --json is an option: --prefix=--json if/.test(forgotten.stderr));
+  });
+
+  test("ends with its own exit code where standard error takes nothing", async () => {
+    const path = await database(() => {});
+    const full = openSync("/dev/full", "w");
+    cleanup(() => closeSync(full));
+    for (const [code, ...args] of [
+      [3, "stat", `${path}.missing`],
+      [2, "list", path, "--limit", "-1"],
+      [1, "get", path, "none"],
+    ] as const) {
+      equal((await varve(args, { stderr: full })).code, code, args.join(" "));
+    }
   });
 
   test("says with exit code 3 why a file cannot be read, and makes none", async () => {

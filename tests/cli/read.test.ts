@@ -1,5 +1,6 @@
 /** `varve stat`, `get` and `list`. */
 
+import { struct, u32 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
 import { database, golden, printed, varve } from "./support.js";
 
@@ -48,6 +49,27 @@ suite("varve stat", () => {
     const document = JSON.parse(await printed("stat", path, "--json"));
     deepEqual([document.file, document.keys, document.recovery.wasClean], [path, 1_234, true]);
     ok(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
+  });
+
+  test("counts apart what lies in collections, and the entries of their indexes", async () => {
+    const path = await database((db) => {
+      for (let i = 0; i < 3; i += 1) db.set(`key ${i}`, "value");
+      const Row = struct("Row", { n: u32 });
+      const rows = db.collection("rows", Row, { indexes: { byN: "n" } });
+      for (let n = 0; n < 7; n += 1) rows.set(`row ${n}`, { n });
+    });
+    const shown = await printed("stat", path);
+    ok(/^keys {9}3$/m.test(shown), shown);
+    ok(
+      /^collections {2}14 records, the entries of indexes included; varve schema/m.test(shown),
+      shown,
+    );
+    const { keys, inCollections } = JSON.parse(await printed("stat", path, "--json"));
+    deepEqual([keys, inCollections], [3, 14]);
+    const one = await printed("stat", path, "--collection", "rows");
+    ok(/^records {2}7$/m.test(one) && /^index {4}byN: 7 entries$/m.test(one), one);
+    const document = JSON.parse(await printed("stat", path, "--collection", "rows", "--json"));
+    deepEqual(document.indexes, { byN: 7 });
   });
 
   test("tells of an end that was never flushed, and leaves it there", async () => {

@@ -20,6 +20,8 @@ export interface Start {
   readAtMost?: number;
   /** A file descriptor that takes the output. */
   stdout?: number;
+  /** One that takes what is wrong. */
+  stderr?: number;
   cwd?: string;
   /** Files may not grow beyond so many bytes, as on a full disk. */
   largestFile?: number;
@@ -40,7 +42,7 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
   const whole = [...limited(start.largestFile), ...runtime, bin(), ...args];
   const [program = "", ...words] = whole;
   const child = spawn(program, words, {
-    stdio: ["ignore", start.stdout ?? "pipe", "pipe"],
+    stdio: ["ignore", start.stdout ?? "pipe", start.stderr ?? "pipe"],
     cwd,
     timeout: 240_000,
   });
