@@ -3,7 +3,7 @@
  * own, loaded when it is asked for.
  */
 
-import { badArgument, MalformedValueError } from "../errors.js";
+import { badArgument, MalformedValueError, UniqueViolationError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
 import type { Session } from "../session.js";
@@ -35,6 +35,9 @@ const CHUNK = 64 * 1024;
 const SLICE_MS = 4;
 
 const NEWLINE = 0x0a;
+
+/** What some programs put before the first line of a file in UTF-8. */
+const MARK = [0xef, 0xbb, 0xbf];
 
 type AnyForm<K> = Form<K, unknown, unknown, never, K>;
 
@@ -93,8 +96,10 @@ export async function readLines<K>(
   let records = 0;
   let until = Date.now() + SLICE_MS;
   let rest: Uint8Array = new Uint8Array(0);
-  const store = (bytes: Uint8Array) => {
+  const store = (given: Uint8Array) => {
     line += 1;
+    const bytes =
+      line === 1 && MARK.every((byte, i) => byte === given[i]) ? given.subarray(3) : given;
     if (isBlank(bytes)) return;
     const session = admit();
     const { engine } = session;
@@ -110,6 +115,9 @@ export async function readLines<K>(
   };
   for await (const chunk of chunksOf(source)) {
     signal?.throwIfAborted();
+    if (!(chunk instanceof Uint8Array)) {
+      throw badArgument("The chunks of JSON lines are texts or Uint8Arrays.", chunk);
+    }
     const bytes = rest.length === 0 ? chunk : joined([rest, chunk], rest.length + chunk.length);
     let start = 0;
     for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, start)) {
@@ -161,8 +169,9 @@ function isBlank(bytes: Uint8Array): boolean {
 
 function ofLine(error: unknown, line: number): unknown {
   if (
-    error instanceof Error &&
-    (error instanceof TypeError || error instanceof MalformedValueError)
+    error instanceof TypeError ||
+    error instanceof MalformedValueError ||
+    error instanceof UniqueViolationError
   ) {
     error.message = `Line ${line}: ${error.message}`;
   }

@@ -100,19 +100,35 @@ function recognized(source: ImageSource): Uint8Array | Streamed {
   if (tag === "Response") {
     const { ok, status, url, body, headers } = source as Response;
     if (!ok) {
+      // One that was made and not fetched has no address.
+      const where = url === "" ? "" : ` from ${url}`;
       throw new StorageUnavailableError(
-        `The database could not be fetched from ${url}: status ${status}.`,
+        `The database could not be fetched${where}: the response has status ${status}.`,
       );
     }
-    return { stream: body, length: Number(headers.get("content-length") ?? 0) || undefined };
+    const length = Number(headers.get("content-length") ?? 0) || undefined;
+    return { stream: unread(body, source), length };
   }
-  if (tag === "ReadableStream") return { stream: source as ReadableStream, length: undefined };
+  if (tag === "ReadableStream") {
+    return { stream: unread(source as ReadableStream, source), length: undefined };
+  }
   if (tag === "Blob" || tag === "File") {
     return { stream: (source as Blob).stream(), length: (source as Blob).size };
   }
   throw badArgument(
     "The option from has to be the bytes of a database, a Response, a ReadableStream or a Blob of " +
       "them, or a promise of one.",
+    source,
+  );
+}
+
+/** @throws TypeError for a stream that somebody else reads, or has read: what it had is not in it any more */
+function unread<T extends ReadableStream | null>(stream: T, source: ImageSource): T {
+  const isUsed = (source as Partial<Response>).bodyUsed === true;
+  if (!isUsed && stream?.locked !== true) return stream;
+  throw badArgument(
+    "What the option from is was read already, or is just being read. Give a response or a stream that " +
+      "nobody has read, such as response.clone() before that.",
     source,
   );
 }

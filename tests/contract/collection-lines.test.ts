@@ -91,6 +91,17 @@ everywhere("JSON lines", ({ storage }) => {
     equal(await textOf(db.collection("none", text()).toJsonLines()), "");
   });
 
+  test("may begin with the mark that some programs put before UTF-8, in pieces too", async () => {
+    const db = await opened(storage);
+    const texts = db.collection("texts", text());
+    const marked = '\ufeff{"key":"a","value":"\ufeffA"}\n{"key":"b","value":"B"}';
+    equal(await texts.fromJsonLines(marked), 2);
+    deepEqual([texts.get("a"), texts.get("b")], ["\ufeffA", "B"]);
+    const bytes = Array.from(new TextEncoder().encode(marked), (byte) => Uint8Array.of(byte));
+    equal(await texts.fromJsonLines(bytes), 2);
+    await rejects(texts.fromJsonLines(marked.replace("\n", "\n\ufeff")), { message: /^Line 2: / });
+  });
+
   test("that are wrong end it, and are named", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", Row, { key: [u32, bool] });
@@ -118,7 +129,16 @@ everywhere("JSON lines", ({ storage }) => {
       ok(code === MALFORMED.code || code === BAD.code, `${line} gave ${String(error)}`);
       deepEqual([...rows.keys()], [[1, true]], line);
     }
+    const names = db.collection("names", Row, {
+      indexes: { byName: { fields: "name", unique: true } },
+    });
+    const [a, b] = ["a", "b"].map((key) => `{"key":"${key}","value":${value}}`);
+    await rejects(names.fromJsonLines(`${a}\n${b}`), {
+      code: "VARVE_UNIQUE_VIOLATION",
+      message: /^Line 2: Another record of "names" has this name/,
+    });
     await rejects(rows.fromJsonLines(5 as never), BAD);
+    await rejects(rows.fromJsonLines([5] as never), { ...BAD, message: /chunks .* Given: 5/ });
     await rejects(rows.fromJsonLines(good, { lenient: true } as never), BAD);
     const unknown = good.replace('"id"', '"other":{},"id"');
     await rejects(rows.fromJsonLines(unknown), MALFORMED);

@@ -362,7 +362,12 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     await rejects(open(name, { storage, from: noBytes, ...wasmOption() }), BAD);
     await rejects(open(name, { storage, from: 7 as never, ...wasmOption() }), BAD);
     const missing = new Response("none", { status: 404 });
-    await rejects(open(name, { storage, from: missing, ...wasmOption() }), { message: "404" });
+    const told = /could not be fetched: the response has status 404/;
+    await rejects(open(name, { storage, from: missing, ...wasmOption() }), { message: told });
+    const address = Object.defineProperty(missing, "url", { value: "https://a.example/b.varve" });
+    await rejects(open(name, { storage, from: address, ...wasmOption() }), {
+      message: /fetched from https:\/\/a\.example\/b\.varve: the response has status 404/,
+    });
     const rejected = Promise.reject(new Error("offline"));
     await rejects(open(name, { storage, from: rejected, ...wasmOption() }), { message: "offline" });
     const old = await exportOf("old", 9);
@@ -374,6 +379,19 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
 });
 
 suite("the options of filling", () => {
+  test("refuse a response or a stream that somebody reads or has read, and say so", async () => {
+    const used = new Response(new Uint8Array(9));
+    await used.arrayBuffer();
+    const locked = new Response(new Uint8Array(9));
+    const reader = locked.body?.getReader();
+    const told = { ...BAD, message: /was read already, or is just being read/ };
+    for (const from of [used, locked, locked.body as ReadableStream<Bytes>]) {
+      await rejects(open("a", { storage: memory(), from, ...wasmOption() }), told);
+      await rejects(open("a", { from, readOnly: true, ...wasmOption() }), told);
+    }
+    await reader?.cancel();
+  });
+
   test("are refused where they mean nothing", async () => {
     const from = await exportOf("new", 1);
     const storage = memory();
