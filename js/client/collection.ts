@@ -24,10 +24,10 @@ export interface RemoteRange<Bound> {
 export type Condition<T> =
   | T
   | {
-      readonly gt?: T | undefined;
-      readonly gte?: T | undefined;
-      readonly lt?: T | undefined;
-      readonly lte?: T | undefined;
+      readonly gt?: NonNullable<T>;
+      readonly gte?: NonNullable<T>;
+      readonly lt?: NonNullable<T>;
+      readonly lte?: NonNullable<T>;
       readonly not?: T | undefined;
     };
 

@@ -4,7 +4,7 @@ import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import { refuseUnknown } from "../options.js";
-import type { CustomCodec, Descriptor } from "../struct/codec.js";
+import type { CustomCodec, Descriptor, StructDescriptor } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
 
@@ -46,11 +46,25 @@ interface Declared {
   readonly valueIfMissing?: unknown;
 }
 
+/** A collection, and of structs the names of their fields. */
+interface Opened {
+  readonly collection: AnyCollection;
+  readonly fields: ReadonlySet<string> | undefined;
+}
+
+/** The names by which views have a struct's fields: those of a flattened one are its own. */
+function* namesOf({ fields }: StructDescriptor): Generator<string> {
+  for (const [name, kind] of fields) {
+    if (kind.kind === "flatten") yield* namesOf(kind.of as StructDescriptor);
+    else yield name;
+  }
+}
+
 /** The collections of one database that is served. */
 export class ServedCollections {
   private readonly db: Database;
   private readonly specs: CollectionSpecs;
-  private readonly open: Map<string, AnyCollection>;
+  private readonly open: Map<string, Opened>;
 
   constructor(db: Database, specs: CollectionSpecs) {
     this.db = db;
@@ -60,19 +74,29 @@ export class ServedCollections {
 
   /** @throws SchemaMismatchError when what is stored is something else */
   get(name: string): AnyCollection {
+    return this.opened(name).collection;
+  }
+
+  private opened(name: string): Opened {
     const known = this.open.get(name);
     if (known !== undefined) return known;
     const { of, ...options } = specOf(this.specs, name);
     const made = this.db.collection(name, of as unknown as CustomCodec<unknown>, options as object);
-    const collection = made as unknown as AnyCollection;
-    this.open.set(name, collection);
-    return collection;
+    const { kind } = of as { kind?: Descriptor };
+    const fields = kind?.kind === "struct" ? new Set(namesOf(kind)) : undefined;
+    const opened = { collection: made as unknown as AnyCollection, fields };
+    this.open.set(name, opened);
+    return opened;
   }
 
   /** Does what a client asks of a collection, or of one of its indexes. */
   perform(name: string, call: string, args: readonly never[], index?: string): unknown {
-    const collection = this.get(name);
+    const { collection, fields } = this.opened(name);
     if (index !== undefined) return lookUp(collection, index, call, args);
+    if (call === "update") {
+      const [key, declared] = args as unknown as [unknown, Declared];
+      return update(collection, fields, key, declared);
+    }
     if (!Object.hasOwn(CALLS, call))
       throw badArgument(`Collections have no call ${describe(call)}.`);
     return (CALLS[call] as Call)(collection, ...args);
@@ -130,7 +154,6 @@ const CALLS: Readonly<Record<string, Call>> = {
   push: (products, value: unknown) => (products as unknown as Pushed).push(value),
   clear: (products, range?: object) => products.clear(range),
   batch: (products, operations: []) => products.batch(operations),
-  update,
 };
 
 /** The part of a collection's range that comes behind a key. */
@@ -191,16 +214,24 @@ export function plain(value: unknown): unknown {
   return typeof view?.snapshot === "function" ? view.snapshot() : value;
 }
 
-const DECLARED = ["add", "set", "where", "valueIfMissing"];
-const BOUNDS = ["gt", "gte", "lt", "lte", "not"];
+const OF_FIELDS = ["add", "set", "where"] as const;
+const DECLARED = [...OF_FIELDS, "valueIfMissing"];
+const LIMITS = ["gt", "gte", "lt", "lte"] as const;
+const BOUNDS = [...LIMITS, "not"];
 
 /**
  * Adds to fields and sets others if all conditions hold. Says whether it did, and what is there then.
  *
  * @throws TypeError for what nobody would heed: a condition that is not looked at would be one that holds
  */
-function update(collection: AnyCollection, key: unknown, declared: Declared) {
+function update(
+  collection: AnyCollection,
+  fields: ReadonlySet<string> | undefined,
+  key: unknown,
+  declared: Declared,
+) {
   refuseUnknown("update()", declared, DECLARED);
+  for (const part of OF_FIELDS) refuseFields(part, declared[part], fields);
   const { add = {}, set = {}, where = {}, valueIfMissing } = declared;
   for (const [name, wanted] of Object.entries(where)) refuseCondition(name, wanted);
   const isTold = Object.keys({ ...add, ...set, ...where }).length > 0;
@@ -227,10 +258,32 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
   );
 }
 
+/** Refuses what are no fields. What has no schema may have any. */
+function refuseFields(part: string, told: unknown, fields: ReadonlySet<string> | undefined): void {
+  if (told === undefined) return;
+  if (typeof told !== "object" || told === null || Array.isArray(told)) {
+    throw badArgument(`The option ${part} of update() is an object of fields.`, told);
+  }
+  for (const name of Object.keys(told)) {
+    if (fields?.has(name) === false) {
+      const names = [...fields].join(", ");
+      throw badArgument(
+        `The option ${part} of update() names ${describe(name)}, and the fields are: ${names}.`,
+      );
+    }
+  }
+}
+
 function refuseCondition(name: string, wanted: unknown): void {
   if (typeof wanted !== "object" || wanted === null) return;
   const isList = Array.isArray(wanted) || ArrayBuffer.isView(wanted);
   if (!isList) refuseUnknown(`The condition of update() on ${name}`, wanted, BOUNDS);
+  for (const limit of LIMITS) {
+    // Left out it would always hold, and as it is never: who forgot a value wants neither.
+    if (limit in wanted && (wanted as Bounds)[limit] === undefined) {
+      throw badArgument(`The condition of update() on ${name} is ${limit}: undefined.`);
+    }
+  }
   if (BOUNDS.some((bound) => bound in wanted)) return;
   throw badArgument(
     `The condition of update() on ${name} is a number, a string or the like, or bounds: ${BOUNDS.join(", ")}.`,

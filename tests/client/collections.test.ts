@@ -4,7 +4,7 @@ import {
   type RemoteCollection,
   UniqueViolationError,
 } from "varve";
-import { auto, json, str, struct, text, timestamp, u16, u32 } from "varve/struct";
+import { auto, flatten, json, option, str, struct, text, timestamp, u16, u32 } from "varve/struct";
 import { deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -187,12 +187,50 @@ suite("a declarative update", () => {
       [{ add, where: { stock: [9] } }, /on stock is a number.*an Array/],
       [{ add, where: { stock: new Uint8Array([9]) } }, /on stock is a number.*Uint8Array/],
       ["add", /update\(\) have to be an object/],
+      [{ add, where: { stock: { gt: undefined } } }, /on stock is gt: undefined/],
+      [{ add, where: { stock: { lte: undefined, gt: 0 } } }, /on stock is lte: undefined/],
+      [{ add, where: null }, /where of update\(\) is an object/],
+      [{ add: [1] }, /add of update\(\) is an object/],
+      [{ set: null }, /set of update\(\) is an object/],
     ];
     for (const [change, message] of unheeded) {
       await rejects(products.update("yeezy", change), { code: "VARVE_BAD_ARGUMENT", message });
       await rejects(products.update("none", change), { code: "VARVE_BAD_ARGUMENT", message });
     }
     deepEqual(await client.products.get("yeezy"), yeezy);
+  });
+
+  test("refuses names that are no fields of the struct, those of its views among them", async () => {
+    const Inner = struct("Inner", { rank: u16 });
+    const Outer = struct("Outer", { stock: u16, inner: flatten(Inner), price: option(u16) });
+    const client = shop({ collections: { outer: Outer } });
+    const outer = client.outer as unknown as {
+      set(key: string, value: unknown): Promise<void>;
+      get(key: string): Promise<unknown>;
+      update(key: string, change: unknown): Promise<unknown>;
+    };
+    const value = { stock: 3, rank: 1, price: undefined };
+    await outer.set("a", value);
+    const names = ["$v", "$s", "snapshot", "constructor", "stokc", "inner"];
+    for (const told of [...names.map((name) => ({ [name]: 1 })), JSON.parse('{"__proto__":1}')]) {
+      for (const part of ["add", "set", "where"]) {
+        await rejects(outer.update("a", { [part]: told }), {
+          code: "VARVE_BAD_ARGUMENT",
+          message: new RegExp(`${part} of update\\(\\) names .*fields are: stock, rank, price`),
+        });
+      }
+    }
+    deepEqual(await outer.get("a"), value);
+    const set = { rank: 2, price: 9 };
+    deepEqual(await outer.update("a", { set, where: { price: undefined } }), {
+      applied: true,
+      value: { ...value, ...set },
+    });
+    const there = { price: { not: undefined } };
+    deepEqual(await outer.update("a", { add: { stock: 1 }, where: there }), {
+      applied: true,
+      value: { ...value, ...set, stock: 4 },
+    });
   });
 
   test("refuses values without fields, and says whether there is one if nothing is told", async () => {
