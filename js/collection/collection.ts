@@ -20,8 +20,8 @@ import { entriesIn, keysIn, valuesIn } from "./scan.js";
 import { clear, push, remove, store, type TypedUpdateOptions, update } from "./write.js";
 
 /** The indexes of a collection that were declared so. */
-export type IndexesOf<Specs, K, View> = {
-  readonly [N in keyof Specs]: Index<IndexValue<View, Specs[N]>, K, View>;
+export type IndexesOf<Specs, K, View, Input = unknown> = {
+  readonly [N in keyof Specs]: Index<IndexValue<View, Specs[N], Input>, K, View>;
 };
 
 /** The options of `db.collection`. */
@@ -70,7 +70,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   /** Its name. */
   readonly name: string;
   /** Its indexes, as they were declared, by their names. */
-  readonly index: IndexesOf<Specs, K, View>;
+  readonly index: IndexesOf<Specs, K, View, Input>;
   private readonly handle: Handle;
   private readonly form: Form<K, View, Writable, Input, Given>;
 
@@ -91,7 +91,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const declaration = { fingerprint, value: kind, key: keys.kind };
     const space = Catalogue.of(session.engine).collection(name, declaration, indexes);
     this.form = { source: () => handle.session, space, keys, codec };
-    this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View>;
+    this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View, Input>;
   }
 
   /** @internal */

@@ -40,14 +40,18 @@ export interface IndexSpecs<View> {
   readonly [name: string]: IndexSpec<View>;
 }
 
-type FieldValue<View, F> = F extends Desc<infer G> ? FieldValue<View, G> : View[F & keyof View];
+/** Where a moment may be stored as a `Date` it may be looked up by one. */
+type FieldValue<View, F, Input> =
+  F extends Desc<infer G>
+    ? FieldValue<View, G, Input>
+    : View[F & keyof View] | Extract<Input[F & keyof Input], Date>;
 
 /** The values that an index is ordered by: those of its one field, or a tuple of several. */
-export type IndexValue<View, S> = S extends { readonly fields: infer F }
-  ? IndexValue<View, F>
+export type IndexValue<View, S, Input = unknown> = S extends { readonly fields: infer F }
+  ? IndexValue<View, F, Input>
   : S extends readonly unknown[]
-    ? { readonly [I in keyof S]: FieldValue<View, S[I]> }
-    : FieldValue<View, S>;
+    ? { readonly [I in keyof S]: FieldValue<View, S[I], Input> }
+    : FieldValue<View, S, Input>;
 
 /** A field's name, or that of one that is sorted the other way round. As it is stored. */
 type StoredField = string | { readonly desc: string };

@@ -122,8 +122,8 @@ class LoneKeys implements Keys<unknown> {
     return engine.encodeBy(this, key);
   }
 
-  write(area: Uint8Array, key: unknown): number {
-    return this.part.write(area, 0, key);
+  write(area: Uint8Array, key: unknown, isBound = false): number {
+    return this.part.write(area, 0, key, isBound);
   }
 
   given(key: string | Uint8Array<ArrayBuffer>): unknown {
@@ -135,7 +135,7 @@ class LoneKeys implements Keys<unknown> {
   }
 
   bounds(call: string, range: AnyRange | undefined): Bounds {
-    return orderedBounds(call, range, this);
+    return orderedBounds(call, range, this, this.part);
   }
 }
 
@@ -244,8 +244,8 @@ export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffe
 interface Order {
   /** The bytes that `after` stands for, where they are not those of a value. */
   readonly whole?: (after: unknown) => Uint8Array<ArrayBuffer>;
-  /** Whether a value is one text, so that a prefix is one of that. */
-  readonly isText?: boolean;
+  /** Whether a value is one text or run of bytes, so that a prefix is one of that. */
+  readonly isRun?: boolean | undefined;
   /** Whether there is the option `eq`. */
   readonly withEq?: boolean;
 }
@@ -280,8 +280,9 @@ export function orderedBounds(
   if (lte !== undefined) upper.push(behind(bytes(lte)));
   if (eq !== undefined) within(bytes(eq));
   // A text that begins so does not end there.
-  if (prefix !== undefined)
-    within(bytes(prefix).subarray(0, order.isText === true ? -2 : undefined));
+  if (prefix !== undefined) {
+    within(bytes(prefix).subarray(0, order.isRun === true ? -2 : undefined));
+  }
   if (after !== undefined) {
     const key = order.whole === undefined ? bytes(after) : order.whole(after);
     (reverse === true ? upper : lower).push({ key, included: false });

@@ -23,7 +23,7 @@ export interface IndexRange<Value, K> {
   lt?: BoundOf<Value> | undefined;
   /** Only records up to this. Not together with `lt`. */
   lte?: BoundOf<Value> | undefined;
-  /** Only records whose text begins so; of several fields, as `eq`. */
+  /** Only records whose text begins so, or whose bytes do; of several fields, as `eq`. */
   prefix?: PrefixOf<Value> | undefined;
   /** Goes on behind this record, in the direction of the walk: its value in the index, and its key. */
   after?: readonly [Value, K] | undefined;
@@ -154,8 +154,8 @@ export class Index<Value, K, View> {
       bytes.set(key, head.length);
       return bytes;
     };
-    const isText = this.lone && tuple.isText(0);
-    return orderedBounds(call, range, ordered, { whole, isText, withEq: true });
+    const isRun = this.lone && tuple.parts[0]?.isRun;
+    return orderedBounds(call, range, ordered, { whole, isRun, withEq: true });
   }
 }
 

@@ -77,8 +77,13 @@ export type PartKind = Descriptor | { readonly desc: PartKind };
 /** Writes and reads one part. */
 export interface PartCodec {
   readonly kind: PartKind;
-  /** Writes it from `at` and gives where it ends, also if that is beyond the area. */
-  write(area: Uint8Array, at: number, value: unknown): number;
+  /** Whether it is text or bytes, which two bytes end: without those it is what longer ones begin with. */
+  readonly isRun?: boolean | undefined;
+  /**
+   * Writes it from `at` and gives where it ends, also if that is beyond the area. What only bounds a
+   * range may be shorter or longer than what can be stored.
+   */
+  write(area: Uint8Array, at: number, value: unknown, isBound?: boolean): number;
   /** Reads it from `at`; `next` is then where it ended. */
   read(bytes: Uint8Array, at: number): unknown;
 }
@@ -97,12 +102,15 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
     case "u8":
     case "u16":
     case "u32":
-    case "u53":
-      return unsigned(kind, { u8: 1, u16: 2, u32: 4, u53: 8 }[kind.kind], what);
     case "i8":
     case "i16":
-    case "i32":
-      return signed(kind, { i8: 1, i16: 2, i32: 4 }[kind.kind], what);
+    case "i32": {
+      const bits = Number(kind.kind.slice(1));
+      const least = kind.kind < "u" ? -(2 ** (bits - 1)) : 0;
+      return integer(kind, bits / 8, least, least + 2 ** bits - 1, what);
+    }
+    case "u53":
+      return integer(kind, 8, 0, Number.MAX_SAFE_INTEGER, what);
     case "u64":
     case "i64":
       return wide(kind, kind.kind === "i64", what);
@@ -117,11 +125,13 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
     case "enum16":
       return oneOf(kind, kind.kind === "enum8" ? 1 : 2, kind.variants, what);
     case "str":
-    case "fixedStr":
       return textual(what);
     case "blob":
-    case "bytes":
       return binary(what);
+    case "fixedStr":
+      return fixed(textual(what), kind.length, what);
+    case "bytes":
+      return fixed(binary(what), kind.length, what);
     case "option":
     case "optNonZero":
       return optional(partCodec(kind.of, what));
@@ -150,42 +160,34 @@ function readNumber(bytes: Uint8Array, at: number, size: number): number {
   return value;
 }
 
-function unsigned(kind: Descriptor, size: number, what: string): PartCodec {
-  const most = size === 8 ? Number.MAX_SAFE_INTEGER : 256 ** size - 1;
+function integer(
+  kind: Descriptor,
+  size: number,
+  least: number,
+  most: number,
+  what: string,
+): PartCodec {
   return {
     kind,
     write(area, at, value) {
-      if (!Number.isInteger(value) || !((value as number) >= 0 && (value as number) <= most)) {
-        throw refused(what, `an integer from 0 to ${most}`, value);
+      if (!Number.isInteger(value) || !((value as number) >= least && (value as number) <= most)) {
+        throw refused(what, `an integer from ${least} to ${most}`, value);
       }
-      return writeNumber(area, at, size, value as number);
+      return writeNumber(area, at, size, (value as number) - least);
     },
-    read: (bytes, at) => readNumber(bytes, at, size),
+    read: (bytes, at) => readNumber(bytes, at, size) + least,
   };
 }
 
-function signed(kind: Descriptor, size: number, what: string): PartCodec {
-  const half = 256 ** size / 2;
-  return {
-    kind,
-    write(area, at, value) {
-      if (!Number.isInteger(value) || !((value as number) >= -half && (value as number) < half)) {
-        throw refused(what, `an integer from ${-half} to ${half - 1}`, value);
-      }
-      return writeNumber(area, at, size, (value as number) + half);
-    },
-    read: (bytes, at) => readNumber(bytes, at, size) - half,
-  };
+/** Writes the first of the eight bytes, with all bits inverted by 0xff. */
+function copyEight(area: Uint8Array, at: number, size: number, flip: number): number {
+  for (let i = 0; i < size; i++) area[at + i] = eight.getUint8(i) ^ flip;
+  return at + size;
 }
 
-function copyEight(area: Uint8Array, at: number): number {
-  for (let i = 0; i < 8; i++) area[at + i] = eight.getUint8(i);
-  return at + 8;
-}
-
-function takeEight(bytes: Uint8Array, at: number): void {
-  for (let i = 0; i < 8; i++) eight.setUint8(i, bytes[at + i] as number);
-  next = at + 8;
+function takeEight(bytes: Uint8Array, at: number, size: number, flip: number): void {
+  for (let i = 0; i < size; i++) eight.setUint8(i, (bytes[at + i] as number) ^ flip);
+  next = at + size;
 }
 
 function wide(kind: Descriptor, isSigned: boolean, what: string): PartCodec {
@@ -198,10 +200,10 @@ function wide(kind: Descriptor, isSigned: boolean, what: string): PartCodec {
         throw refused(what, `a bigint of 64 bits, ${isSigned ? "signed" : "not negative"}`, value);
       }
       eight.setBigUint64(0, BigInt.asUintN(64, value + shift));
-      return copyEight(area, at);
+      return copyEight(area, at, 8, 0);
     },
     read(bytes, at) {
-      takeEight(bytes, at);
+      takeEight(bytes, at, 8, 0);
       return as(64, eight.getBigUint64(0) - shift);
     },
   };
@@ -236,19 +238,17 @@ function float(kind: Descriptor, isShort: boolean, what: string): PartCodec {
       }
       // -0 becomes 0, also where rounding makes it.
       const number = (isShort ? Math.fround(value) : value) + 0;
-      if (isShort) eight.setFloat32(0, number);
-      else eight.setFloat64(0, number);
-      const flip = number < 0 ? 0xff : 0;
-      area[at] = eight.getUint8(0) ^ (flip | 0x80);
-      for (let i = 1; i < size; i++) area[at + i] = eight.getUint8(i) ^ flip;
-      return at + size;
+      // What is not negative has its first bit set, and comes behind what is, of which all bits are inverted.
+      const signed = -Math.abs(number);
+      if (isShort) eight.setFloat32(0, signed);
+      else eight.setFloat64(0, signed);
+      return copyEight(area, at, size, number < 0 ? 0xff : 0);
     },
     read(bytes, at) {
       const flip = (bytes[at] as number) < 0x80 ? 0xff : 0;
-      eight.setUint8(0, (bytes[at] as number) ^ (flip | 0x80));
-      for (let i = 1; i < size; i++) eight.setUint8(i, (bytes[at + i] as number) ^ flip);
-      next = at + size;
-      return isShort ? eight.getFloat32(0) : eight.getFloat64(0);
+      takeEight(bytes, at, size, flip);
+      const signed = isShort ? eight.getFloat32(0) : eight.getFloat64(0);
+      return flip === 0 ? -signed : signed;
     },
   };
 }
@@ -309,6 +309,7 @@ function readRun(bytes: Uint8Array, start: number): Uint8Array<ArrayBuffer> {
 function textual(what: string): PartCodec {
   return {
     kind: { kind: "str" },
+    isRun: true,
     write(area, start, value) {
       if (typeof value !== "string") throw refused(what, "a string", value);
       const { length } = value;
@@ -339,6 +340,7 @@ function utf8(what: string, text: string): Uint8Array {
 function binary(what: string): PartCodec {
   return {
     kind: { kind: "blob" },
+    isRun: true,
     write(area, at, value) {
       if (!(value instanceof Uint8Array)) throw refused(what, "a Uint8Array", value);
       return value.length > area.length ? at + value.length : writeRun(area, at, value);
@@ -347,13 +349,33 @@ function binary(what: string): PartCodec {
   };
 }
 
+/** Keys are stored as those of any length. Text may be shorter, and what a struct would pad is no part of it. */
+function fixed(of: PartCodec, length: number, what: string): PartCodec {
+  return {
+    ...of,
+    write(area, at, value, isBound) {
+      const end = of.write(area, at, value);
+      const isText = typeof value === "string";
+      const fits = isText
+        ? end - at - 2 <= length && !value.includes("\0")
+        : (value as Uint8Array).length === length;
+      if (fits || isBound === true) return end;
+      const wanted = isText
+        ? `a string of up to ${length} bytes, without U+0000`
+        : `${length} bytes`;
+      throw refused(what, wanted, value);
+    },
+  };
+}
+
 function optional(of: PartCodec): PartCodec {
   return {
     kind: { kind: "option", of: of.kind as Descriptor },
-    write(area, at, value) {
-      const is = value !== undefined && value !== null;
+    isRun: of.isRun,
+    write(area, at, value, isBound) {
+      const is = value != null;
       area[at] = is ? 1 : 0;
-      return is ? of.write(area, at + 1, value) : at + 1;
+      return is ? of.write(area, at + 1, value, isBound) : at + 1;
     },
     read(bytes, at) {
       if (readNumber(bytes, at, 1) === 0) return undefined;
@@ -369,8 +391,9 @@ function invert(bytes: Uint8Array, from: number, to: number): void {
 function inverted(of: PartCodec): PartCodec {
   return {
     kind: { desc: of.kind },
-    write(area, at, value) {
-      const end = of.write(area, at, value);
+    isRun: of.isRun,
+    write(area, at, value, isBound) {
+      const end = of.write(area, at, value, isBound);
       invert(area, at, Math.min(end, area.length));
       return end;
     },
@@ -402,15 +425,10 @@ export class TupleCodec {
       throw badArgument(`${this.what} has ${parts.length} parts, and not ${length}.`, values);
     }
     let at = 0;
-    for (let i = 0; i < length; i++) at = (parts[i] as PartCodec).write(area, at, values[i]);
+    for (let i = 0; i < length; i++) {
+      at = (parts[i] as PartCodec).write(area, at, values[i], leading);
+    }
     return at;
-  }
-
-  /** Whether a part is text, whichever way it is sorted. */
-  isText(part: number): boolean {
-    let kind = this.parts[part]?.kind;
-    while (kind !== undefined && "desc" in kind) kind = kind.desc;
-    return kind?.kind === "str";
   }
 
   /** The values of a tuple that begins at `start`; `ended()` is then where it ends. */

@@ -23,14 +23,10 @@ export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>
       ["", null],
       ["", type],
     ],
-    (value) => [isNone(value) ? 0 : 1, value],
+    (value) => [value == null ? 0 : 1, value],
     (_, value) => value ?? undefined,
     type,
   );
-}
-
-function isNone(value: unknown): value is undefined | null {
-  return value === undefined || value === null;
 }
 
 /**
@@ -50,7 +46,7 @@ export function optNonZero<V extends number | bigint, I>(
     bytes,
     type.align,
     (to, at, value) => {
-      if (isNone(value)) return zero(to.m, at, bytes);
+      if (value == null) return zero(to.m, at, bytes);
       if (Number(value) === 0) throw wrong("has to be other than 0, or undefined.", value);
       type.put(to, at, value);
     },

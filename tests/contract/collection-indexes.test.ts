@@ -1,5 +1,17 @@
 import type { Database } from "varve";
-import { desc, enum8, f64, json, option, str, struct, u16, u32 } from "varve/struct";
+import {
+  blob,
+  desc,
+  enum8,
+  f64,
+  fixedStr,
+  json,
+  option,
+  str,
+  struct,
+  u16,
+  u32,
+} from "varve/struct";
 import { deepEqual, equal, test, throws } from "../harness.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
@@ -250,6 +262,28 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...words.index.up.keys({ prefix: "ž", gt: "ž" })], ["žluť"]);
     deepEqual([...words.index.down.keys({ prefix: "ab" })], ["abc", "ab\u0000", "ab"]);
     deepEqual([...words.index.down.keys({ lt: "b" })], ["žluť", "ž"]);
+  });
+
+  test("of texts that may be absent, of fixed ones and of bytes has prefixes of them too", async () => {
+    const db = await opened(storage);
+    const Word = struct("Word", { maybe: option(str), code: fixedStr(3), raw: blob });
+    const words = db.collection("words", Word, {
+      indexes: { byMaybe: "maybe", down: desc("maybe"), byCode: "code", byRaw: "raw" },
+    });
+    for (const code of ["a", "ab", "abc", "b"]) {
+      words.set(code, { maybe: code, code, raw: new TextEncoder().encode(code) });
+    }
+    words.set("none", { maybe: undefined, code: "", raw: new Uint8Array(0) });
+    const { byMaybe, down, byCode, byRaw } = words.index;
+    deepEqual([...byMaybe.keys({ prefix: "ab" })], ["ab", "abc"]);
+    deepEqual([...down.keys({ prefix: "ab" })], ["abc", "ab"]);
+    deepEqual([...byCode.keys({ prefix: "ab" })], ["ab", "abc"]);
+    deepEqual([...byRaw.keys({ prefix: new TextEncoder().encode("ab") })], ["ab", "abc"]);
+    // What is absent begins with nothing.
+    deepEqual(
+      [byMaybe.count({ prefix: "" }), byMaybe.count(), byCode.count({ prefix: "" })],
+      [4, 5, 5],
+    );
   });
 
   test("is kept by those who do not ask for it", async () => {

@@ -3,14 +3,17 @@ import {
   auto,
   blob,
   bool,
+  bytes,
   desc,
   f32,
   f64,
+  fixedStr,
   i8,
   i16,
   i32,
   i64,
   json,
+  option,
   str,
   text,
   timestamp,
@@ -118,7 +121,7 @@ everywhere("the keys of a collection", ({ storage }) => {
       equal(collection.count(), 0);
     }
     for (const key of [{}, null, "u32", [], [u32, "str"], () => u32]) {
-      throws(() => db.collection("bad", text(), { key: key as never }), BAD);
+      throws(() => db.collection("bad", text(), { key: key as typeof str }), BAD);
     }
     throws(() => db.collection("bad", text(), { keys: u32 } as never), BAD);
   });
@@ -192,6 +195,47 @@ everywhere("the keys of a collection", ({ storage }) => {
       const wrong = { ...BAD, message: new RegExp(`option ${option} of keys`) };
       throws(() => notes.keys({ [option]: "" }), wrong);
     }
+  });
+
+  test("of a fixed length have that length, and may be bounded by what has another", async () => {
+    const db = await opened(storage);
+    const codes = db.collection("codes", text(), { key: fixedStr(4) });
+    for (const key of ["", "ab", "abc", "žž"]) codes.set(key, key);
+    const hashes = db.collection("hashes", text(), { key: bytes(2) });
+    for (const key of [0x0101, 0x0102, 0x0200]) hashes.set(Uint8Array.of(key >> 8, key), "");
+    const pairs = db.collection("pairs", text(), { key: [option(fixedStr(2)), desc(bytes(1))] });
+    pairs.set(["ab", Uint8Array.of(1)], "");
+    for (const wrong of ["abcde", "žžž", "a\0", 5, "\ud800"] as never[]) {
+      throws(() => codes.set(wrong, ""), BAD);
+      throws(() => codes.get(wrong), BAD);
+      throws(() => pairs.set([wrong, Uint8Array.of(1)], ""), BAD);
+    }
+    for (const wrong of [Uint8Array.of(1), new Uint8Array(3), "ab"] as never[]) {
+      throws(() => hashes.set(wrong, ""), BAD);
+      throws(() => pairs.set(["ab", new Uint8Array(2)], ""), BAD);
+    }
+    throws(() => codes.set("abcde", ""), { message: /a string of up to 4 bytes.*"abcde"/ });
+    throws(() => hashes.set(new Uint8Array(3), ""), { message: /has to be 2 bytes/ });
+    deepEqual([codes.count(), hashes.count(), pairs.count()], [4, 3, 1]);
+    deepEqual([...codes.keys({ gt: "abbbbbb" })], ["abc", "žž"]);
+    deepEqual([...hashes.keys({ gte: Uint8Array.of(1, 1, 9) })].length, 2);
+    equal(pairs.count({ gte: ["abb"] }) + pairs.count({ lt: ["abb"] }), 1);
+  });
+
+  test("that are one text or one run of bytes have prefixes of it, whatever its length", async () => {
+    const db = await opened(storage);
+    const kinds = [fixedStr(4), desc(str), desc(fixedStr(4)), option(fixedStr(4))];
+    for (const [i, key] of kinds.entries()) {
+      const codes = db.collection(`codes ${i}`, text(), { key: key as typeof str });
+      for (const one of ["a", "ab", "abc", "b"]) codes.set(one, "");
+      deepEqual([...codes.keys({ prefix: "ab" })].sort(), ["ab", "abc"]);
+      equal(codes.count({ prefix: "" }), 4);
+      equal(codes.count({ prefix: "abcd" }), 0);
+    }
+    const hashes = db.collection("hashes", text(), { key: bytes(3) });
+    for (const key of [0, 1, 2]) hashes.set(Uint8Array.of(0, key, 7), "");
+    deepEqual([...hashes.keys({ prefix: Uint8Array.of(0, 1) })], [Uint8Array.of(0, 1, 7)]);
+    equal(hashes.count({ prefix: Uint8Array.of(0) }), 3);
   });
 
   test("are given out in order when they are auto()", async () => {

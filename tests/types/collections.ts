@@ -83,6 +83,10 @@ export function indexes(db: Database): void {
   same<ReturnType<typeof byPrice.keys>, Scan<number>>(true);
   byBrand.values({ eq: ["Nike"], gt: ["Nike", 5], prefix: ["Nike"], after: [["Nike", 5], 7] });
   byTime.get(0)?.brand;
+  byTime.get(new Date(0));
+  byTime.values({ gte: new Date(0), lt: 9, after: [new Date(0), 7] });
+  // @ts-expect-error a price is no moment
+  byPrice.values({ gte: new Date(0) });
   for (const [key, row] of byPrice.entries())
     same<[number, string], [typeof key, typeof row.brand]>(true);
   // @ts-expect-error there is no such index
