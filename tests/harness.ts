@@ -196,6 +196,12 @@ export function text(value: Uint8Array | undefined): string | undefined {
   return value === undefined ? undefined : new TextDecoder().decode(value.slice());
 }
 
+/** A date of which this realm's class knows nothing: one from a frame, or what a clone is in a test by jest. */
+export function dateOfAnotherRealm(ms: number): Date {
+  const elsewhere = Object.create(null, Object.getOwnPropertyDescriptors(Date.prototype));
+  return Object.setPrototypeOf(new Date(ms), elsewhere);
+}
+
 /** Gives the event loop a turn: all microtasks, and one task. */
 export function turn(ms = 0): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));

@@ -188,11 +188,10 @@ export interface Progress {
 /** What owners send to clients. */
 export type ToClient = Here | Gone | Told | Again | Seen | Progress;
 
-/** The same text for the same key, whichever object it is. */
+/** The same text for the same key, whichever object it is, and of whatever realm. */
 export function keyName(key: unknown): string {
-  if (typeof key === "string") return `"${key}`;
-  if (key instanceof Uint8Array) return key.join();
+  if (typeof key !== "object") return `${typeof key} ${key}`;
   if (Array.isArray(key)) return JSON.stringify(key.map(keyName));
   // A time may be given as a date or as its number.
-  return key instanceof Date ? keyName(+key) : `${typeof key} ${key}`;
+  return ArrayBuffer.isView(key) ? (key as Uint8Array).join() : keyName(+(key as Date));
 }

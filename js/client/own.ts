@@ -8,8 +8,9 @@ export function isBytes(given: unknown): given is Bytes {
 
 /** A copy of keys, values, operations and ranges, as far as they can change. What can be gone over is an array then. */
 export function own<T>(given: T): T {
-  // Dates are keys of collections.
-  if (typeof given !== "object" || given === null || given instanceof Date) return given;
+  // Dates are keys of collections, also those of another realm.
+  if (typeof given !== "object" || given === null || (given as { getTime?: unknown }).getTime)
+    return given;
   if (isBytes(given)) return bytesOf(given) as T;
   // The usual one apart: going over it costs as much as all else that a call does here.
   if (Array.isArray(given)) return given.map(own) as T;

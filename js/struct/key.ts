@@ -213,7 +213,8 @@ function moment(kind: Descriptor, what: string): PartCodec {
   return {
     kind,
     write(area, at, value) {
-      const time = value instanceof Date ? value.getTime() : value;
+      // By what it does: dates of another realm are none of this one's class.
+      const time = (value as Partial<Date> | null)?.getTime?.() ?? value;
       if (!Number.isSafeInteger(time)) {
         throw refused(what, "a Date, or an integer of milliseconds within 2 ** 53", time);
       }

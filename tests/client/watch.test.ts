@@ -1,6 +1,16 @@
 import type { Client, Database, KeyChange } from "varve";
 import { json, str, timestamp, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
+import {
+  dateOfAnotherRealm,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  text,
+  throws,
+} from "../harness.js";
 import { shop } from "./support.js";
 
 /** Collects what a listener hears, and waits for so much of it. */
@@ -399,5 +409,19 @@ suite("keys of a transaction", () => {
     });
     deepEqual(await client.times.values().all(), [3, 2]);
     equal(await client.pairs.count(), 2);
+  });
+
+  test("are told apart where they are dates of another realm, within one second too", async () => {
+    const client = shop({ collections: { times: { of: json<number>(), key: timestamp } } });
+    await client.transaction((tx) => {
+      tx.times.set(dateOfAnotherRealm(1_000), 1);
+      tx.times.set(dateOfAnotherRealm(1_001), 2);
+      tx.times.set(new Date(1_000), 3);
+    });
+    deepEqual(await client.times.entries().all(), [
+      [1_000, 3],
+      [1_001, 2],
+    ]);
+    deepEqual(await client.times.getMany([dateOfAnotherRealm(1_001)]), [2]);
   });
 });

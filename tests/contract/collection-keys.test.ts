@@ -15,6 +15,7 @@ import {
   json,
   option,
   str,
+  struct,
   text,
   timestamp,
   u8,
@@ -23,7 +24,7 @@ import {
   u53,
   u64,
 } from "varve/struct";
-import { deepEqual, equal, test, throws } from "../harness.js";
+import { dateOfAnotherRealm, deepEqual, equal, test, throws } from "../harness.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -94,6 +95,15 @@ everywhere("the keys of a collection", ({ storage }) => {
       equal(collection.delete(first), true);
       equal(collection.has(first), false);
     }
+  });
+
+  test("are dates of another realm too, and so are the fields of a schema", async () => {
+    const db = await opened(storage);
+    const Visit = struct("Visit", { at: timestamp });
+    const visits = db.collection("visits", Visit, { key: timestamp, indexes: { byTime: "at" } });
+    visits.set(dateOfAnotherRealm(5), { at: dateOfAnotherRealm(7) });
+    equal(visits.get(new Date(5))?.at, 7);
+    equal(visits.index.byTime.count({ gte: 7 }), 1);
   });
 
   test("are refused where they are none", async () => {
