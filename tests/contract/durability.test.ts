@@ -144,6 +144,19 @@ suite("durability", () => {
     equal(fake.order, "write");
   });
 
+  test("a turn ends also where a test has put timers and microtasks off", async () => {
+    const { fake, db } = await settled();
+    const { queueMicrotask, setTimeout, setInterval } = globalThis;
+    cleanup(() => Object.assign(globalThis, { queueMicrotask, setTimeout, setInterval }));
+    const never = () => 0;
+    Object.assign(globalThis, { queueMicrotask: never, setTimeout: never, setInterval: never });
+    db.set("a", "1");
+    await db.committed;
+    equal(fake.order, "write");
+    await db.flushed;
+    equal(fake.count("flush"), 1);
+  });
+
   test("asking for flushed makes a flush happen at the end of the turn, at every level", async () => {
     for (const durability of ["buffered", "written", "flushed"] as const) {
       const { fake, db } = await settled({ durability });
