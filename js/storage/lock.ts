@@ -154,7 +154,8 @@ export class Lock {
 /** Puts the lock file in place, when nobody has or a dead one had, and gives its content. */
 async function acquire(path: string, guarded: string, depth: number): Promise<string> {
   const node = builtins();
-  const token = globalThis.crypto.randomUUID().replaceAll("-", "").slice(0, 16);
+  // Not the global crypto: under jsdom it is that of a page over http, which gives no such numbers.
+  const token = node.process.getBuiltinModule("node:crypto").randomBytes(8).toString("hex");
   const content = `${JSON.stringify({ ...self(node), token } satisfies Holder)}\n`;
   const start = Date.now();
   let first: Sighting | undefined;
@@ -363,6 +364,7 @@ function whose({ pid, host, space }: Holder): string {
 
 /** That long and a little more, different for each waiter so that they do not meet again. */
 function pause(ms: number): Promise<void> {
+  const { setTimeout } = builtins().timers;
   return new Promise((resolve) => setTimeout(resolve, ms + Math.random() * 10));
 }
 

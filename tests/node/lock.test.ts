@@ -101,6 +101,20 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
+  test("a dead one is broken also where a test has put timers off and has a page's crypto", async () => {
+    const directory = folder();
+    await forgedLock(directory, { host: "elsewhere", space: "another" });
+    const { crypto, setTimeout } = globalThis;
+    const replace = (value: object) =>
+      Object.entries(value).map(([name, value]) =>
+        Object.defineProperty(globalThis, name, { value, configurable: true, writable: true }),
+      );
+    cleanup(() => replace({ crypto, setTimeout }));
+    const getRandomValues = crypto.getRandomValues.bind(crypto);
+    replace({ crypto: { getRandomValues }, setTimeout: () => 0 });
+    await opensAndCloses(directory);
+  });
+
   test("a killed holder is noticed", async () => {
     const directory = folder();
     const first = await Holder.start();
