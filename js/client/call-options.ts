@@ -5,6 +5,9 @@ import { badCall } from "../errors.js";
 /** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
 export const LONGEST_TIMEOUT = 3_600_000;
 
+/** What was called, in the options of the requests that it is made of. */
+export const AS: unique symbol = /* @__PURE__ */ Symbol();
+
 interface Known {
   readonly signal?: AbortSignal | undefined;
   readonly timeout?: number | undefined;

@@ -11,13 +11,11 @@ import { split } from "./call-options.js";
 import { RemoteCollection } from "./collection.js";
 import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
 import {
-  attempt,
   byName,
-  commitIf,
-  entryOf,
   type RetryOptions,
-  run,
-  type Tx,
+  Tx,
+  TxPart,
+  transact,
   updateIf,
   withNames,
 } from "./optimistic.js";
@@ -212,13 +210,9 @@ export class Client<
    * @throws (rejects) ConflictError when others were faster each time; what `body` throws
    */
   transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
-    return attempt(options, async (mine) => {
-      const read = (key: unknown, place: string | undefined) =>
-        entryOf(this.link, place, key, mine);
-      const [result, writes] = await run(read, body as (tx: Tx) => T | PromiseLike<T>);
-      if (writes !== undefined) await commitIf(this.link, writes, mine);
-      return result;
-    });
+    return transact("transaction", this.link, options, (log) =>
+      body(withNames(new Tx(log), Tx, (name) => new TxPart(log, name)) as TxOf<S>),
+    );
   }
 
   /**

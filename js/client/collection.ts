@@ -124,7 +124,7 @@ export class RemoteReads<K, Given, Plain, Range> {
 }
 
 /** An index of a collection from far away. */
-export class RemoteIndex<K, Plain> extends RemoteReads<K, unknown, Plain, RemoteRange<unknown>> {}
+export type RemoteIndex<K, Plain> = RemoteReads<K, unknown, Plain, RemoteRange<unknown>>;
 
 /**
  * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and
@@ -143,7 +143,7 @@ export class RemoteCollection<
   /** @internal */
   constructor(name: string, caller: Caller) {
     super(name, caller);
-    this.index = byName((index) => new RemoteIndex<K, Plain>(index, caller, name));
+    this.index = byName((index) => new RemoteReads(index, caller, name));
   }
 
   /** Whether there is a value for this key. */

@@ -37,8 +37,8 @@ export function closed(name: string): DatabaseClosedError {
 
 export function noWorker(name: string, cause: unknown): StorageUnavailableError {
   return new StorageUnavailableError(
-    `connect("${name}") needs a worker. On a server use open(), or ask in the browser; ` +
-      "the option worker is serve(…).here in service workers, a port of serve(…).listen() in threads.",
+    `connect("${name}") needs a worker. On a server use open(); the option worker is ` +
+      "serve(…).here in service workers, a port of serve(…).listen() in threads.",
     { cause },
   );
 }
@@ -46,8 +46,7 @@ export function noWorker(name: string, cause: unknown): StorageUnavailableError 
 export function broken(name: string, { message, error }: Partial<ErrorEvent>) {
   return new StorageUnavailableError(
     `The worker of connect("${name}") failed${message ? `: ${message}` : " to load"}. ` +
-      "If a bundler has lost the package's worker, give one by the option worker: its file is " +
-      'export default serve("…").',
+      'If a bundler lost it, give the option worker one whose file is export default serve("…").',
     { cause: error },
   );
 }

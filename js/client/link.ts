@@ -1,6 +1,6 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
-import { admitted, LONGEST_TIMEOUT } from "./call-options.js";
+import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
@@ -59,6 +59,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** Milliseconds until nobody does it any more, and it rejects. That of `connect` when left out. */
   timeout?: number | undefined;
+  /** @internal */
+  [AS]?: string;
 }
 
 /** Gives what a call is about, as it is now: the program may change its bytes and objects later. */
@@ -66,6 +68,8 @@ export type Args = () => readonly unknown[];
 
 /** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
 export interface Caller {
+  /** Those that do again what has met a conflict, one behind the other. */
+  readonly line: Set<() => void>;
   request(
     call: string,
     args: Args,
@@ -85,6 +89,7 @@ export interface LinkOptions {
 
 /** What a client has of a connection, which may be that of others in this realm too. */
 export class Handle implements Caller {
+  readonly line: Set<() => void> = new Set();
   readonly timeout: number;
   /** Something has happened that the program may want to hear of. */
   readonly tell: (event: "status" | "outdated") => void;
@@ -236,7 +241,7 @@ export class Link {
         of.waiting -= 1;
         signal?.removeEventListener("abort", abort);
         if ("value" in ending) resolve(ending.value);
-        else reject(errorOf(this.name, call, writes, ending, this.status.reason));
+        else reject(errorOf(this.name, options?.[AS] ?? call, writes, ending, this.status.reason));
       };
       const id = this.sender.request(
         place === undefined

@@ -1,11 +1,11 @@
 /** Transactions of clients: what they read is remembered, and checked when they commit. */
 
 import type { Key, Value } from "../bytes.js";
-import { badCall, ConflictError, ReentrancyError } from "../errors.js";
-import { admitted } from "./call-options.js";
+import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors.js";
+import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
-import { bytesOf, isBytes, own } from "./own.js";
+import { bytesOf, own } from "./own.js";
 
 /** The options of `client.updateIf` and `client.transaction`. */
 export interface RetryOptions extends CallOptions {
@@ -28,28 +28,6 @@ export interface Writes {
   }[];
 }
 
-/** A value and its version, or neither. */
-type Found = { readonly value: unknown; readonly version: number } | undefined;
-
-/** A value and its version, as the owner has them. */
-export function entryOf(
-  caller: Caller,
-  place: string | undefined,
-  key: unknown,
-  options: CallOptions | undefined,
-): Promise<Found> {
-  return caller.request("getEntry", () => [key], false, options, place) as Promise<Found>;
-}
-
-/** Writes if what was read still holds. */
-export function commitIf(
-  caller: Caller,
-  writes: Writes,
-  options: CallOptions | undefined,
-): Promise<unknown> {
-  return caller.request("commitIf", () => [writes], true, options);
-}
-
 /** As it was given: the program may change what it has. */
 function kept(place: string | undefined, given: unknown): unknown {
   return place === undefined ? own(given as Key | Value) : structuredClone(given);
@@ -66,22 +44,64 @@ function copied(place: string | undefined, value: unknown): unknown {
  */
 const DOUBLINGS = 7;
 
-/** Does it until there is no conflict, or often enough. */
-export async function attempt<T>(
+/**
+ * Runs what reads and writes, and makes its writes if what it has read still holds; else again, until it is
+ * done or was done often enough. Updates that have met a conflict stand in a line and go one behind the
+ * other: of hundreds of one key each meets no second one then but with those of other realms. It is a
+ * courtesy and no lock: when no owner answers they all go.
+ */
+export async function transact<T>(
+  as: "updateIf" | "transaction",
+  caller: Caller,
   options: RetryOptions | undefined,
-  body: (mine: CallOptions) => Promise<T>,
+  body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
-  const { retries = 10, ...mine } = admitted("A call", options);
-  for (let tries = 0; ; tries += 1) {
-    try {
-      return await body(mine);
-    } catch (error) {
-      if (!(error instanceof ConflictError && tries < retries)) throw error;
+  const { retries = 10, ...mine } = { ...admitted("A call", options), [AS]: as };
+  const read = async (key: unknown, place: string | undefined) => {
+    const entry = (await caller.request("getEntry", () => [key], false, mine, place)) as Found;
+    return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
+  };
+  const { line } = caller;
+  let go = () => {};
+  let isAlone: boolean | undefined;
+  try {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        const log: Log = { read, seen: new Map(), written: new Map() };
+        const result = await body(log);
+        log.over = true;
+        const seen = await Promise.all(log.seen.values());
+        if (log.written.size > 0 || seen.length > 1) {
+          const reads = seen.map(({ read }) => read);
+          const all: Writes = { reads, writes: [...log.written.values()] };
+          await caller.request("commitIf", () => [all], true, mine);
+        }
+        return result;
+      } catch (error) {
+        isAlone = error instanceof OwnerUnavailableError;
+        if (!(error instanceof ConflictError && tries < retries)) throw error;
+      }
+      if (tries > 0) {
+        // Others who have met the same conflict are not to meet again.
+        await new Promise((resolve) =>
+          setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS)),
+        );
+      } else if (as === "updateIf") {
+        // A transaction may wait for an update within, which would wait for it.
+        await new Promise<void>((resolve) => {
+          go = resolve;
+          if (line.add(go).size === 1) go();
+        });
+      }
+      mine.signal?.throwIfAborted();
     }
-    mine.signal?.throwIfAborted();
-    // Others who have met the same conflict are not to meet again.
-    const pause = Math.random() * 2 ** Math.min(tries, DOUBLINGS);
-    if (tries > 0) await new Promise((resolve) => setTimeout(resolve, pause));
+  } finally {
+    if (line.delete(go)) {
+      for (const next of line) {
+        next();
+        if (!isAlone) break;
+      }
+    }
   }
 }
 
@@ -101,33 +121,26 @@ export async function updateIf(
 ): Promise<boolean> {
   const { predicate, valueIfMissing, ...options } = admitted("A call", given);
   const [wanted, missing] = [kept(place, key), kept(place, valueIfMissing)];
-  return attempt(options, async (mine) => {
-    const entry = await entryOf(caller, place, wanted, mine);
+  return transact("updateIf", caller, options, async (log) => {
+    const part = new TxPart<unknown, unknown, unknown>(log, place);
+    const found = await part.get(wanted);
     // A copy for each time: the callback changes it.
-    const fresh = missing === undefined ? undefined : copied(place, missing);
-    const value = (entry === undefined ? fresh : entry.value) as never;
-    if (value === undefined || (predicate !== undefined && predicate(value) !== true)) return false;
+    const value = (found === undefined ? missing && copied(place, missing) : found) as never;
+    if (value === undefined) return false;
+    const isWanted: unknown = predicate === undefined || predicate(value);
+    if (isWanted === false) return false;
+    if (isWanted !== true) throw badCall("The predicate of updateIf() returns true or false.");
     const changed = change(value) ?? value;
-    if (
-      place === undefined
-        ? !isBytes(changed) && typeof changed !== "string"
-        : typeof (changed as { then?: unknown } | null)?.then === "function"
-    ) {
-      throw badCall(
-        "The callback of updateIf() is synchronous, and returns nothing or the new value.",
-      );
+    if (typeof (changed as { then?: unknown } | null)?.then === "function") {
+      throw badCall("The callback of updateIf() returns the new value or nothing.");
     }
-    await commitIf(
-      caller,
-      {
-        reads: [{ key: wanted, in: place, version: entry?.version ?? 0 }],
-        writes: [{ key: wanted, in: place, type: "set", value: changed }],
-      },
-      mine,
-    );
+    part.set(wanted, changed);
     return true;
   });
 }
+
+/** A value and its version, or neither. */
+type Found = { readonly value: unknown; readonly version: number } | undefined;
 
 interface Seen {
   readonly read: Writes["reads"][number];
@@ -136,10 +149,10 @@ interface Seen {
 
 /** What a transaction has read and written so far, in all its parts. */
 interface Log {
-  readonly read: (key: unknown, place: string | undefined) => Promise<Found>;
+  readonly read: (key: unknown, place: string | undefined) => Promise<Seen>;
   readonly seen: Map<string, Promise<Seen>>;
   readonly written: Map<string, Writes["writes"][number]>;
-  over: boolean;
+  over?: boolean;
 }
 
 /** A collection as a transaction of a client sees it: it reads through, and writes at the end. */
@@ -159,7 +172,7 @@ export class TxPart<Given, Plain, Input> {
     const name = this.admit(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
-      seen = this.find(kept(place, key));
+      seen = log.read(kept(place, key), place);
       log.seen.set(name, seen);
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
@@ -188,12 +201,6 @@ export class TxPart<Given, Plain, Input> {
     this.log.written.set(name, { type, key: kept(place, key), value, in: place });
   }
 
-  private async find(key: unknown): Promise<Seen> {
-    const { place } = this;
-    const entry = await this.log.read(key, place);
-    return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
-  }
-
   /** What a key counts as. */
   private admit(key: Given): string {
     if (this.log.over) {
@@ -211,21 +218,6 @@ export class Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
     const value = await this.get(key);
     return value && new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
   }
-}
-
-/** Runs a transaction's function, and gives what it came to and what there is to commit. */
-export async function run<T>(
-  read: Log["read"],
-  body: (tx: Tx) => T | PromiseLike<T>,
-): Promise<[T, Writes | undefined]> {
-  const log: Log = { read, seen: new Map(), written: new Map(), over: false };
-  const tx = withNames(new Tx(log), Tx, (name) => new TxPart(log, name));
-  const result = await body(tx);
-  log.over = true;
-  const seen = await Promise.all(log.seen.values());
-  if (log.written.size === 0 && seen.length < 2) return [result, undefined];
-  const reads = seen.map(({ read }) => read);
-  return [result, { reads, writes: [...log.written.values()] }];
 }
 
 /** An object whose properties are made from their names. Who awaits it by mistake gets none called "then". */

@@ -11,7 +11,6 @@ export interface Sleeper {
 export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
   const end = new AbortController();
-  const until = { signal: end.signal };
   const sleep = () => sleeper.sleep();
   const wake = () => sleeper.wake();
   // Not before the program's own listeners have asked for what they want at the last moment: they run
@@ -19,17 +18,17 @@ export function followPage(sleeper: Sleeper): () => void {
   const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
     if (persisted && "onfreeze" in document) return;
     if (persisted || document.hidden) sleep();
-    else document.addEventListener("visibilitychange", sleep, until);
+    else document.addEventListener("visibilitychange", sleep, end);
   };
   const last = () => {
     removeEventListener("pagehide", hide);
-    addEventListener("pagehide", hide, until);
+    addEventListener("pagehide", hide, end);
   };
-  document.addEventListener("visibilitychange", last, until);
-  addEventListener("pagehide", hide, until);
-  addEventListener("pageshow", wake, until);
-  document.addEventListener("freeze", sleep, until);
-  document.addEventListener("resume", wake, until);
+  last();
+  document.addEventListener("visibilitychange", last, end);
+  addEventListener("pageshow", wake, end);
+  document.addEventListener("freeze", sleep, end);
+  document.addEventListener("resume", wake, end);
   return () => end.abort();
 }
 

@@ -1,4 +1,4 @@
-import { ConflictError } from "varve";
+import { ConflictError, connect } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
 import { shop } from "./support.js";
@@ -33,6 +33,73 @@ suite("a client's updateIf", () => {
     );
     deepEqual(new Set(await Promise.all(all)), new Set([true]));
     deepEqual(await client.get("stock"), new Uint8Array([10]));
+  });
+
+  test("is done also where hundreds want the same key at once, those of collections too", async () => {
+    const client = shop({ collections: { counts: json<{ n: number }>() } });
+    await client.counts.set("all", { n: 0 });
+    const updates = Array.from({ length: 300 }, () =>
+      client.counts.updateIf("all", (value) => {
+        value.n += 1;
+      }),
+    );
+    deepEqual(new Set(await Promise.all(updates)), new Set([true]));
+    deepEqual(await client.counts.get("all"), { n: 300 });
+  });
+
+  test("that throws in the line, or is given up there, holds up nobody behind it", async () => {
+    const client = shop();
+    await client.set("stock", new Uint8Array([100]));
+    const given = new AbortController();
+    let runs = 0;
+    const updates = Array.from({ length: 60 }, (_, i) =>
+      client.updateIf(
+        "stock",
+        (stock) => {
+          runs += 1;
+          if (runs > 60 && i % 3 === 1) throw new Error("not this one");
+          if (runs > 60) given.abort();
+          stock[0]! -= 1;
+        },
+        i % 3 === 2 ? { signal: given.signal } : {},
+      ),
+    );
+    const all = await Promise.allSettled(updates);
+    equal(all.filter(({ status }, i) => i % 3 === 0 && status === "rejected").length, 0);
+    const done = all.filter(({ status }) => status === "fulfilled").length;
+    ok(done < 60 && (await client.get("stock"))?.[0] === 100 - done, `${done}`);
+    equal(await client.updateIf("stock", dropOne), true);
+  });
+
+  test("rejects in time where no owner answers, each of them, and by its own name", async () => {
+    const { port1, port2 } = new MessageChannel();
+    const client = connect("nobody", { worker: () => port2, timeout: 50 });
+    cleanup(async () => {
+      await client.close();
+      port1.close();
+    });
+    const late = [
+      client.updateIf("stock", dropOne),
+      client.updateIf("stock", dropOne),
+      client.transaction((tx) => tx.set("stock", "1")),
+    ];
+    for (const [i, name] of ["updateIf", "updateIf", "transaction"].entries()) {
+      const message = new RegExp(`^${name}\\(\\) on "nobody" was not answered in time`);
+      await rejects(late[i] as Promise<unknown>, { code: "VARVE_OWNER_UNAVAILABLE", message });
+    }
+  });
+
+  test("takes true and false of a predicate, and nothing else that would count as one", async () => {
+    const client = shop();
+    await client.set("stock", new Uint8Array([3]));
+    for (const answer of [1, 0, "", undefined, Promise.resolve(true)]) {
+      const predicate = (() => answer) as unknown as () => boolean;
+      await rejects(client.updateIf("stock", dropOne, { predicate }), {
+        code: "VARVE_BAD_ARGUMENT",
+        message: /predicate of updateIf\(\) returns true or false/,
+      });
+    }
+    deepEqual(await client.get("stock"), new Uint8Array([3]));
   });
 
   test("leaves more room for others after each conflict, up to an eighth of a second", async () => {
