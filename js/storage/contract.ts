@@ -10,6 +10,10 @@
  */
 export interface StorageFile {
   read(buffer: Uint8Array, options: { at: number }): number;
+  /**
+   * A write behind the end makes the file longer: there are zeros before it then, and room for what will be
+   * written there, as far as the platform can promise that.
+   */
   write(buffer: Uint8Array, options: { at: number }): number;
   truncate(size: number): void;
   getSize(): number;

@@ -4,7 +4,9 @@
  * Node has no file locks, so the lock is a file that says who holds it. These rules make it safe:
  *
  * 1. It appears with its whole content at once (written elsewhere, then linked to its name), so that
- *    nobody ever reads half of it.
+ *    nobody ever reads half of it. On a full disk, where a file can have no content, it is a symbolic
+ *    link that leads to no file: what it says is its target. File systems keep so short a one beside
+ *    the link itself (ext4 up to 59 bytes).
  * 2. Only a lock whose holder is dead is broken: there is no such process or thread, or another one
  *    under the same number (started at another time), or the machine has been started again since.
  *    Of threads this is known on Linux; elsewhere rule 3 holds between the threads of one process.
@@ -19,11 +21,20 @@
 
 import { DatabaseBusyError } from "../errors.js";
 import { type Builtins, builtins } from "./builtin.js";
-import { isNeighbour, lifeOf, type ProcessIdentity, self } from "./processes.js";
+import { ioCode } from "./contract.js";
+import {
+  fromText,
+  hostNameOf,
+  isNeighbour,
+  lifeOf,
+  type ProcessIdentity,
+  self,
+  toText,
+} from "./processes.js";
 
-/** What a lock file says. The token is a new one each time. */
+/** What a lock says: a token of eight letters, a new one each time, who holds it, and in a file the name of its host. */
 interface Holder extends ProcessIdentity {
-  token: string;
+  name: string | undefined;
 }
 
 /** One look at a lock file. */
@@ -41,7 +52,7 @@ const STILL_MS = 5000;
 const SILENCE_MS = 8000;
 /** A thread that is told to end takes a moment: one of this process is looked at again until then. */
 const ENDING_MS = 100;
-/** A lock without readable content is being written by a file system without links, or is a ruin. */
+/** A lock that says nothing is being written on a file system without links, or is a ruin. */
 const WRITING_MS = 2000;
 /** How long it may take in all to see through a dead lock. */
 const PATIENCE_MS = 20_000;
@@ -135,7 +146,7 @@ export class Lock {
     const now = Date.now();
     try {
       // Touched before it is looked at: whoever is about to break it looks once more after that.
-      this.#node.fs.utimesSync(this.#path, now / 1000, now / 1000);
+      this.#node.fs.lutimesSync(this.#path, now / 1000, now / 1000);
       if (look(this.#node, this.#path)?.content === this.#content) this.#beaten = now;
       else this.#stop();
     } catch (error) {
@@ -155,13 +166,13 @@ export class Lock {
 async function acquire(path: string, guarded: string, depth: number): Promise<string> {
   const node = builtins();
   // Not the global crypto: under jsdom it is that of a page over http, which gives no such numbers.
-  const token = node.process.getBuiltinModule("node:crypto").randomBytes(8).toString("hex");
-  const content = `${JSON.stringify({ ...self(node), token } satisfies Holder)}\n`;
+  const token = node.process.getBuiltinModule("node:crypto").randomBytes(4).toString("hex");
   const start = Date.now();
   let first: Sighting | undefined;
   let since = start;
   for (;;) {
-    if (create(node, path, content, token)) return content;
+    const content = create(node, path, token);
+    if (content !== undefined) return content;
     const seen = look(node, path);
     const holder = seen && parse(seen.content);
     if (seen !== undefined) {
@@ -190,12 +201,16 @@ function judge(
   since: number,
 ): "alive" | "dead" | "unknown" {
   const now = Date.now();
-  if (holder === undefined) {
+  // Zeros are what a power failure can leave of a text.
+  if (/^[\0\s]*$/.test(seen.content)) {
     return Math.abs(now - seen.touched) > WRITING_MS ? "dead" : "unknown";
   }
-  const life = own.has(seen.content) ? "alive" : lifeOf(node, holder);
-  if (life === "alive" && isNeighbour(node, holder) && now - since < ENDING_MS) return "unknown";
-  if (life !== "unseen") return life;
+  // What another build wrote in a way of its own is respected as what cannot be seen.
+  if (holder !== undefined) {
+    const life = own.has(seen.content) ? "alive" : lifeOf(node, holder);
+    if (life === "alive" && isNeighbour(node, holder) && now - since < ENDING_MS) return "unknown";
+    if (life !== "unseen") return life;
+  }
   // Its clock may not be ours: what counts is a change that was watched, or none for long enough.
   if (seen.touched !== first.touched) return "alive";
   return now - since > SILENCE_MS ? "dead" : "unknown";
@@ -238,22 +253,27 @@ function removeDrafts(node: Builtins, path: string): void {
   const { fs, path: paths } = node;
   const start = `${paths.basename(path)}.`;
   for (const name of fs.readdirSync(paths.dirname(path))) {
-    if (!name.startsWith(start) || !/^[0-9a-f]{16}$/.test(name.slice(start.length))) continue;
+    if (!name.startsWith(start) || !/^[0-9a-f]{8}$/.test(name.slice(start.length))) continue;
     const draft = paths.join(paths.dirname(path), name);
     const age = Date.now() - (look(node, draft)?.touched ?? Date.now());
     if (age > 60_000) unlink(node, draft);
   }
 }
 
-/** Makes the lock file with its content at once; `false` when there is one already. */
-function create(node: Builtins, path: string, content: string, token: string): boolean {
+/** Puts the lock in place with its whole content at once, and gives that; `undefined` when there is one already. */
+function create(node: Builtins, path: string, token: string): string | undefined {
   const { fs } = node;
+  const told = `${token} ${toText(self(node))}`;
+  const content = `${told} ${hostNameOf(node) ?? ""}\n`;
   const draft = `${path}.${token}`;
   try {
     fs.writeFileSync(draft, content, { flag: "wx" });
-    const linked = link(node, draft, path);
     // A file system without links (exFAT, some network shares): less than atomic, see WRITING_MS.
-    return linked ?? createInPlace(node, path, content);
+    const isPlaced = link(node, draft, path) ?? createInPlace(node, path, content);
+    return isPlaced ? content : undefined;
+  } catch (error) {
+    if (ioCode(error) !== -2) throw error;
+    return createAsLink(node, path, told, error);
   } finally {
     drop(node, draft);
   }
@@ -288,19 +308,50 @@ function createInPlace({ fs }: Builtins, path: string, content: string): boolean
   }
 }
 
-function look({ fs }: Builtins, path: string): Sighting | undefined {
-  let fd: number;
+/** Where there is no room for a file. What keeps a link from being made is no news: that there is no room is. */
+function createAsLink(
+  { fs }: Builtins,
+  path: string,
+  told: string,
+  full: unknown,
+): string | undefined {
   try {
-    fd = fs.openSync(path, "r");
+    fs.symlinkSync(told, path);
+    return told;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return undefined;
+    throw full;
+  }
+}
+
+function look({ fs }: Builtins, path: string): Sighting | undefined {
+  try {
+    const target = targetOf(fs, path);
+    if (target !== undefined) {
+      const { ino, mtimeMs } = fs.lstatSync(path);
+      return { content: target, inode: ino, touched: mtimeMs };
+    }
+    const fd = fs.openSync(path, "r");
+    try {
+      const { ino, mtimeMs } = fs.fstatSync(fd);
+      return { content: fs.readFileSync(fd, "utf8"), inode: ino, touched: mtimeMs };
+    } finally {
+      fs.closeSync(fd);
+    }
   } catch (error) {
     if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
+}
+
+/** What a symbolic link says; `undefined` when this is none. */
+function targetOf(fs: Builtins["fs"], path: string): string | undefined {
   try {
-    const { ino, mtimeMs } = fs.fstatSync(fd);
-    return { content: fs.readFileSync(fd, "utf8"), inode: ino, touched: mtimeMs };
-  } finally {
-    fs.closeSync(fd);
+    return fs.readlinkSync(path);
+  } catch (error) {
+    // Node on Windows says UNKNOWN of some files.
+    if (codeOf(error) === "ENOENT") throw error;
+    return undefined;
   }
 }
 
@@ -316,25 +367,11 @@ function unlink({ fs }: Builtins, path: string): void {
   }
 }
 
-/** `undefined` for a lock that says nothing: cut off by a power failure, or no lock of ours. */
+/** `undefined` for what no lock of this build says. */
 function parse(content: string): Holder | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(content);
-  } catch {
-    return undefined;
-  }
-  const { pid, token, started, thread, boot, space, host } = (value ?? {}) as Partial<Holder>;
-  if (!Number.isSafeInteger(pid) || Number(pid) <= 0 || typeof token !== "string") return undefined;
-  return {
-    pid: Number(pid),
-    token,
-    started: started ?? null,
-    thread: thread ?? null,
-    boot: boot ?? null,
-    space: space ?? null,
-    host: host ?? "",
-  };
+  const [, told, name] = /^[0-9a-f]{8} (\S+(?: \S+){5})(?: (.*)\n)?$/.exec(content) ?? [];
+  const holder = fromText(told ?? "");
+  return holder && { ...holder, name: name || undefined };
 }
 
 function busy(
@@ -353,10 +390,10 @@ function busy(
   );
 }
 
-function whose({ pid, host, space }: Holder): string {
+function whose({ pid, host, space, name }: Holder): string {
   const here = self(builtins());
   if (host !== here.host || space !== here.space) {
-    return `process ${pid} of another container or machine (${host})`;
+    return `process ${pid} of another container or machine${name === undefined ? "" : ` (${name})`}`;
   }
   if (pid !== here.pid) return `process ${pid}`;
   return `this process (${pid}), in another thread (threads reach it by connect()) or through another copy of varve`;

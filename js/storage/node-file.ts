@@ -142,12 +142,18 @@ export function listFolder(node: Builtins, folder: string): string[] {
 }
 
 /**
- * What the file grew by is filled with zeros by pieces of so many bytes, each before the first short write into
- * it. The system takes a piece as one large page and finds its place on the medium at once; where each write
- * brings a few pages of its own, it takes longer, and so does every flush behind it.
+ * What the file grows by is filled with zeros, by pieces of so many bytes. A hole would have no room on the medium
+ * yet, and what is kept for deletions on a full disk would not be there when it is needed. The system takes a piece
+ * as one large page and finds its place on the medium at once; where each write brings a few pages of its own, it
+ * takes longer, and so does every flush behind it.
  */
 const PIECE = 65_536;
 const ZEROS = new Uint8Array(PIECE);
+/**
+ * A file that is shorter is of one segment, in which nothing is kept for later: there a piece is filled before the
+ * first short write into it, so that a small database takes little room.
+ */
+const SMALL = 1_048_576;
 
 class NodeFile implements StorageFile {
   readonly #node: Builtins;
@@ -162,7 +168,7 @@ class NodeFile implements StorageFile {
   readonly #written: number | undefined;
   /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
   #size: number;
-  /** The pieces that the file grew by and that nothing was written to. */
+  /** The pieces that a small file grew by and that nothing was written to. */
   readonly #blank = new Set<number>();
 
   constructor(node: Builtins, path: string, lock: Lock | "beside" | undefined) {
@@ -201,6 +207,7 @@ class NodeFile implements StorageFile {
   write(buffer: Uint8Array, { at }: { at: number }): number {
     const fd = this.#living();
     this.#lock?.assertHeld();
+    this.#grow(fd, at);
     this.#fill(fd, at, at + buffer.length);
     let done = 0;
     try {
@@ -216,12 +223,25 @@ class NodeFile implements StorageFile {
     return done;
   }
 
-  /** Fills the pieces that the write from one place to another is the first in. */
+  /** Has the file reach to a place, all of it on the medium if it is not small. */
+  #grow(fd: number, to: number): void {
+    if (this.#size < SMALL) {
+      const end = Math.floor(to / PIECE);
+      for (let piece = Math.ceil(this.#size / PIECE); piece < end; piece++) this.#blank.add(piece);
+      return;
+    }
+    for (let from = this.#size; from < to; ) {
+      const count = this.#node.fs.writeSync(fd, ZEROS, 0, Math.min(PIECE, to - from), from);
+      if (count === 0) return;
+      from += count;
+      this.#size = from;
+    }
+  }
+
+  /** Fills the blank pieces that the write from one place to another is the first in. */
   #fill(fd: number, at: number, end: number): void {
     const blank = this.#blank;
-    const first = Math.floor(at / PIECE);
-    for (let piece = Math.ceil(this.#size / PIECE); piece < first; piece++) blank.add(piece);
-    for (let piece = first; piece * PIECE < end; piece++) {
+    for (let piece = Math.floor(at / PIECE); piece * PIECE < end; piece++) {
       if (!blank.delete(piece) || end - at >= PIECE) continue;
       try {
         this.#node.fs.writeSync(fd, ZEROS, 0, PIECE, piece * PIECE);

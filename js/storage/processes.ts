@@ -5,10 +5,13 @@
 
 import { type Builtins, permitted } from "./builtin.js";
 
-/** What tells a process from every other, now and later. What the platform does not tell is `null`. */
+/**
+ * What tells a process from every other, now and later. What the platform does not tell is `null`. All that is only
+ * ever compared is a fingerprint, so that the whole is short.
+ */
 export interface ProcessIdentity {
   pid: number;
-  /** When it started, in whatever form the platform tells; tells reused numbers apart. */
+  /** When it started; tells reused numbers apart. */
   started: string | null;
   /** Its thread, as number and start: a worker can end long before its process. */
   thread: string | null;
@@ -16,13 +19,44 @@ export interface ProcessIdentity {
   boot: string | null;
   /** The space in which process numbers count: containers have their own. */
   space: string | null;
-  host: string;
+  host: string | null;
 }
 
 /** `"unseen"`: nothing of it can be seen here, as with another container or machine. */
 export type Life = "alive" | "dead" | "unseen";
 
+/** Where Linux tells one start of the machine from the next. */
+const BOOT = "/proc/sys/kernel/random/boot_id";
+
 let known: ProcessIdentity | undefined;
+
+/** Its fields in one line of at most 50 letters, for as long as Linux counts processes in seven digits. */
+export function toText({ pid, started, thread, boot, space, host }: ProcessIdentity): string {
+  return [pid, started, thread, boot, space, host].map((field) => field ?? "-").join(" ");
+}
+
+/** What `toText` made; `undefined` for anything else. */
+export function fromText(text: string): ProcessIdentity | undefined {
+  const [pid, started, thread, boot, space, host, ...more] = text
+    .split(" ")
+    .map((field) => (field === "-" ? null : field));
+  if (host === undefined || more.length > 0 || !/^[1-9]\d{0,14}$/.test(pid ?? "")) return undefined;
+  return {
+    pid: Number(pid),
+    started: started ?? null,
+    thread: thread ?? null,
+    boot: boot ?? null,
+    space: space ?? null,
+    host,
+  };
+}
+
+/** Six letters that stand for a text where it is only compared: its FNV-1a of 32 bits, but for the highest. */
+function fingerprint(text: string): string {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  return ((hash >>> 0) % 36 ** 6).toString(36);
+}
 
 /** This process and thread. */
 export function self(node: Builtins): ProcessIdentity {
@@ -32,30 +66,24 @@ export function self(node: Builtins): ProcessIdentity {
 
 function identify(node: Builtins): ProcessIdentity {
   const { fs, process } = node;
-  const read = (path: string) => attempt(() => fs.readFileSync(path, "utf8").trim());
+  const name = hostNameOf(node);
+  const host = name === null ? null : fingerprint(name);
   if (process.platform !== "linux") {
     const started = startedByPs(node, process.pid);
-    return {
-      pid: process.pid,
-      started,
-      thread: null,
-      boot: null,
-      space: null,
-      host: hostOf(node),
-    };
+    return { pid: process.pid, started, thread: null, boot: null, space: null, host };
   }
   return {
     pid: process.pid,
     started: statOf(node, "self")?.started ?? null,
     thread: ownThread(node),
-    boot: read("/proc/sys/kernel/random/boot_id"),
-    space: attempt(() => fs.readlinkSync("/proc/self/ns/pid")),
-    host: hostOf(node),
+    boot: attempt(() => fingerprint(fs.readFileSync(BOOT, "utf8").trim())),
+    space: attempt(() => fingerprint(fs.readlinkSync("/proc/self/ns/pid"))),
+    host,
   };
 }
 
-function hostOf({ os }: Builtins): string {
-  return permitted({ name: "sys", kind: "hostname" }) ? os.hostname() : "";
+export function hostNameOf({ os }: Builtins): string | null {
+  return permitted({ name: "sys", kind: "hostname" }) ? os.hostname() : null;
 }
 
 /** The thread that runs this: a synchronous read of /proc happens in it. */
@@ -64,7 +92,7 @@ function ownThread(node: Builtins): string | null {
     ?.split("/")
     .at(-1);
   const started = statOf(node, "thread-self")?.started;
-  return id === undefined || started === undefined ? null : `${id} ${started}`;
+  return id === undefined || started === undefined ? null : `${id}:${started}`;
 }
 
 /** Whether that process and its thread live. "dead" is certain. */
@@ -89,7 +117,7 @@ export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
 function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdentity): Life {
   // Where threads have no numbers, one of this process is known only by what it does.
   if (other.thread === null) return other.pid === here.pid ? "unseen" : "alive";
-  const [id, started] = other.thread.split(" ");
+  const [id, started] = other.thread.split(":");
   const process = statOf(node, String(other.pid));
   const thread = statOf(node, `${other.pid}/task/${id}`);
   const ended = thread?.started !== started || thread?.ended === true;
@@ -120,7 +148,7 @@ function find(node: Builtins, pid: number): { started: string | null } | undefin
   return { started: node.process.platform === "linux" ? null : startedByPs(node, pid) };
 }
 
-/** From /proc: when the process or thread started (field 22, in ticks since boot), and whether it has ended. */
+/** From /proc: when the process or thread started (from field 22, ticks since boot), and whether it has ended. */
 function statOf({ fs }: Builtins, which: string): { started: string; ended: boolean } | undefined {
   const stat = attempt(() => fs.readFileSync(`/proc/${which}/stat`, "utf8"));
   if (stat === null) return undefined;
@@ -129,21 +157,20 @@ function statOf({ fs }: Builtins, which: string): { started: string; ended: bool
   const [state, started] = [fields[0], fields[19]];
   if (state === undefined || started === undefined) return undefined;
   // A zombie holds no file any more; only its parent has not asked for its end yet.
-  return { started, ended: state === "Z" || state === "X" || state === "x" };
+  return { started: fingerprint(started), ended: state === "Z" || state === "X" || state === "x" };
 }
 
 function startedByPs({ childProcess, process }: Builtins, pid: number): string | null {
   if (process.platform === "win32") return null;
-  return attempt(() =>
-    childProcess
-      .execFileSync("ps", ["-o", "lstart=", "-p", String(pid)], {
-        env: { ...process.env, LC_ALL: "C", TZ: "UTC" },
-        encoding: "utf8",
-        stdio: ["ignore", "pipe", "ignore"],
-        timeout: 5000,
-      })
-      .trim(),
-  );
+  return attempt(() => {
+    const told = childProcess.execFileSync("ps", ["-o", "lstart=", "-p", String(pid)], {
+      env: { ...process.env, LC_ALL: "C", TZ: "UTC" },
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+      timeout: 5000,
+    });
+    return fingerprint(told.trim());
+  });
 }
 
 function codeOf(error: unknown): unknown {

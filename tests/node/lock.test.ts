@@ -1,7 +1,9 @@
-import {
+import fs, {
   existsSync,
+  lstatSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -10,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { file } from "varve";
+import { file, open } from "varve";
 import {
   bytes,
   cleanup,
@@ -24,7 +26,7 @@ import {
   throws,
   turn,
 } from "../harness.js";
-import { folder, Holder } from "./support/processes.js";
+import { folder, Holder, type LockFields, lockContent, lockFields } from "./support/processes.js";
 import { runs } from "./support/programs.js";
 
 const NAME = "shop";
@@ -34,13 +36,13 @@ function lockOf(directory: string): string {
 }
 
 /** A lock like the one that `holder` has, as it would look had something been different. */
-async function forgedLock(directory: string, change: Record<string, unknown>): Promise<string> {
+async function forgedLock(directory: string, change: Partial<LockFields>): Promise<string> {
   const elsewhere = folder();
   const holder = await Holder.start();
   await holder.tell("open", { directory: elsewhere, name: NAME });
-  const real = JSON.parse(readFileSync(lockOf(elsewhere), "utf8"));
+  const real = lockFields(readFileSync(lockOf(elsewhere), "utf8"));
   await holder.tell("close");
-  const content = `${JSON.stringify({ ...real, ...change })}\n`;
+  const content = lockContent({ ...real, ...change });
   writeFileSync(lockOf(directory), content);
   return content;
 }
@@ -144,7 +146,7 @@ suite("the lock of a database file", () => {
 
   test("a process number that was used again is told apart by when the process started", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: process.pid, started: "1" });
+    await forgedLock(directory, { pid: String(process.pid), started: "1" });
     await opensAndCloses(directory);
   });
 
@@ -153,7 +155,7 @@ suite("the lock of a database file", () => {
     const alive = await Holder.start();
     await alive.tell("open", { directory: folder(), name: NAME });
     const { started, thread } = await ownLock(alive);
-    await forgedLock(directory, { pid: alive.pid, started, thread });
+    await forgedLock(directory, { pid: String(alive.pid), started, thread });
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
       message: String(alive.pid),
@@ -162,13 +164,13 @@ suite("the lock of a database file", () => {
 
   test("a lock from before the machine was started again is dead", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: process.pid, boot: "00000000-0000-0000-0000-000000000000" });
+    await forgedLock(directory, { pid: String(process.pid), boot: "0" });
     await opensAndCloses(directory);
   });
 
   test("a holder in another container is respected for as long as it touches its lock", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: 1, space: "pid:[1]", host: "elsewhere" });
+    await forgedLock(directory, { pid: "1", space: "1", name: "elsewhere" });
     const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
     cleanup(() => clearInterval(touching));
     await rejects(file(directory).open(NAME), {
@@ -179,7 +181,7 @@ suite("the lock of a database file", () => {
 
   test("a holder in another container that is silent for eight seconds is dead", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: 1, space: "pid:[1]" });
+    await forgedLock(directory, { pid: "1", space: "1" });
     const start = Date.now();
     await opensAndCloses(directory);
     ok(Date.now() - start > 7900, "it was given time to show that it lives");
@@ -228,18 +230,42 @@ suite("the lock of a database file", () => {
 
   test("an empty lock left by a power failure is removed", async () => {
     const directory = folder();
-    writeFileSync(lockOf(directory), "");
-    utimesSync(lockOf(directory), new Date(0), new Date(0));
-    await opensAndCloses(directory);
-  });
-
-  test("a lock of garbage is removed", async () => {
-    for (const garbage of ['{"pid":', "null", '{"pid":"7","token":"x"}', '{"pid":-1}', "\0\0\0"]) {
-      const directory = folder();
-      writeFileSync(lockOf(directory), garbage);
+    for (const left of ["", "\0\0\0"]) {
+      writeFileSync(lockOf(directory), left);
       utimesSync(lockOf(directory), new Date(0), new Date(0));
       await opensAndCloses(directory);
     }
+  });
+
+  test("what is no lock of any build is removed, after eight seconds in which nobody has touched it", async () => {
+    const garbage = [
+      "garbage",
+      "0badcafe",
+      "0badcafe 7 - - - -",
+      "0badcafe 0 - - - - -",
+      "0badcafe -1 - - - - -",
+    ];
+    const start = Date.now();
+    await Promise.all(
+      garbage.map(async (content) => {
+        const directory = folder();
+        writeFileSync(lockOf(directory), content);
+        utimesSync(lockOf(directory), new Date(0), new Date(0));
+        await opensAndCloses(directory);
+      }),
+    );
+    const directory = folder();
+    symlinkSync("nowhere", lockOf(directory));
+    await opensAndCloses(directory);
+    ok(Date.now() - start > 7900, "another build might have made it");
+  });
+
+  test("a lock that another build made is respected for as long as its holder touches it", async () => {
+    const directory = folder();
+    writeFileSync(lockOf(directory), '{"pid":1}\n');
+    const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
+    cleanup(() => clearInterval(touching));
+    await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
   test("a lock that is only just being written is waited for", async () => {
@@ -252,15 +278,15 @@ suite("the lock of a database file", () => {
 
   test("a breaker that died while it removed a dead lock is noticed itself", async () => {
     const directory = folder();
-    const content = await forgedLock(directory, { pid: process.pid, started: "1" });
+    const content = await forgedLock(directory, { pid: String(process.pid), started: "1" });
     writeFileSync(`${lockOf(directory)}.break`, content);
     await opensAndCloses(directory);
   });
 
   test("what a process wrote and did not live to put in place is removed with the dead lock", async () => {
     const directory = folder();
-    await forgedLock(directory, { pid: process.pid, started: "1" });
-    const draft = `${lockOf(directory)}.0123456789abcdef`;
+    await forgedLock(directory, { pid: String(process.pid), started: "1" });
+    const draft = `${lockOf(directory)}.01234567`;
     writeFileSync(draft, "");
     utimesSync(draft, new Date(0), new Date(0));
     await opensAndCloses(directory);
@@ -288,7 +314,7 @@ suite("the lock of a database file", () => {
   test("says what keeps it from being made, and not from being cleared away again", async () => {
     let directory = folder();
     // A path of 4,095 bytes is the longest: one ends within what its draft has behind its own name.
-    for (let left = 4_070; left > directory.length + 1; ) {
+    for (let left = 4_075; left > directory.length + 1; ) {
       directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
     }
     const error = await rejects(file(directory).open(NAME), { code: "VARVE_STORAGE_UNAVAILABLE" });
@@ -317,31 +343,117 @@ suite("the lock of a database file", () => {
   });
 });
 
-async function ownLock(holder: Holder): Promise<{ started: string; thread: string }> {
+/** What a link says in the place of this content of a file: it has no name of the host. */
+function linkText(content: string): string {
+  return content.split(" ").slice(0, -1).join(" ");
+}
+
+suite("on a full disk", () => {
+  test("the lock is a link that says who holds it, in no more than ext4 keeps beside the link", async () => {
+    const directory = folder();
+    const first = await Holder.start("--full");
+    await first.tell("open", { directory, name: NAME });
+    const text = readlinkSync(lockOf(directory));
+    ok(text.length <= 59, text);
+    equal(lockFields(text).pid, String(first.pid));
+    const error = await rejects(file(directory).open(NAME), {
+      name: "DatabaseBusyError",
+      message: `open in process ${first.pid}`,
+    });
+    equal(Reflect.get(error, "pid"), first.pid);
+    await first.tell("close");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("a killed holder is noticed, and its holder touches it", async () => {
+    const directory = folder();
+    const first = await Holder.start("--full");
+    await first.tell("open", { directory, name: NAME });
+    const before = lstatSync(lockOf(directory)).mtimeMs;
+    const deadline = Date.now() + 60_000;
+    while (lstatSync(lockOf(directory)).mtimeMs === before) {
+      ok(Date.now() < deadline, "it was touched");
+      await turn(100);
+    }
+    await first.kill();
+    ok(lstatSync(lockOf(directory)).isSymbolicLink(), "the dead process has left its lock");
+    const second = await Holder.start("--full");
+    await second.tell("open", { directory, name: NAME });
+    await second.tell("close");
+    deepEqual(readdirSync(directory), ["shop.varve"]);
+  });
+
+  test("the longest numbers and fingerprints fit into such a link", () => {
+    const longest = {
+      token: "01234567",
+      pid: "4194304",
+      started: "zzzzzz",
+      thread: "4194304:zzzzzz",
+    };
+    const text = linkText(
+      lockContent({ ...longest, boot: "zzzzzz", space: "zzzzzz", host: "zzzzzz", name: "" }),
+    );
+    equal(text.length, 59);
+  });
+
+  test("what a file of some segments grows by has its place on the medium: no hole is left in it", async () => {
+    const directory = folder();
+    const writes: [number, number][] = [];
+    const write = fs.writeSync;
+    cleanup(() => {
+      fs.writeSync = write;
+    });
+    fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
+      const count = write(...args);
+      writes.push([args[4], args[4] + count]);
+      return count;
+    }) as typeof write;
+    const db = await open(NAME, { storage: file(directory) });
+    for (let i = 0; i < 40; i += 1) db.set(`${i}`, new Uint8Array(100_000));
+    db.flush();
+    const SEGMENT = 1_048_576;
+    let end = SEGMENT + 8_192;
+    for (const [from, to] of writes.sort(([a], [b]) => a - b))
+      if (from <= end) end = Math.max(end, to);
+    const size = statSync(join(directory, "shop.varve")).size;
+    ok(size > 5 * SEGMENT, "it has a reserve");
+    equal(end, size);
+    await db.close();
+  });
+});
+
+async function ownLock(holder: Holder): Promise<LockFields> {
   const directory = folder();
   await holder.tell("open", { directory, name: "own" });
-  return JSON.parse(readFileSync(join(directory, "own.varve.lock"), "utf8"));
+  return lockFields(readFileSync(join(directory, "own.varve.lock"), "utf8"));
 }
 
 suite("starters that race for a dead lock", () => {
   const STARTERS = 8;
   const ROUNDS = 20;
 
-  test("never hold it together, and each gets its turn, in twenty rounds of eight", async () => {
-    const directory = folder();
-    const dead = await forgedLock(directory, { pid: process.pid, started: "1" });
-    const starters = await Promise.all(
-      Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
-    );
-    for (let round = 0; round < ROUNDS; round += 1) {
-      writeFileSync(lockOf(directory), dead);
-      const results = await Promise.all(
-        starters.map((starter) => starter.tell("race", { directory, name: NAME })),
+  for (const full of [false, true]) {
+    const where = full ? "on a full disk" : "where there is room";
+    test(`${where} never hold it together, and each gets its turn, in twenty rounds of eight`, async () => {
+      const directory = folder();
+      const dead = await forgedLock(directory, { pid: String(process.pid), started: "1" });
+      const starters = await Promise.all(
+        Array.from({ length: STARTERS }, (_, index) =>
+          full && index > 0 ? Holder.start("--dawdle", "--full") : Holder.start("--dawdle"),
+        ),
       );
-      equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
-      deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
-    }
-  });
+      for (let round = 0; round < ROUNDS; round += 1) {
+        rmSync(lockOf(directory), { force: true });
+        if (full) symlinkSync(linkText(dead), lockOf(directory));
+        else writeFileSync(lockOf(directory), dead);
+        const results = await Promise.all(
+          starters.map((starter) => starter.tell("race", { directory, name: NAME })),
+        );
+        equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
+        deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
+      }
+    });
+  }
 
   test("get past holders that are killed one after the other", async () => {
     const directory = folder();
@@ -443,7 +555,7 @@ async function threadOpens(
 ): Promise<void> {
   const source = `
     import { parentPort } from "node:worker_threads";
-    import { file } from "varve";
+    import { file, open } from "varve";
     await file(${JSON.stringify(directory)}).open(${JSON.stringify(NAME)});
     parentPort.postMessage("open");
     ${end}`;

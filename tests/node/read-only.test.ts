@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
 import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
 import { shopIn, starts } from "./support/anywhere.js";
-import { folder, Holder } from "./support/processes.js";
+import { folder, Holder, lockContent, lockFields } from "./support/processes.js";
 
 const NAME = "shop";
 const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;
@@ -70,7 +70,7 @@ suite("a file that is opened for reading only", () => {
     await real.tell("open", { directory, name: NAME });
     const content = readFileSync(lock, "utf8");
     await real.tell("close");
-    writeFileSync(lock, `${JSON.stringify({ ...JSON.parse(content), started: "never" })}\n`);
+    writeFileSync(lock, lockContent({ ...lockFields(content), started: "never" }));
     const db = await open(NAME, { storage: file(directory), readOnly: true });
     equal(db.getText("a"), "1");
     await db.close();

@@ -1,12 +1,12 @@
 //! The lock beside a database file: one holder at a time, and a dead one does not keep it.
 //!
 //! It is the lock of `js/storage/lock.ts`, which tells its rules and why they are safe, so that a
-//! program in Rust and one in Node, Deno or Bun refuse each other: a file that appears with its whole
-//! content at once and says who holds it, which its holder touches every two seconds, and which only
-//! a second lock gives the right to break.
+//! program in Rust and one in Node, Deno or Bun refuse each other: a file, or on a full disk a link, that
+//! appears with its whole content at once and says who holds it, which its holder touches every two
+//! seconds, and which only a second lock gives the right to break.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::{Value, json};
+use filetime::{FileTime, set_symlink_file_times};
 
 use super::Error;
-use super::processes::{Identity, Life, life_of, this};
+use super::processes::{Identity, Life, host_name, life_of, this};
+use super::std_file::is_full;
 
 /// How often a holder touches its lock.
 const BEAT: Duration = Duration::from_secs(2);
@@ -26,7 +27,7 @@ const BEAT: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_secs(5);
 /// An unseen holder that has not touched its lock for this long is dead.
 const SILENCE: Duration = Duration::from_secs(8);
-/// A lock without readable content is being written by a file system without links, or is a ruin.
+/// A lock that says nothing is being written on a file system without links, or is a ruin.
 const WRITING: Duration = Duration::from_secs(2);
 /// How long it may take in all to see through a dead lock.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -140,9 +141,9 @@ impl Shared {
     fn beat(&self) {
         let now = SystemTime::now();
         // Touched before it is looked at: whoever is about to break it looks once more after that.
-        let touched = OpenOptions::new().write(true).open(&self.path);
-        let touched =
-            touched.and_then(|file| file.set_modified(now)).and_then(|()| look(&self.path));
+        let time = FileTime::from(now);
+        let touched = set_symlink_file_times(&self.path, time, time);
+        let touched = touched.and_then(|()| look(&self.path));
         let mut state = self.state();
         match touched {
             Ok(Some(seen)) if seen.content == self.content => state.beaten = now,
@@ -188,14 +189,12 @@ fn watched<'a>(
 
 /// Puts the lock file in place, when nobody has or a dead one had, and gives its content.
 fn acquire(path: &Path, guarded: &Path, depth: u32) -> Result<String, Error> {
-    let token = format!("{:016x}", random());
-    let mut content = this().to_json();
-    content["token"] = json!(token);
-    let content = format!("{content}\n");
+    let token = format!("{:08x}", random() as u32);
     let start = Instant::now();
     let mut watch = None;
     loop {
-        if create(path, &content, &token).map_err(|error| Error::unavailable(guarded, error))? {
+        let created = create(path, &token).map_err(|error| Error::unavailable(guarded, error))?;
+        if let Some(content) = created {
             return Ok(content);
         }
         let mut holder = None;
@@ -222,15 +221,17 @@ fn judge(
     seen: &Sighting,
     since: Instant,
 ) -> Option<Life> {
-    let Some(holder) = holder else {
+    // Zeros are what a power failure can leave of a text.
+    if seen.content.chars().all(|c| c == '\0' || c.is_whitespace()) {
         let now = SystemTime::now();
         let age = now.duration_since(seen.touched).unwrap_or_else(|ahead| ahead.duration());
         return (age > WRITING).then_some(Life::Dead);
-    };
+    }
     if own().as_ref().is_some_and(|own| own.contains(&seen.content)) {
         return Some(Life::Alive);
     }
-    match life_of(holder) {
+    // What another build wrote in a way of its own is respected as what cannot be seen.
+    match holder.map_or(Life::Unseen, life_of) {
         Life::Unseen => {}
         known => return Some(known),
     }
@@ -278,7 +279,7 @@ fn remove_drafts(path: &Path) {
         let other = entry.file_name();
         let token = other.to_str().and_then(|other| other.strip_prefix(name)?.strip_prefix('.'));
         let is_draft = token.is_some_and(|token| {
-            token.len() == 16 && token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+            token.len() == 8 && token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         });
         let touched = entry.metadata().and_then(|found| found.modified());
         let age = touched.ok().and_then(|touched| touched.elapsed().ok());
@@ -288,42 +289,69 @@ fn remove_drafts(path: &Path) {
     }
 }
 
-/// Makes the lock file with its content at once; false when there is one already.
-fn create(path: &Path, content: &str, token: &str) -> io::Result<bool> {
+/// Puts the lock in place with its whole content at once, and gives that; none when there is one already.
+fn create(path: &Path, token: &str) -> io::Result<Option<String>> {
+    let told = format!("{token} {}", this().to_text());
+    let content = format!("{told} {}\n", host_name().unwrap_or_default());
     let mut draft = path.as_os_str().to_os_string();
     draft.push(".");
     draft.push(token);
     let draft = PathBuf::from(draft);
-    write_new(&draft, content)?;
-    let linked = match fs::hard_link(&draft, path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        // A file system without links: less than atomic, see WRITING.
-        Err(_) => match write_new(path, content) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
-        },
-    };
+    // A file system without links: less than atomic, see WRITING.
+    let placed = write_new(&draft, &content).and_then(|()| match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => write_new(path, &content),
+        linked => linked,
+    });
     remove(&draft);
-    linked
+    match placed {
+        Ok(()) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        Err(error) if is_full(&error) => create_as_link(path, told, error),
+        Err(error) => Err(error),
+    }
 }
 
 fn write_new(path: &Path, content: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(content.as_bytes())
 }
 
+/// Where there is no room for a file. What keeps a link from being made is no news: that there is no room is.
+#[cfg(unix)]
+fn create_as_link(path: &Path, told: String, full: io::Error) -> io::Result<Option<String>> {
+    match std::os::unix::fs::symlink(&told, path) {
+        Ok(()) => Ok(Some(told)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        Err(_) => Err(full),
+    }
+}
+
+#[cfg(not(unix))]
+fn create_as_link(_: &Path, _: String, full: io::Error) -> io::Result<Option<String>> {
+    Err(full)
+}
+
 fn look(path: &Path) -> io::Result<Option<Sighting>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+    match seen_at(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        seen => seen.map(Some),
+    }
+}
+
+fn seen_at(path: &Path) -> io::Result<Sighting> {
+    let sighting = |content, found: &Metadata| {
+        Ok(Sighting { content, inode: inode_of(found), touched: found.modified()? })
     };
-    let found = file.metadata()?;
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
-    let content = String::from_utf8_lossy(&content).into_owned();
-    Ok(Some(Sighting { content, inode: inode_of(&found), touched: found.modified()? }))
+    match fs::read_link(path) {
+        Ok(target) => sighting(target.to_string_lossy().into_owned(), &path.symlink_metadata()?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
+        Err(_) => {
+            let mut file = File::open(path)?;
+            let found = file.metadata()?;
+            let mut content = Vec::new();
+            file.read_to_end(&mut content)?;
+            sighting(String::from_utf8_lossy(&content).into_owned(), &found)
+        }
+    }
 }
 
 fn looked(path: &Path) -> Result<Option<Sighting>, Error> {
@@ -345,11 +373,17 @@ fn remove(path: &Path) {
     drop(fs::remove_file(path));
 }
 
-/// None for a lock that says nothing: cut off by a power failure, or no lock of ours.
+/// None for what no lock of this build says. The name of the host, which ends that of a file, is for people.
 fn parse(content: &str) -> Option<Identity> {
-    let value: Value = serde_json::from_str(content).ok()?;
-    value.get("token")?.as_str()?;
-    Identity::from_json(&value)
+    let (token, told) = content.split_once(' ')?;
+    if token.len() != 8 || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let told = match told.strip_suffix('\n') {
+        Some(line) => line.splitn(7, ' ').take(6).collect::<Vec<_>>().join(" "),
+        None => told.to_string(),
+    };
+    Identity::from_text(&told)
 }
 
 fn busy(guarded: &Path, holder: Option<Identity>, depth: u32) -> Error {

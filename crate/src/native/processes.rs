@@ -5,21 +5,20 @@ use std::fs;
 use std::process::{self, Command, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::{Value, json};
-
-/// What tells a process from every other, now and later.
+/// What tells a process from every other, now and later. All that is only ever compared is a fingerprint,
+/// so that the whole is short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub pid: u32,
-    /// When it started, in whatever form the system tells.
+    /// When it started; tells reused numbers apart.
     pub started: Option<String>,
-    /// Its thread, where threads count: those of JavaScript.
+    /// Its thread, as number and start, where threads count: those of JavaScript.
     pub thread: Option<String>,
     /// One for each start of the machine.
     pub boot: Option<String>,
     /// The space in which process numbers count.
     pub space: Option<String>,
-    pub host: String,
+    pub host: Option<String>,
 }
 
 /// What is known of a process.
@@ -36,7 +35,7 @@ pub(super) enum Life {
 pub(super) fn this() -> &'static Identity {
     static KNOWN: OnceLock<Identity> = OnceLock::new();
     KNOWN.get_or_init(|| {
-        let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+        let print_of = |path: &str| Some(fingerprint(fs::read_to_string(path).ok()?.trim()));
         let pid = process::id();
         let is_linux = cfg!(target_os = "linux");
         let space = fs::read_link("/proc/self/ns/pid").ok();
@@ -44,36 +43,50 @@ pub(super) fn this() -> &'static Identity {
             pid,
             started: if is_linux { stat_of("self").map(|stat| stat.0) } else { by_ps(pid) },
             thread: None,
-            boot: if is_linux { read("/proc/sys/kernel/random/boot_id") } else { None },
-            space: space.and_then(|space| space.to_str().map(ToString::to_string)),
-            host: read("/proc/sys/kernel/hostname").unwrap_or_default(),
+            boot: if is_linux { print_of("/proc/sys/kernel/random/boot_id") } else { None },
+            space: space.and_then(|space| Some(fingerprint(space.to_str()?))),
+            host: host_name().map(|name| fingerprint(&name)),
         }
     })
 }
 
 impl Identity {
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "pid": self.pid,
-            "started": self.started,
-            "thread": self.thread,
-            "boot": self.boot,
-            "space": self.space,
-            "host": self.host,
-        })
+    /// Its fields in one line, of at most 50 letters where processes are counted in seven digits.
+    pub(super) fn to_text(&self) -> String {
+        let Identity { pid, started, thread, boot, space, host } = self;
+        let fields =
+            [started, thread, boot, space, host].map(|field| field.as_deref().unwrap_or("-"));
+        format!("{pid} {}", fields.join(" "))
     }
 
-    pub(super) fn from_json(value: &Value) -> Option<Identity> {
-        let text = |name: &str| value.get(name)?.as_str().map(ToString::to_string);
-        let pid = u32::try_from(value.get("pid")?.as_u64()?).ok().filter(|pid| *pid > 0)?;
-        Some(Identity {
-            pid,
-            started: text("started"),
-            thread: text("thread"),
-            boot: text("boot"),
-            space: text("space"),
-            host: text("host").unwrap_or_default(),
-        })
+    /// What `to_text` made; none for anything else.
+    pub(super) fn from_text(text: &str) -> Option<Identity> {
+        let mut fields = text.split(' ');
+        let pid = fields.next()?.parse().ok().filter(|pid| *pid > 0)?;
+        let mut next = || fields.next().map(|field| (field != "-").then(|| field.to_string()));
+        let (started, thread, boot, space, host) = (next()?, next()?, next()?, next()?, next()?);
+        fields.next().is_none().then_some(Identity { pid, started, thread, boot, space, host })
+    }
+}
+
+/// The name of this machine.
+pub(super) fn host_name() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_string())
+}
+
+/// Six letters that stand for a text where it is only compared: its FNV-1a of 32 bits, but for the highest.
+fn fingerprint(text: &str) -> String {
+    let hash = text
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let mut left = hash % 36_u32.pow(6);
+    let mut letters = Vec::new();
+    loop {
+        letters.extend(char::from_digit(left % 36, 36));
+        left /= 36;
+        if left == 0 {
+            return letters.into_iter().rev().collect();
+        }
     }
 }
 
@@ -100,7 +113,7 @@ pub(super) fn life_of(other: &Identity) -> Life {
 }
 
 fn life_of_thread(other: &Identity, here: &Identity) -> Life {
-    let Some((id, started)) = other.thread.as_deref().and_then(|thread| thread.split_once(' '))
+    let Some((id, started)) = other.thread.as_deref().and_then(|thread| thread.split_once(':'))
     else {
         // One of this process is known by its lock, if it is ours, or only by what it does.
         return if other.pid == here.pid { Life::Unseen } else { Life::Alive };
@@ -146,7 +159,7 @@ fn stat_of(which: &str) -> Option<(String, bool)> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
     // A zombie holds no file any more; only its parent has not asked for its end yet.
     let ended = matches!(*fields.first()?, "Z" | "X" | "x");
-    Some(((*fields.get(19)?).to_string(), ended))
+    Some((fingerprint(fields.get(19)?), ended))
 }
 
 fn by_ps(pid: u32) -> Option<String> {
@@ -157,5 +170,5 @@ fn by_ps(pid: u32) -> Option<String> {
         .output()
         .ok()?;
     let told = String::from_utf8_lossy(&asked.stdout).trim().to_string();
-    (!told.is_empty()).then_some(told)
+    (!told.is_empty()).then(|| fingerprint(&told))
 }

@@ -5,10 +5,18 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 
 use crate::file::{File, IoError};
 
+/// What the file grows by is filled with zeros, by so many bytes at a time. A hole would have no room on
+/// the medium yet, and what is kept for deletions on a full disk would not be there when it is needed.
+static ZEROS: [u8; 65_536] = [0; 65_536];
+/// A file that is shorter is of one segment, in which nothing is kept for later: it may have holes.
+const SMALL: u64 = 1 << 20;
+
 /// A file of the operating system. It takes no lock.
 #[derive(Debug)]
 pub struct StdFile {
     file: fs::File,
+    /// Where it ends, known since the first write: nobody else writes to it.
+    end: Option<u64>,
 }
 
 impl StdFile {
@@ -23,23 +31,35 @@ impl StdFile {
             .create(true)
             .truncate(false)
             .open(path)?;
-        Ok(StdFile { file })
+        Ok(StdFile::from(file))
     }
 }
 
 impl From<fs::File> for StdFile {
     fn from(file: fs::File) -> Self {
-        StdFile { file }
+        StdFile { file, end: None }
+    }
+}
+
+impl StdFile {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<(), IoError> {
+        // One that fails half way may have made it longer.
+        let end = self.end.take();
+        self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
+        self.file.write_all(bytes).map_err(io_error)?;
+        self.end = end.map(|end| end.max(at + bytes.len() as u64));
+        Ok(())
     }
 }
 
 fn io_error(error: std::io::Error) -> IoError {
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            IoError::Quota
-        }
-        _ => IoError::Other,
-    }
+    if is_full(&error) { IoError::Quota } else { IoError::Other }
+}
+
+/// Whether there is no room.
+pub(super) fn is_full(error: &std::io::Error) -> bool {
+    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 impl File for StdFile {
@@ -49,17 +69,26 @@ impl File for StdFile {
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
-        self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
-        self.file.write_all(bytes).map_err(io_error)?;
+        if self.end.is_none() {
+            self.end = Some(self.size()?);
+        }
+        let mut end = self.end.unwrap_or(at);
+        while (SMALL..at).contains(&end) {
+            let count = (at - end).min(ZEROS.len() as u64);
+            self.write_at(&ZEROS[..count as usize], end)?;
+            end += count;
+        }
+        self.write_at(bytes, at)?;
         Ok(bytes.len())
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.end = None;
         self.file.set_len(size).map_err(io_error)
     }
 
     fn size(&mut self) -> Result<u64, IoError> {
-        self.file.metadata().map(|m| m.len()).map_err(io_error)
+        self.file.metadata().map(|found| found.len()).map_err(io_error)
     }
 
     fn flush(&mut self) -> Result<(), IoError> {

@@ -4,6 +4,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::symlink;
+
 use varve::native::{Error, OpenOptions, Store};
 
 use crate::folder::Folder;
@@ -27,30 +30,36 @@ fn the_lock_says_what_a_lock_of_node_says() {
     let path = folder.file("shop.varve");
     let store = Store::open(&path).unwrap();
     let lock = fs::read_to_string(folder.file("shop.varve.lock")).unwrap();
-    let said: serde_json::Value = serde_json::from_str(&lock).expect("it is JSON");
-    assert_eq!(said["pid"], std::process::id());
-    assert_eq!(said["token"].as_str().map(str::len), Some(16));
-    assert!(lock.ends_with("}\n"));
-    let mut names: Vec<&String> = said.as_object().unwrap().keys().collect();
-    names.sort();
-    assert_eq!(names, ["boot", "host", "pid", "space", "started", "thread", "token"]);
+    let said: Vec<&str> = lock.strip_suffix('\n').expect("it is a line").split(' ').collect();
+    // Token, process, when that started, thread, start of the machine, space, host, and its name.
+    assert_eq!((said.len(), said[0].len(), said[3]), (8, 8, "-"));
+    assert_eq!(said[1], std::process::id().to_string());
+    assert_eq!(said[6], fingerprint(said[7]));
     drop(store);
+}
+
+/// FNV-1a of 32 bits, in six letters.
+fn fingerprint(text: &str) -> String {
+    let hash = text
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let left = hash % 36_u32.pow(6);
+    let letters = (0..6).map(|n| char::from_digit(left / 36_u32.pow(5 - n) % 36, 36).unwrap());
+    letters.collect::<String>().trim_start_matches('0').to_string()
 }
 
 /// A lock as a process of this kind would have left it.
 fn left_by(pid: u32, started: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    serde_json::json!({
-        "pid": pid,
-        "started": started,
-        "thread": null,
-        "boot": read("/proc/sys/kernel/random/boot_id"),
-        "space": space.to_string_lossy(),
-        "host": read("/proc/sys/kernel/hostname"),
-        "token": "0123456789abcdef",
-    })
-    .to_string()
+    let [started, boot, space, host] = [
+        started,
+        &read("/proc/sys/kernel/random/boot_id"),
+        &space.to_string_lossy(),
+        &read("/proc/sys/kernel/hostname"),
+    ]
+    .map(fingerprint);
+    format!("01234567 {pid} {started} - {boot} {space} {host}")
 }
 
 #[test]
@@ -62,12 +71,15 @@ fn the_lock_of_a_dead_process_is_broken_and_that_of_a_living_one_is_not() {
     let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).unwrap();
     let started = stat.rsplit(')').next().unwrap().split(' ').nth(20).unwrap();
-    fs::write(&lock, left_by(other.id(), started)).unwrap();
+    fs::write(&lock, left_by(other.id(), started) + " here\n").unwrap();
     let busy = Store::open(&path).expect_err("it lives");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
     fs::write(&lock, left_by(other.id(), "1")).unwrap();
     Store::open(&path).expect("it is another one under the same number").close().unwrap();
-    fs::write(&lock, left_by(other.id(), started)).unwrap();
+    // On a full disk it is a link that says the same.
+    symlink(left_by(other.id(), started), &lock).unwrap();
+    let busy = Store::open(&path).expect_err("it lives still");
+    assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
     other.kill().unwrap();
     other.wait().unwrap();
     Store::open(&path).expect("it is dead").close().unwrap();
@@ -78,10 +90,66 @@ fn the_lock_of_a_dead_process_is_broken_and_that_of_a_living_one_is_not() {
 fn a_ruin_of_a_lock_is_broken_after_a_while() {
     let folder = Folder::new();
     let lock = folder.file("shop.varve.lock");
-    fs::write(&lock, "{\"pid\":").unwrap();
+    for (ruin, least) in [("", 1_500), ("garbage", 7_900)] {
+        fs::write(&lock, ruin).unwrap();
+        let start = Instant::now();
+        Store::open(folder.file("shop.varve")).expect("it is none").close().unwrap();
+        assert!(
+            start.elapsed() >= Duration::from_millis(least),
+            "somebody might be behind {ruin:?}"
+        );
+    }
+}
+
+/// A program that may write no file holds a database that is there, as on a full disk: it is this test, started
+/// once more.
+#[test]
+#[cfg(target_os = "linux")]
+fn where_no_file_can_be_written_a_database_is_opened_by_a_link_as_its_lock_which_is_touched() {
+    const HERE: &str = "VARVE_TEST_FULL";
+    const NAME: &str = "locks::where_no_file_can_be_written_a_database_is_opened_by_a_link_as_its_lock_which_is_touched";
+    if let Ok(path) = std::env::var(HERE) {
+        let mut store = Store::open(path).expect("it needs no room for its lock");
+        assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
+        store.set("a", "2").ok();
+        assert_eq!(store.flush().expect_err("no room").code(), "VARVE_QUOTA_EXCEEDED");
+        std::thread::sleep(Duration::from_secs(600));
+    }
+    let folder = Folder::new();
+    let (path, lock) = (folder.file("shop.varve"), folder.file("shop.varve.lock"));
+    let mut store = Store::open(&path).unwrap();
+    store.set("a", "1").unwrap();
+    store.close().unwrap();
+    let mut other = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env(HERE, &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let start = Instant::now();
-    Store::open(folder.file("shop.varve")).expect("it is none").close().unwrap();
-    assert!(start.elapsed() >= Duration::from_millis(1500), "it might have been being written");
+    let mut first = None;
+    loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "it was never touched");
+        assert!(other.try_wait().unwrap().is_none(), "it ended");
+        if let Ok(found) = lock.symlink_metadata() {
+            assert!(found.is_symlink());
+            let touched = found.modified().unwrap();
+            if *first.get_or_insert(touched) != touched {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let busy = Store::open(&path).expect_err("it lives");
+    assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let mut store = Store::open(&path).expect("it is dead");
+    assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
+    store.close().unwrap();
+    assert_eq!(folder.names(), ["shop.varve"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ const opened = [];
  */
 function dawdle() {
   const clock = new Int32Array(new SharedArrayBuffer(4));
-  for (const call of ["openSync", "linkSync", "unlinkSync"]) {
+  for (const call of ["openSync", "linkSync", "readlinkSync", "symlinkSync", "unlinkSync"]) {
     const quick = fs[call];
     fs[call] = (...args) => {
       // Mostly short and now and then long, so that one step lasts as long as many of another's.
@@ -21,6 +21,16 @@ function dawdle() {
       return quick.apply(fs, args);
     };
   }
+}
+
+/** Leaves no room on the disk for a lock that is a file. */
+function fill() {
+  const write = fs.writeFileSync;
+  fs.writeFileSync = (path, ...args) => {
+    if (!String(path).includes(".lock")) return write.call(fs, path, ...args);
+    write.call(fs, path, "", ...args.slice(1));
+    throw Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+  };
 }
 
 const commands = {
@@ -99,5 +109,6 @@ process.on("message", async ({ id, command, options }) => {
   }
 });
 if (process.argv.includes("--dawdle")) dawdle();
+if (process.argv.includes("--full")) fill();
 process.on("disconnect", () => process.exit());
 process.send({ id: 0, result: {} });

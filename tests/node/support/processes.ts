@@ -63,8 +63,11 @@ export class Holder {
     return answer.result ?? {};
   }
 
-  /** With "--dawdle" its file calls take their time, so that processes meet in between. */
-  static async start(...flags: "--dawdle"[]): Promise<Holder> {
+  /**
+   * With "--dawdle" its file calls take their time, so that processes meet in between; with "--full" there is no
+   * room on the disk for the content of a lock.
+   */
+  static async start(...flags: ("--dawdle" | "--full")[]): Promise<Holder> {
     const holder = new Holder(flags);
     await holder.#answerTo(0);
     return holder;
@@ -93,6 +96,21 @@ export class Holder {
   ended(): Promise<number | null> {
     return this.#ended;
   }
+}
+
+/** The fields of what a lock says, in order. */
+const FIELDS = ["token", "pid", "started", "thread", "boot", "space", "host", "name"] as const;
+export type LockFields = Record<(typeof FIELDS)[number], string>;
+
+/** What a lock says. */
+export function lockFields(content: string): LockFields {
+  const fields = content.trimEnd().split(" ");
+  return Object.fromEntries(FIELDS.map((name, index) => [name, fields[index]])) as LockFields;
+}
+
+/** The content of a lock file that says this. */
+export function lockContent(fields: LockFields): string {
+  return `${FIELDS.map((name) => fields[name]).join(" ")}\n`;
 }
 
 let folders = 0;
