@@ -1,6 +1,16 @@
-import { ConflictError, connect } from "varve";
+import { ConflictError, connect, memory, serve } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
-import { cleanup, deepEqual, equal, ok, rejects, suite, test, text } from "../harness.js";
+import {
+  cleanup,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  text,
+  wasmOption,
+} from "../harness.js";
 import { shop } from "./support.js";
 
 const dropOne = (stock: Uint8Array) => {
@@ -87,6 +97,43 @@ suite("a client's updateIf", () => {
       const message = new RegExp(`^${name}\\(\\) on "nobody" was not answered in time`);
       await rejects(late[i] as Promise<unknown>, { code: "VARVE_OWNER_UNAVAILABLE", message });
     }
+  });
+
+  test("waits for nobody in the line where the owner has fallen silent: they are late together", async () => {
+    const MANY = 20;
+    const { port1, port2 } = new MessageChannel();
+    serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
+    const client = connect("shop", { worker: () => port2, timeout: 100 });
+    cleanup(async () => {
+      await client.close();
+      port1.close();
+    });
+    await client.set("stock", new Uint8Array([100]));
+    let asked = 0;
+    const ask = port2.postMessage.bind(port2);
+    port2.postMessage = (message: unknown) => {
+      asked += 1;
+      ask(message);
+    };
+    let runs = 0;
+    const askedUntil: number[] = [];
+    const updates = Array.from({ length: MANY }, () =>
+      client
+        .updateIf("stock", (stock) => {
+          runs += 1;
+          // The first of the line is at it once all have tried.
+          if (runs > MANY) port1.postMessage = () => {};
+          stock[0]! -= 1;
+        })
+        .catch(({ code }) => {
+          equal(code, "VARVE_OWNER_UNAVAILABLE");
+          askedUntil.push(asked);
+        }),
+    );
+    await Promise.all(updates);
+    Reflect.deleteProperty(port1, "postMessage");
+    equal(askedUntil.length, MANY - 1);
+    ok(Number(askedUntil.at(-1)) - Number(askedUntil[1]) < MANY / 2, `${askedUntil}`);
   });
 
   test("takes true and false of a predicate, and nothing else that would count as one", async () => {
