@@ -24,9 +24,9 @@ export function errorOf(
     );
   }
   const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
-  const fate = applied === false ? "It was not done." : "Whether it was done is not known.";
+  const fate = applied ? "may have been" : "was not";
   return new OwnerUnavailableError(
-    `${call}() on "${name}" was not answered in time. ${fate} ${reason ?? ""}`.trim(),
+    `${call}() on "${name}" was not answered in time. It ${fate} done. ${reason ?? ""}`.trim(),
     { applied },
   );
 }

@@ -250,10 +250,8 @@ export class Link {
         now,
       );
       const abort = () => {
-        of.waiting -= 1;
-        this.sender.giveUp(id);
+        this.sender.giveUp(id, { thrown: signal?.reason });
         this.sender.tell({ type: "stop", id });
-        reject(signal?.reason);
       };
       signal?.addEventListener("abort", abort, { once: true });
       this.soon();

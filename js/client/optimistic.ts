@@ -220,23 +220,22 @@ export class Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
   }
 }
 
-/** An object whose properties are made from their names. Who awaits it by mistake gets none called "then". */
-export function byName<T extends object>(make: (name: string) => unknown): T {
-  return new Proxy({} as T, {
-    get: (_, name) => (typeof name === "string" && name !== "then" ? make(name) : undefined),
-  });
+/** An object whose properties are made from their names. */
+export function byName<T extends object>(make: (name: string) => object): T {
+  return withNames(Object.create(null) as T, { prototype: null }, make);
 }
 
 /** Gives an object more properties: whatever it has no other meaning for is the name of a collection. */
 export function withNames<T extends object>(
   of: T,
-  type: { readonly prototype: T },
+  type: { readonly prototype: object | null },
   make: (name: string) => object,
 ): T {
   const known = new Map<string, object>();
   const behind = new Proxy(Object.create(type.prototype) as object, {
     get(target, name, receiver) {
-      // Deno asks whatever events are dispatched at whether it is a node of a document.
+      // Who awaits it by mistake asks for "then", and Deno asks whatever events are dispatched at whether
+      // it is a node of a document.
       if (typeof name !== "string" || /^(then|nodeType)$/.test(name) || name in target) {
         return Reflect.get(target, name, receiver);
       }

@@ -166,10 +166,10 @@ export class Sender {
     }
   }
 
-  /** Ends a request that is not wanted any more. */
-  giveUp(id: number): void {
+  /** Ends a request that is not wanted any more, in this way if anybody is to hear of it. */
+  giveUp(id: number, ending?: Ending): void {
     const one = this.pending.get(id);
-    if (one !== undefined) this.end(one);
+    if (one !== undefined) this.end(one, ending);
   }
 
   /** A message has come, of whichever owner. */
