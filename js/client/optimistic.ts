@@ -44,10 +44,13 @@ function copied(place: string | undefined, value: unknown): unknown {
  */
 const DOUBLINGS = 7;
 
+/** Whoever is at it for longer holds up nobody behind, for whom it may be waiting itself. */
+const TURN_MS = 1_000;
+
 /**
  * Runs what reads and writes, and makes its writes if what it has read still holds; else again, until it is
- * done or was done often enough. Updates that have met a conflict stand in a line and go one behind the
- * other: of hundreds of one key each meets no second one then but with those of other realms. It is a
+ * done or was done often enough. Those that have met a conflict stand in a line and go one behind the other:
+ * of hundreds of one key each meets no second one then but with those of other realms. It is a
  * courtesy and no lock: when no owner answers they all go.
  */
 export async function transact<T>(
@@ -64,6 +67,14 @@ export async function transact<T>(
   const { line } = caller;
   let go = () => {};
   let isAlone: boolean | undefined;
+  let turn: ReturnType<typeof setTimeout> | undefined;
+  const leave = () => {
+    if (!line.delete(go)) return;
+    for (const next of line) {
+      next();
+      if (!isAlone) break;
+    }
+  };
   try {
     for (let tries = 0; ; tries += 1) {
       try {
@@ -81,27 +92,20 @@ export async function transact<T>(
         isAlone = error instanceof OwnerUnavailableError;
         if (!(error instanceof ConflictError && tries < retries)) throw error;
       }
-      if (tries > 0) {
+      await new Promise<void>((resolve) => {
         // Others who have met the same conflict are not to meet again.
-        await new Promise((resolve) =>
-          setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS)),
-        );
-      } else if (as === "updateIf") {
-        // A transaction may wait for an update within, which would wait for it.
-        await new Promise<void>((resolve) => {
+        if (tries > 0) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
+        else {
           go = resolve;
           if (line.add(go).size === 1) go();
-        });
-      }
+        }
+      });
+      turn ??= setTimeout(leave, TURN_MS);
       mine.signal?.throwIfAborted();
     }
   } finally {
-    if (line.delete(go)) {
-      for (const next of line) {
-        next();
-        if (!isAlone) break;
-      }
-    }
+    clearTimeout(turn);
+    leave();
   }
 }
 

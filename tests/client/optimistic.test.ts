@@ -262,6 +262,49 @@ suite("a client's transaction", () => {
   });
 });
 
+suite("hundreds of a client's transactions at once", () => {
+  const MANY = 300;
+
+  const counted = async () => {
+    const client = shop();
+    await client.set("n", "0");
+    const increment = () =>
+      client.transaction(async (tx) => tx.set("n", `${Number(await tx.getText("n")) + 1}`));
+    return { client, increment };
+  };
+
+  test("are all done where they want the same key", async () => {
+    const { client, increment } = await counted();
+    await Promise.all(Array.from({ length: MANY }, increment));
+    equal(await client.getText("n"), `${MANY}`);
+  });
+
+  test("are all done beside as many updates of that key", async () => {
+    const { client, increment } = await counted();
+    const update = () =>
+      client.updateIf("n", (bytes) => `${Number(new TextDecoder().decode(bytes)) + 1}`);
+    const both = Array.from({ length: MANY }, () => [increment(), update()]);
+    await Promise.all(both.flat());
+    equal(await client.getText("n"), `${2 * MANY}`);
+  });
+
+  test("wait for none that itself waits for one of them", async () => {
+    const { client, increment } = await counted();
+    let runs = 0;
+    const waiting = client.transaction(async (tx) => {
+      runs += 1;
+      await tx.get("other");
+      if (runs === 1) await client.set("other", "1");
+      // It is the first of the line now, and these meet conflicts of their own.
+      else await Promise.all([increment(), increment(), increment()]);
+      tx.set("done", "1");
+    });
+    await waiting;
+    equal(runs, 2);
+    deepEqual([await client.getText("n"), await client.getText("done")], ["3", "1"]);
+  });
+});
+
 suite("a client's transaction over collections", () => {
   const Product = struct("Product", { stock: u16, name: str });
 
