@@ -35,9 +35,9 @@ export function closed(name: string): DatabaseClosedError {
   return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
 }
 
-export function noWorker(name: string, cause: unknown): StorageUnavailableError {
+export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
   return new StorageUnavailableError(
-    `connect("${name}") needs a worker. On a server use open(); the option worker is ` +
+    `connect("${name}") needs its own worker. On a server use open(); the option worker is ` +
       "serve(…).here in service workers, a port of serve(…).listen() in threads.",
     { cause },
   );

@@ -167,6 +167,12 @@ const WAITS = {
 /** Those of this realm that others may join, by the names of their databases. */
 export const links: Map<string, Link> = new Map();
 
+/**
+ * What somebody in this realm speaks with, or has ended: two that speak with one worker would hear each other's
+ * answers, and one that has ended says nothing.
+ */
+const taken = new WeakSet<WorkerLike>();
+
 /** A connection. */
 export class Link {
   readonly handles: Set<Handle> = new Set();
@@ -334,6 +340,8 @@ export class Link {
     } catch (cause) {
       throw noWorker(this.name, cause);
     }
+    if (taken.has(worker)) throw noWorker(this.name);
+    taken.add(worker);
     worker.addEventListener("error", (event) => {
       // What throws in one that runs ends nothing.
       if (this.worker === worker && !this.isUp) {
@@ -439,7 +447,7 @@ export class Link {
       this.sender.lose(owner);
     }
     this.part();
-    this.show("idle", String((error as { message?: unknown }).message));
+    this.show("idle", (error as Error).message);
     this.isReady(error);
     this.sender.endAll((one) => (one.sent ? { lapsed: "unknown" } : { thrown: error }));
   }
@@ -490,7 +498,7 @@ export class Link {
   private ask(message: Who): void {
     if (this.asleep) return;
     if (this.sender.isUnheard && this.status.state === "open") {
-      this.show("waiting", "The owner does not answer: its tab may be asleep or at work.");
+      this.show("waiting", "The owner does not answer: it may be asleep or at work.");
     }
     const now = Date.now();
     this.deafSince ??= now;
@@ -578,10 +586,13 @@ export class Link {
 }
 
 function stop(worker: WorkerLike): void {
-  worker.terminate?.();
-  if (worker.terminate !== undefined) return;
-  worker.postMessage({ type: "release" });
-  worker.close?.();
+  if (worker.terminate) worker.terminate();
+  else {
+    worker.postMessage({ type: "release" });
+    // What has no end can be begun with again.
+    if (worker.close) worker.close();
+    else taken.delete(worker);
+  }
 }
 
 /** 52 random bits, and never 0. */

@@ -4,11 +4,24 @@ import {
   DatabaseClosedError,
   memory,
   type Storage,
+  serve,
   VarveError,
 } from "varve";
 import { struct, u16, u32 } from "varve/struct";
 import { refuseAll } from "../closed.js";
-import { bytes, deepEqual, equal, ok, rejects, suite, test, text, throws } from "../harness.js";
+import {
+  bytes,
+  cleanup,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  text,
+  throws,
+  wasmOption,
+} from "../harness.js";
 import { shop } from "./support.js";
 
 suite("a client", () => {
@@ -489,6 +502,67 @@ suite("a call", () => {
     equal((error as { applied?: unknown }).applied, false);
     await client.close();
     port1.close();
+  });
+});
+
+suite("a port that is given twice", () => {
+  const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /needs its own worker/ };
+
+  /** A port that is served, and clients that are given that one each time. */
+  const shared = () => {
+    const { port1, port2 } = new MessageChannel();
+    serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
+    cleanup(() => port1.close());
+    const another = () => {
+      const client = connect("shop", { worker: () => port2 });
+      cleanup(() => client.close());
+      return client;
+    };
+    return { port2, another };
+  };
+
+  test("is refused to the second client, which would hear what the first is answered", async () => {
+    const { another } = shared();
+    const first = another();
+    await first.batch([
+      { type: "set", key: "a", value: "first" },
+      { type: "set", key: "b", value: "second" },
+    ]);
+    const second = another();
+    // Their calls have the same numbers from here on.
+    await rejects(second.has("a"), refused);
+    const [mine, yours] = [first.getText("a"), second.getText("b")];
+    await rejects(yours, refused);
+    equal(await mine, "first");
+    await rejects(second.ready, refused);
+    equal(second.status.state, "idle");
+    await second.close();
+    equal(await first.getText("b"), "second");
+  });
+
+  test("is refused also when the first client has closed it", async () => {
+    const { another } = shared();
+    const first = another();
+    await first.set("a", "first");
+    await first.close();
+    await rejects(another().getText("a"), refused);
+  });
+
+  test("is taken again where it is something that has no end", async () => {
+    const { port2 } = shared();
+    const endless = {
+      postMessage: (message: unknown) => port2.postMessage(message),
+      addEventListener: (type: string, listener: (event: Event) => void) =>
+        port2.addEventListener(type, listener),
+      start: () => port2.start(),
+    };
+    cleanup(() => port2.close());
+    for (const value of ["first", "second"]) {
+      const client = connect("shop", { worker: () => endless });
+      await client.set("a", value);
+      equal(await client.getText("a"), value);
+      await client.close();
+    }
   });
 });
 
