@@ -38,6 +38,9 @@ const places = new WeakMap<object, Place>();
  *
  * - Writes of one turn are one commit, and the object's answers wait until it is kept: what a client
  *   has been told of is never lost. `await db.flushed` waits for the same.
+ * - A transaction of the object's own (`ctx.storage.transaction`) is none of the database: `db.transaction`
+ *   is. Should one roll back what the database has written meanwhile, the database refuses to go on, with a
+ *   `StorageError`; opened again it is as the rollback left it.
  * - No timer is ever set, so that the object can hibernate: `durability: "buffered"` counts as
  *   `"written"`, and writes pay for housekeeping, a slice at a time.
  * - `memory` is 4 MiB when left out. A database that is read now and then needs no more.
@@ -175,6 +178,9 @@ function exists(sql: Sql, table: string): boolean {
   return sql.exec(query, table).toArray().length > 0;
 }
 
+/** Nothing was written yet: no page has this number. */
+const UNMARKED = { page: -1, bytes: null };
+
 /**
  * The file as rows. All but the last are of one length; the last row's number and length tell how
  * long the file is. A row that is missing before it is zeros.
@@ -183,20 +189,26 @@ class TableFile implements StorageFile {
   readonly #sql: Sql;
   readonly #table: string;
   readonly #closed: () => void;
+  /** Set where the rows were changed beside this. */
+  #torn: Error | undefined;
   #size: number;
   #open: boolean;
   /** The page that was looked at last, for the next commit goes on where the last one ended. */
   #page: number;
   #bytes: Uint8Array<ArrayBuffer>;
+  /** The page where the last write began, and what that row has been since. */
+  #mark: { readonly page: number; readonly bytes: Uint8Array<ArrayBuffer> | null };
 
   constructor(sql: Sql, table: string, closed: () => void) {
     this.#sql = sql;
     this.#table = `"${table}"`;
     this.#closed = closed;
+    this.#torn = undefined;
     this.#open = true;
     this.#page = -1;
     this.#bytes = new Uint8Array(0);
     this.#size = 0;
+    this.#mark = UNMARKED;
     this.#run(
       "CREATE TABLE IF NOT EXISTS TABLE_NAME (page INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
     );
@@ -206,10 +218,8 @@ class TableFile implements StorageFile {
   /** The table is another one than before. */
   look(): void {
     this.#forget();
-    const [last] = this.#run(
-      "SELECT page, length(bytes) AS length FROM TABLE_NAME ORDER BY page DESC LIMIT 1",
-    );
-    this.#size = last === undefined ? 0 : Number(last.page) * PAGE + Number(last.length);
+    this.#mark = UNMARKED;
+    this.#size = this.#measure().size;
   }
 
   read(buffer: Uint8Array, { at }: { at: number }): number {
@@ -226,7 +236,7 @@ class TableFile implements StorageFile {
   }
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
-    this.#admit();
+    this.#assertKept();
     const end = at + buffer.length;
     if (at > this.#size) this.truncate(at);
     const size = Math.max(this.#size, end);
@@ -236,7 +246,7 @@ class TableFile implements StorageFile {
       const stop = Math.min(PAGE, end - page * PAGE);
       const bytes = start === 0 && stop === PAGE ? new Uint8Array(PAGE) : this.#load(page);
       bytes.set(buffer.subarray(from - at, from - at + stop - start), start);
-      this.#store(page, bytes, Math.min(PAGE, size - page * PAGE));
+      this.#store(page, bytes, Math.min(PAGE, size - page * PAGE), from === at);
       from += stop - start;
       this.#size = Math.max(this.#size, from);
     }
@@ -244,22 +254,24 @@ class TableFile implements StorageFile {
   }
 
   truncate(size: number): void {
-    this.#admit();
+    this.#assertKept();
     if (size === this.#size) return;
     const last = Math.ceil(size / PAGE) - 1;
-    if (size < this.#size) {
-      this.#run("DELETE FROM TABLE_NAME WHERE page > ?", last);
-      this.#forget();
-    } else if (this.#size % PAGE !== 0) {
-      // What was the last page is one among others now, unless it stays the last.
-      const old = Math.floor(this.#size / PAGE);
-      if (old !== last) this.#store(old, this.#load(old), PAGE);
+    const old = Math.floor(this.#size / PAGE);
+    if (old < last && this.#size % PAGE !== 0) {
+      // What was the last page is one among others now. It stays when the next row is refused.
+      this.#store(old, this.#load(old), PAGE, false);
+      this.#size = (old + 1) * PAGE;
     }
     if (last >= 0) {
       const bytes = this.#load(last);
       const length = size - last * PAGE;
       bytes.fill(0, Math.min(length, Math.max(0, this.#size - last * PAGE)));
-      this.#store(last, bytes, length);
+      this.#store(last, bytes, length, true);
+    }
+    if (size < this.#size) {
+      this.#run("DELETE FROM TABLE_NAME WHERE page > ?", last);
+      if (last < 0) this.look();
     }
     this.#size = size;
   }
@@ -271,7 +283,7 @@ class TableFile implements StorageFile {
 
   /** What one turn has written is kept as a whole, before anything leaves the object that it says. */
   flush(): void {
-    this.#admit();
+    this.#assertKept();
   }
 
   close(): void {
@@ -282,8 +294,35 @@ class TableFile implements StorageFile {
   }
 
   #admit(): void {
-    if (this.#open) return;
-    throw Object.assign(new Error(`The table ${this.#table} is closed.`), { code: "EBADF" });
+    if (!this.#open) throw this.#torn ?? lost(`The table ${this.#table} is closed.`);
+  }
+
+  /**
+   * Throws, from then on always, when the rows are not as they were left. To write on would be to tear the file.
+   */
+  #assertKept(): void {
+    this.#admit();
+    const { size, isMarked } = this.#measure();
+    if (size === this.#size && isMarked) return;
+    this.#torn = lost(
+      `The table ${this.#table} was changed beside the database, as by a transaction of ctx.storage that ` +
+        "was rolled back. What the database wrote within it is gone. Use db.transaction() instead.",
+    );
+    this.close();
+    throw this.#torn;
+  }
+
+  /** How long the file is, as the rows tell it, and whether they have what was written last. */
+  #measure(): { size: number; isMarked: boolean } {
+    const { page, bytes } = this.#mark;
+    const [last] = this.#run(
+      "SELECT page, length(bytes) AS length, (SELECT bytes FROM TABLE_NAME WHERE page = ?) IS ? AS same " +
+        "FROM TABLE_NAME ORDER BY page DESC LIMIT 1",
+      page,
+      bytes,
+    );
+    if (last === undefined) return { size: 0, isMarked: bytes === null };
+    return { size: Number(last.page) * PAGE + Number(last.length), isMarked: last.same === 1 };
   }
 
   /** All bytes of a page, zeros behind those that it has. Writing stores them, or forgets them. */
@@ -297,11 +336,14 @@ class TableFile implements StorageFile {
     return bytes;
   }
 
-  #store(page: number, bytes: Uint8Array<ArrayBuffer>, length: number): void {
+  /** With `mark` the page is the one to look for before the next write. */
+  #store(page: number, bytes: Uint8Array<ArrayBuffer>, length: number, mark: boolean): void {
     // Should the row be refused, then what is in memory is not what is stored.
     this.#forget();
     const query = "INSERT OR REPLACE INTO TABLE_NAME (page, bytes) VALUES (?, ?)";
-    this.#run(query, page, length === PAGE ? bytes : bytes.slice(0, length));
+    const stored = bytes.slice(0, length);
+    this.#run(query, page, stored);
+    if (mark || page === this.#mark.page) this.#mark = { page, bytes: stored };
     this.#page = page;
     this.#bytes = bytes;
   }
@@ -312,13 +354,21 @@ class TableFile implements StorageFile {
 
   #run(query: string, ...bindings: unknown[]): Record<string, unknown>[] {
     try {
-      return this.#sql.exec(query.replace("TABLE_NAME", this.#table), ...bindings).toArray();
+      return this.#sql.exec(query.replaceAll("TABLE_NAME", this.#table), ...bindings).toArray();
     } catch (cause) {
-      // The platform's errors have no code; a full database can be told by the text alone.
+      // The platform's errors have no code; what they are can be told by the text alone.
+      if (/no such table/.test(String(cause))) {
+        throw lost(`The table ${this.#table} is gone, as by ctx.storage.deleteAll().`, { cause });
+      }
       if (!/SQLITE_FULL|database or disk is full/.test(String(cause))) throw cause;
       throw Object.assign(new Error("This Durable Object is full.", { cause }), { code: "ENOSPC" });
     }
   }
+}
+
+/** What the database answers to with the advice to open it again. */
+function lost(message: string, options?: ErrorOptions): Error {
+  return Object.assign(new Error(message, options), { code: "EBADF" });
 }
 
 function missing(name: string): Error {

@@ -84,6 +84,28 @@ suite("a database in a Durable Object", () => {
     ok(Number(kept) > 100, `${kept} were written`);
   });
 
+  test("refuses to write on where the object has rolled back rows of it, and opens whole again", async () => {
+    const start = await worker();
+    const edge = await start();
+    for (const length of [100, 100_000, 3_000_000]) {
+      const told = await call(edge, `torn-${length}/torn`, String(length));
+      const [first = "", second = "", ...opened] = told as [string, string, ...unknown[]];
+      ok(/^VARVE_STORAGE .*rolled back.*db\.transaction\(\)/.test(first), `${length}: ${first}`);
+      ok(/^VARVE_DATABASE_POISONED .*rolled back/.test(second), `${length}: ${second}`);
+      deepEqual(opened, [true, ["again", "before"]], `${length}`);
+    }
+    await edge.kill();
+    const next = await start();
+    equal(await call(next, "torn-100000/get", "again"), "1");
+  });
+
+  test("refuses to write on where the object has deleted all, and begins anew when opened again", async () => {
+    const edge = await (await worker())();
+    const [first = "", ...opened] = (await call(edge, "one/emptied")) as [string, ...unknown[]];
+    ok(/^VARVE_STORAGE .*deleteAll\(\)/.test(first), first);
+    deepEqual(opened, [true, ["again"]]);
+  });
+
   test("is exported where it is, without a timer, and opened from the bytes", async () => {
     const edge = await (await worker())();
     await call(edge, "one/set", "key=one");

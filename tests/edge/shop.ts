@@ -11,7 +11,10 @@ import {
 } from "varve";
 
 interface State {
-  readonly storage: DurableObjectStorageLike;
+  readonly storage: DurableObjectStorageLike & {
+    transaction(work: () => Promise<void>): Promise<void>;
+    deleteAll(): Promise<void>;
+  };
 }
 
 interface Env {
@@ -35,6 +38,7 @@ globalThis.setTimeout = ((handler: () => void, ms?: number) => {
 let made = 0;
 
 export class Shop {
+  readonly platform: State["storage"];
   readonly sql: DurableObjectStorageLike["sql"];
   readonly storage: Storage;
   readonly opening: Promise<Database>;
@@ -45,6 +49,7 @@ export class Shop {
 
   constructor({ storage }: State) {
     made += 1;
+    this.platform = storage;
     this.sql = storage.sql;
     const sync = () => {
       this.syncs += 1;
@@ -119,6 +124,31 @@ const CALLS: Record<string, Call> = {
       return db.has("undone");
     }
     return "it did not throw";
+  },
+  /**
+   * Writes a value of so many bytes within a transaction of the object's that throws, and two after it. Gives what
+   * these came to, and whether the file is whole when it is opened again.
+   */
+  async torn(length, shop) {
+    const db = await shop.opening;
+    db.set("before", "1");
+    db.commit();
+    const unwinding = shop.platform.transaction(async () => {
+      db.set("within", new Uint8Array(Number(length)).fill(7));
+      await db.committed;
+      throw new Error("never mind");
+    });
+    await unwinding.catch(() => {});
+    const told = [await refused(() => db.set("after", "1"), db)];
+    told.push(await refused(() => db.set("after", "2"), db));
+    return [...told, ...(await reopened(shop, db))];
+  },
+  async emptied(_, shop) {
+    const db = await shop.opening;
+    db.set("before", "1");
+    db.commit();
+    await shop.platform.deleteAll();
+    return [await refused(() => db.set("after", "1"), db), ...(await reopened(shop, db))];
   },
   async twice(_, { storage, opening }) {
     const other = await open("shop", { storage });
@@ -253,6 +283,27 @@ const CALLS: Record<string, Call> = {
   },
   file: (_, { storage }) => comparedFile(storage),
 };
+
+/** What writing came to, with all reasons that it gives. */
+async function refused(write: () => void, db: Database): Promise<string> {
+  try {
+    write();
+    db.commit();
+    return "kept";
+  } catch (error) {
+    const told = [(error as { code: string }).code];
+    for (let next = error; next instanceof Error; next = next.cause) told.push(next.message);
+    return told.join(" ");
+  }
+}
+
+async function reopened({ storage }: Shop, old: Database): Promise<unknown[]> {
+  await old.close().catch(() => {});
+  await using db = await open("shop", { storage });
+  db.set("again", "1");
+  db.commit();
+  return [(await db.verify()).ok, [...db.keys()]];
+}
 
 async function codeOf(promise: Promise<unknown>): Promise<string> {
   return promise.then(
