@@ -2,6 +2,7 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { memory, open } from "varve";
 import { copied, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
@@ -65,7 +66,7 @@ async function shown(page: Page): Promise<unknown> {
 suite("the recipes", () => {
   test("name each of their programs, and each is run here", () => {
     const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
-    deepEqual([...programs.keys()], [...names, "program.mjs", "threads.mjs"]);
+    deepEqual([...programs.keys()], [...names, "program.mjs", "kept.ts", "threads.mjs"]);
     equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
   });
 
@@ -122,6 +123,35 @@ suite("the recipes", () => {
       const source = program("program.mjs").replace("./data", `./${folder}`);
       equal(runs(source, "recipe.mjs", await runtime(place)).trim(), "Boost 350 1", place);
     }
+  });
+
+  test("for modules that are loaded anew, each with its own copy of the package", async () => {
+    const folder = copied();
+    writeFileSync(join(folder, "kept.ts"), program("kept.ts"));
+    for (const copy of ["one", "two"]) {
+      await build({
+        absWorkingDir: folder,
+        entryPoints: { [copy]: "kept.ts" },
+        outdir: folder,
+        outExtension: { ".js": ".mjs" },
+        bundle: true,
+        format: "esm",
+        platform: "node",
+        logLevel: "silent",
+      });
+    }
+    const at = (copy: string) => JSON.stringify(pathToFileURL(join(folder, `${copy}.mjs`)));
+    const said = runs(
+      `
+        const [one, two] = await Promise.all([import(${at("one")}), import(${at("two")})]);
+        const [a, b] = [await one.shop(), await two.shop()];
+        a.set("yeezy", "Boost 350");
+        console.log(one.shop !== two.shop, b.getText("yeezy"));
+        await a.close();
+      `,
+      "anew.mjs",
+    );
+    equal(said.trim(), "true Boost 350");
   });
 
   test("for threads of Node", async () => {
