@@ -1,5 +1,7 @@
 /** docs/places.md: each of its programs runs, as it stands there. */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -7,7 +9,7 @@ import { build } from "esbuild";
 import { memory, open } from "varve";
 import { copied, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
 import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
-import { load, project, root, runs, runtime } from "./project.js";
+import { load, project, root, runs, runtime, written } from "./project.js";
 
 const recipes = readFileSync(root("docs/places.md"), "utf8");
 
@@ -66,7 +68,10 @@ async function shown(page: Page): Promise<unknown> {
 suite("the recipes", () => {
   test("name each of their programs, and each is run here", () => {
     const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
-    deepEqual([...programs.keys()], [...names, "program.mjs", "kept.ts", "threads.mjs"]);
+    deepEqual(
+      [...programs.keys()],
+      [...names, "program.mjs", "kept.ts", "server.mjs", "threads.mjs"],
+    );
     equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
   });
 
@@ -152,6 +157,31 @@ suite("the recipes", () => {
       "anew.mjs",
     );
     equal(said.trim(), "true Boost 350");
+  });
+
+  test("for a process that waits until the one before it ends", async () => {
+    const folder = "recipe-server";
+    mkdirSync(join(project(), folder), { recursive: true });
+    const waits = "await setTimeout(100)";
+    ok(program("server.mjs").includes(waits), "it waits");
+    const source = program("server.mjs").replace(waits, `console.error("busy"); ${waits}`);
+    const path = written("server.mjs", source.replace("./data", `./${folder}`));
+    const start = () => {
+      const child = spawn(process.execPath, [path], { cwd: project() });
+      cleanup(() => child.kill("SIGKILL"));
+      const line = (from: typeof child.stdout) =>
+        once(from, "data").then(([chunk]) => String(chunk).trim());
+      return { child, busy: line(child.stderr), starts: line(child.stdout) };
+    };
+    const first = start();
+    equal(await first.starts, "1");
+    const second = start();
+    equal(await second.busy, "busy");
+    first.child.kill("SIGTERM");
+    deepEqual(await once(first.child, "exit"), [0, null]);
+    equal(await second.starts, "2");
+    second.child.kill("SIGKILL");
+    equal(await start().starts, "3");
   });
 
   test("for threads of Node", async () => {
