@@ -184,6 +184,23 @@ suite("the recipes", () => {
     equal(await start().starts, "3");
   });
 
+  test("for CommonJS, by import() and where Node has it by require()", async () => {
+    for (const [place, how] of [
+      ["node", 'import("varve")'],
+      ["node24", 'import("varve")'],
+      ["node24", 'Promise.resolve(require("varve"))'],
+    ] as const) {
+      const source = `
+        ${how}.then(async ({ memory, open }) => {
+          const db = await open("shop", { storage: memory() });
+          db.set("yeezy", "Boost 350");
+          console.log(db.getText("yeezy"));
+        });
+      `;
+      equal(runs(source, "common.cjs", await runtime(place)).trim(), "Boost 350", how);
+    }
+  });
+
   test("for threads of Node", async () => {
     for (const place of ["node", "node24"]) {
       const folder = `recipe-threads-${place}`;
