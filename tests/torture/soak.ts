@@ -23,6 +23,8 @@ const OPERATIONS_PER_TURN = 24;
 const SAMPLES = 60;
 /** How long housekeeping may take until the file is what it ought to be. */
 const SETTLING_MS = 10_000;
+/** It is at rest when it did nothing for so long: longer than a flush may wait, and the frame that witnesses it. */
+const REST_MS = 1_300;
 
 /** What is seen at one moment. */
 export interface Sample {
@@ -180,14 +182,14 @@ class Soak {
   /** Waits until housekeeping has nothing to do, and looks. */
   async sample(): Promise<Sample> {
     const until = performance.now() + SETTLING_MS;
-    let { fileBytes } = this.#db.stats();
-    for (let before = -1; before !== fileBytes && performance.now() < until; ) {
-      before = fileBytes;
-      await pause(200);
-      ({ fileBytes } = this.#db.stats());
+    // A size that stays tells nothing: a flush alone may take longer than any pause.
+    for (let before = -1; before !== slices.length && performance.now() < until; ) {
+      before = slices.length;
+      await pause(REST_MS);
     }
     globalThis.gc?.();
-    const { count, wasmBytes, memoryBytes, budgetBytes, liveBytes, coldReads } = this.#db.stats();
+    const { count, wasmBytes, memoryBytes, budgetBytes, liveBytes, fileBytes, coldReads } =
+      this.#db.stats();
     const checkpoint = Math.ceil((count * 8.01 + 16_384) / MIB) * MIB;
     const sorted = Float64Array.from(slices.splice(0)).sort();
     const at = (part: number) => sorted[Math.floor((sorted.length - 1) * part)] ?? 0;
