@@ -217,9 +217,9 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
 }
 
 suite("a database in a Worker, outside of any object", () => {
-  test("is what the README shows: read from the bytes of an export, before the first request comes", async () => {
-    const readme = readFileSync(root("README.md"), "utf8");
-    const [shown = ""] = /import shop from "\.\/shop\.varve";[\s\S]*?(?=```)/.exec(readme) ?? [];
+  test("is what docs/places.md shows: read from the bytes of an export, before the first request comes", async () => {
+    const recipes = readFileSync(root("docs/places.md"), "utf8");
+    const [, shown = ""] = /```ts\n\/\/ edge\.ts\n([\s\S]*?)```/.exec(recipes) ?? [];
     ok(shown.includes("readOnly"), shown);
     const folder = join(context().directory ?? ".", `edge-${folders++}`);
     await bundledWorker(shown, folder);

@@ -1,4 +1,4 @@
-/** docs/places.md: each of its programs runs, as it stands there. */
+/** docs/places.md: each of its programs runs, as it stands there; edge.ts in tests/edge, where there is a workerd. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -66,11 +66,11 @@ async function shown(page: Page): Promise<unknown> {
 }
 
 suite("the recipes", () => {
-  test("name each of their programs, and each is run here", () => {
+  test("name each of their programs, and each is run", () => {
     const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
     deepEqual(
       [...programs.keys()],
-      [...names, "program.mjs", "kept.ts", "server.mjs", "threads.mjs"],
+      [...names, "edge.ts", "program.mjs", "kept.ts", "server.mjs", "threads.mjs"],
     );
     equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
   });
