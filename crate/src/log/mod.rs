@@ -506,7 +506,7 @@ impl Log {
                 // The superblock tells how many frames are flushed; for a second one to say so there is
                 // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:
                 // it will be found and dropped again.
-                Err(WriteError::RolledBack(Error::Quota)) => {
+                Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
                     clean = clean.filter(|_| self.dropped_tail != DroppedTail::Stands);
                 }
                 Err(failure) => return Err(failure.into_error()),

@@ -185,7 +185,7 @@ impl<F: File> Store<F> {
     }
 
     fn give_up_slice(&mut self, job: &Compacting, error: Error) -> Result<Job, WriteError> {
-        if !matches!(error, Error::Quota) {
+        if !matches!(error, Error::Quota | Error::Full) {
             return Err(WriteError::RolledBack(error));
         }
         // What was emptied before makes room for the rest.
@@ -394,7 +394,7 @@ impl<F: File> Store<F> {
             _ => self.log.drop_lift(&lift),
         }
         match moved {
-            Err(Error::Quota) if !self.poisoned => self.end_compaction(&job),
+            Err(Error::Quota | Error::Full) if !self.poisoned => self.end_compaction(&job),
             moved => Ok(moved.map(|_| Job::Compacting(job))?),
         }
     }

@@ -160,7 +160,7 @@ impl<F: File> Store<F> {
             return Ok(());
         };
         match self.fail(failure) {
-            Error::Quota if !self.poisoned => Ok(()),
+            Error::Quota | Error::Full if !self.poisoned => Ok(()),
             error => Err(error),
         }
     }

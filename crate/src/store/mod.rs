@@ -340,7 +340,7 @@ impl<F: File> Store<F> {
         let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
         match self.bury(keyspace, key) {
             // What follows a commit can make room. A refusal leaves the open group as it is.
-            Err(Error::Quota) if is_first => {
+            Err(Error::Quota | Error::Full) if is_first => {
                 self.keep_up(0);
                 self.bury(keyspace, key)
             }

@@ -253,7 +253,7 @@ impl<F: File> Store<F> {
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version) {
             // Room matters more now than opening fast.
-            Err(Error::Quota) if log.doomed_bytes() > 0 => {
+            Err(Error::Quota | Error::Full) if log.doomed_bytes() > 0 => {
                 log.go_without_checkpoint(file, *next_version)?;
                 self.unflushed = false;
                 return Ok(Job::Nothing);

@@ -225,3 +225,41 @@ fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
         check_all(&mut store, 40);
     }
 }
+
+#[test]
+fn a_database_of_32_gib_has_room_again_for_as_much_as_is_deleted() {
+    let options = Options { segment_log2: 24, ..Options::default() };
+    let mut store = Store::open(SparseFile::default(), options).expect("open");
+    // Most of it are values that stay. Records take what is left.
+    while store.stats().file_bytes < 31 * GIB {
+        grow(&mut store, 13 << 20).expect("there is room");
+    }
+    let value = vec![3; 1 << 20];
+    let refused = (0..).find_map(|i| {
+        let outcome = store.set(0, &key(i), &value);
+        outcome.err().map(|error| (i, error))
+    });
+    let (mut count, error) = refused.expect("it ends");
+    assert_eq!(error, Error::Full);
+    for round in 0..3 {
+        // All of them, or all but a few of each segment's.
+        for i in (0..count).filter(|i| round != 1 || !i.is_multiple_of(5)) {
+            assert_eq!(store.delete(0, &key(i)), Ok(true), "round {round}, key {i}");
+        }
+        let mut all = true;
+        while store.tend(all).unwrap_or_else(|e| panic!("round {round}: {e}")) {
+            all = false;
+            store.end_turn();
+        }
+        count -= count / 4;
+        for i in 0..count {
+            store.set(0, &key(i), &value).unwrap_or_else(|e| panic!("round {round}, {i}: {e}"));
+        }
+        let file = store.close().map_err(|(_, e)| e).expect("close");
+        store = Store::open(file, options).unwrap_or_else(|e| panic!("round {round}: {e}"));
+    }
+    for i in 0..count {
+        assert_eq!(store.get(0, &key(i)), Ok(Some(&*value)));
+        store.end_turn();
+    }
+}
