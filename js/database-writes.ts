@@ -37,7 +37,7 @@ export class Writes extends Reads {
   set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
     if (session.gate !== 0) session.admitWrite("set()");
-    if (options !== undefined) session.admitVersion(options, session.engine.encodeKey(key));
+    if (options !== undefined) session.admitVersion(options, () => session.engine.encodeKey(key));
     session.engine.set(key, value);
     if (!session.queued) session.queue();
   }

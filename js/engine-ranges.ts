@@ -46,11 +46,10 @@ export class EngineRanges extends EnginePoints {
   }
 
   countRange(range: KeyRange, keyspace = RAW): number {
+    this.sort();
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range);
-    const count = this.counted(() => this.wasm.count_range(keyspace, lower, upper, flags));
-    this.onSorting = undefined;
-    return count;
+    return this.counted(() => this.wasm.count_range(keyspace, lower, upper, flags));
   }
 
   /** Sorts a part of the keys, of which the first range sorts all at once. Says whether there are more. */
@@ -59,18 +58,18 @@ export class EngineRanges extends EnginePoints {
   }
 
   private counted(wasmCall: () => number): number {
-    const count = this.ranged(wasmCall);
+    const count = this.call(wasmCall);
     if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
     return count;
   }
 
   /** The first keys of a range, at most so many. */
   scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
+    this.sort();
     const [lower, upper] = this.encodeBounds(range);
     const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
-    const at = this.ranged(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
+    const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
-    this.onSorting = undefined;
     return this.pageAt(at, maxKeys, withValues);
   }
 
@@ -92,30 +91,24 @@ export class EngineRanges extends EnginePoints {
   }
 
   /**
-   * Hears how many bytes each read brings that the first range does to sort the keys. What it throws ends
+   * Hears how many bytes each part brings that the first range reads to sort the keys. What it throws ends
    * that range.
    */
   hearSorting(onBytes: (count: number) => void): void {
     this.onSorting = onBytes;
   }
 
-  /** Calls for a range; the first one sorts the keys. */
-  private ranged(wasmCall: () => number): number {
+  /**
+   * Sorts the keys for somebody who hears of it. He may call anything, another range too, and so hears of it
+   * between calls and never within one.
+   */
+  private sort(): void {
     const { host, onSorting } = this;
-    if (onSorting === undefined) return this.call(wasmCall);
-    let ended: { reason: unknown } | undefined;
-    host.onBytes = (count) => {
-      try {
-        onSorting(count);
-      } catch (reason) {
-        ended = { reason };
-        throw reason;
-      }
-    };
-    const answer = this.call(wasmCall);
-    host.onBytes = undefined;
-    if (ended === undefined) return answer;
-    host.takeCause();
-    throw ended.reason;
+    for (let more = onSorting !== undefined; more; ) {
+      const before = host.readBytes;
+      more = this.sortPart();
+      if (host.readBytes > before) onSorting?.(host.readBytes - before);
+    }
+    this.onSorting = undefined;
   }
 }

@@ -9,7 +9,7 @@ export class Host {
   panic: string | undefined;
   /** Hears of every read: a cold record may have taken memory that the turn's end gives back. */
   onRead: () => void;
-  /** While opening, or sorting: hears how many bytes each read brought. What it throws ends the reading. */
+  /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
   onBytes: ((count: number) => void) | undefined;
   /** How often the file was read, and how many bytes that brought. */
   reads: number;
@@ -62,7 +62,7 @@ export class Host {
           const count = counted(file.read(this.bytes(at, length), { at: position }), length);
           this.reads += 1;
           this.readBytes += count;
-          if (this.onBytes !== undefined) this.onBytes(count);
+          this.onBytes?.(count);
           return count;
         } catch (thrown) {
           return this.failedBy(thrown);

@@ -231,8 +231,11 @@ export class Session extends Groups {
 
   // ---------------------------------------------------------------- versions and pins
 
-  /** Refuses a `set` whose options want another version of the encoded key than there is. */
-  admitVersion(options: SetOptions, keyLength: number, keyspace = RAW): void {
+  /**
+   * Refuses a `set` whose options want another version of the key than there is. That is encoded when they were
+   * read: a getter among them may read other keys.
+   */
+  admitVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
     refuseUnknown("set()", options, ["ifVersion"]);
     const { ifVersion } = options;
     if (ifVersion === undefined) return;
@@ -242,7 +245,7 @@ export class Session extends Groups {
         ifVersion,
       );
     }
-    const version = this.engine.version(keyLength, keyspace);
+    const version = this.engine.version(encode(), keyspace);
     if (version === ifVersion) return;
     const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
     const wanted = ifVersion === 0 ? "it was to be missing" : `version ${ifVersion} was expected`;

@@ -264,11 +264,12 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   set(key: Given, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
     if (session.gate !== 0) session.admitWrite("set()");
+    const { form } = this;
     if (options !== undefined) {
-      const keyLength = this.form.keys.encode(session.engine, key);
-      session.admitVersion(options, keyLength, this.form.space.keyspace);
+      const encode = () => form.keys.encode(session.engine, key);
+      session.admitVersion(options, encode, form.space.keyspace);
     }
-    store(session, this.form, key, value);
+    store(session, form, key, value);
   }
 
   /**

@@ -172,6 +172,22 @@ everywhere("versions", ({ storage }) => {
     equal(db.has("a"), false);
   });
 
+  test("ifVersion is that of the key, also where who tells it reads other keys meanwhile", async () => {
+    const db = await opened(storage);
+    for (const value of ["1", "2", "3"]) db.set("b", value);
+    db.set("a", "1");
+    const versionOf = (key: string) => db.getEntry(key)?.version;
+    const told = (key: string) => ({
+      get ifVersion() {
+        db.get("b");
+        return versionOf(key);
+      },
+    });
+    db.set("a", "2", told("a"));
+    throws(() => db.set("a", "3", told("b")), CONFLICT);
+    equal(db.getText("a"), "2");
+  });
+
   test("ifVersion 0 sets only a key that is missing", async () => {
     const db = await opened(storage);
     db.set("a", "1", { ifVersion: 0 });

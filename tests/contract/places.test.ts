@@ -1,4 +1,4 @@
-import type { OpenOptions, OpenProgress, Storage } from "varve";
+import type { Database, OpenOptions, OpenProgress, Storage } from "varve";
 import { databases, destroy, memory, open } from "varve";
 import {
   deepEqual,
@@ -276,6 +276,33 @@ suite("opening", () => {
     equal([...db.keys()].length, 400);
     db.set("after", "it");
     equal(db.getText("after"), "it");
+    await db.close();
+  });
+
+  test("has whoever hears of the sorting read and write, and range over the keys", async () => {
+    const fake = await closedWith(800);
+    let db: Database | undefined;
+    let heard = 0;
+    let inside = 0;
+    const onProgress = () => {
+      if (db === undefined) return;
+      heard += 1;
+      if (heard === 2) {
+        for (let i = 0; i < 800; i += 4) db.delete(`key ${i}`);
+        for (let i = 1; i < 800; i += 4) db.set(`key ${i}`, filled(9_000, i));
+        for (let i = 0; i < 50; i++) db.set(`new ${i}`, filled(100, i));
+        equal(db.get("key 799")?.length, 10_000);
+      }
+      if (heard === 3) inside = [...db.keys()].length;
+    };
+    db = await openOf(fake, { memory: 4 << 20, onProgress });
+    const keys = [...db.keys()];
+    equal(inside, 650);
+    equal(db.count(), 650);
+    equal(keys.length, 650);
+    const lengths = [undefined, 9_000, 10_000, 10_000];
+    for (let i = 0; i < 800; i++) equal(db.get(`key ${i}`)?.length, lengths[i % 4]);
+    deepEqual((await db.verify()).problems, []);
     await db.close();
   });
 
