@@ -4,7 +4,7 @@
  * that extend it name an export: `engine-points.ts`, `engine-ranges.ts` and `engine.ts`.
  */
 
-import { EngineMemory } from "./engine-memory.js";
+import { BROKEN, EngineMemory } from "./engine-memory.js";
 import {
   damageOf,
   type EngineStats,
@@ -14,7 +14,7 @@ import {
   recoveryOf,
   statsOf,
 } from "./engine-reports.js";
-import { DatabasePoisonedError } from "./errors.js";
+import { DatabasePoisonedError, type VarveError } from "./errors.js";
 import { Code, type FailureContext, failureOf } from "./failures.js";
 import type { Host } from "./host.js";
 
@@ -120,15 +120,10 @@ export class EngineInstance extends EngineMemory {
 
   /** Does the sets that wait. */
   protected settle(): void {
+    if (this.queueLimit < 0) throw this.die("no stack was left");
     const length = this.takeQueue();
     if (length === 0) return;
-    let status: number;
-    try {
-      status = this.exports.set_waiting(length);
-    } catch (trap) {
-      throw this.die(trap);
-    }
-    if (this.u8.length === 0) this.refresh();
+    const status = this.call(() => this.exports.set_waiting(length));
     // None waits that could fail: the engine contradicts itself.
     if (status !== OK) throw this.die(this.failure(status));
   }
@@ -145,29 +140,29 @@ export class EngineInstance extends EngineMemory {
     let answer: T;
     try {
       answer = wasmCall();
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     return answer;
   }
 
   /** The memory has grown, or its views were detached. */
   protected refresh(): void {
-    this.renew(this.wasm.memory.buffer as ArrayBuffer);
+    this.renew(this.exports.memory.buffer as ArrayBuffer);
     this.listener?.viewsDied();
   }
 
   /** Kills all views. */
   detach(): void {
-    this.wasm.memory.grow(0);
-    this.refresh();
+    this.call(() => this.exports.memory.grow(0));
   }
 
   /** Kills all views and lets the memory go. Nothing may be called afterwards. */
   discard(): void {
     this.takeQueue();
-    if (this.u8.length !== 0) this.detach();
+    this.exports.memory.grow(0);
     this.abandon();
     this.exports = undefined as unknown as Exports;
     this.unheard = undefined;
@@ -189,11 +184,12 @@ export class EngineInstance extends EngineMemory {
   }
 
   private hear(): void {
+    if (this.death !== undefined) return;
     // Those that wait were before it.
     const now = this.wasm;
     const wasm = this.unheard ?? now;
     // Nothing is there any more after `discard`.
-    if (this.death !== undefined || wasm === undefined) return;
+    if (wasm === undefined) return;
     this.unheard = wasm;
     const { hearers } = this;
     const before =
@@ -249,6 +245,8 @@ export class EngineInstance extends EngineMemory {
       else context.format = { major: this.slot(0), features: this.slot(1) };
     }
     const error = failureOf(code, context);
+    // Nobody calls out of turn: what went before it was not ended for want of stack.
+    if ((error as VarveError).code === "VARVE_INTERNAL") return this.die(error);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
   }

@@ -74,6 +74,12 @@ const QUEUE = 8_192;
 /** and of each that waits in it, before its key. */
 const QUEUE_HEAD = 40;
 
+/**
+ * Where nothing may wait or be called any more: a call broke off, and who knows what it left. A program that has
+ * used up the stack ends a call anywhere, and leaves none to say so: to note this takes none.
+ */
+export const BROKEN = -1;
+
 /** The length of a bound that there is not. */
 const NO_BOUND = 0xffff_ffff;
 
@@ -112,7 +118,7 @@ export class EngineMemory {
   protected readonly queueAt: number;
   /** to here, */
   protected queueEnd: number;
-  /** and no further than to here. Zero: the call before was no set. */
+  /** and no further than to here. Zero: the call before was no set. `BROKEN`: it came to no end. */
   protected queueLimit: number;
   /** Where in `u32` the result block has the code and the length that a call gave. */
   protected readonly codeAt: number;
@@ -197,7 +203,7 @@ export class EngineMemory {
 
   /** Lets go of the memory. */
   protected abandon(): void {
-    this.use(new ArrayBuffer(0));
+    this.renew(new ArrayBuffer(0));
     this.views.fill(this.u8);
   }
 

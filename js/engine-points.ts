@@ -5,7 +5,7 @@
 
 import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
 import { EngineInstance, OK } from "./engine-instance.js";
-import { encoder, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
+import { BROKEN, encoder, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
 
 /** What `version` answers for a key that lost writes may have changed. */
 const UNCERTAIN = 3;
@@ -37,11 +37,12 @@ export class EnginePoints extends EngineInstance {
     if (this.queueLimit !== 0) this.settle();
     try {
       at = this.exports.find(keyspace, keyLength) >>> 0;
+      // A cold record may have taken memory.
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    // A cold record may have taken memory.
-    if (this.u8.length === 0) this.refresh();
     if (at === 0) this.check(this.u32[this.codeAt] as number);
     return at;
   }
@@ -101,10 +102,11 @@ export class EnginePoints extends EngineInstance {
     this.changes += 1;
     try {
       status = this.wasm.set(keyspace, keyLength, length);
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
     this.letSetsWait(areSeveral);
   }
@@ -114,10 +116,11 @@ export class EnginePoints extends EngineInstance {
     let at: number;
     try {
       at = this.wasm.set_begin(keyspace, keyLength, capacity) >>> 0;
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return at;
   }
@@ -132,10 +135,11 @@ export class EnginePoints extends EngineInstance {
     this.changes += 1;
     try {
       answer = this.wasm.remove(keyspace, keyLength);
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     if (answer < 0) throw this.writeFailure(this.u32[this.codeAt] as number);
     return answer === 1;
   }
@@ -155,10 +159,11 @@ export class EnginePoints extends EngineInstance {
     if (this.queueLimit !== 0) this.settle();
     try {
       at = this.exports.update_begin(keyspace, keyLength) >>> 0;
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     if (at === 0) {
       const code = this.u32[this.codeAt] as number;
       if (code !== OK) throw this.failure(code);
@@ -199,12 +204,12 @@ export class EnginePoints extends EngineInstance {
     let status: number;
     this.changes += 1;
     try {
-      // Nothing waits: what it ends has begun by a call.
-      status = this.exports.finish(length);
+      status = this.wasm.finish(length);
+      if (this.u8.length === 0) this.refresh();
     } catch (trap) {
+      this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (this.u8.length === 0) this.refresh();
     if (status !== OK) throw this.writeFailure(status);
   }
 

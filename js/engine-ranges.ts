@@ -29,11 +29,7 @@ export class EngineRanges extends EnginePoints {
     const views: (Uint8Array<ArrayBuffer> | undefined)[] = [];
     while (views.length < keys.length) {
       const count = this.encodeMany(keys, views.length);
-      try {
-        this.wasm.find_many(keyspace, count);
-      } catch (trap) {
-        throw this.die(trap);
-      }
+      this.call(() => this.wasm.find_many(keyspace, count));
       for (const index of this.viewsOfMany(count, views)) {
         views[index] = this.get(keys[index] as Key, keyspace);
       }

@@ -3,7 +3,6 @@
 import { MAX_KEY, MAX_VALUE } from "./bytes.js";
 import {
   badArgument,
-  ConflictError,
   type CorruptionDetails,
   CorruptionError,
   DatabaseClosedError,
@@ -11,7 +10,6 @@ import {
   OutOfMemoryError,
   QuotaExceededError,
   ReadOnlyError,
-  ReentrancyError,
   StaleViewError,
   StorageError,
   UnsupportedFormatError,
@@ -103,8 +101,6 @@ const makers: Readonly<Record<number, Maker>> = {
         `${format?.major} with unknown features 0x${format?.features.toString(16)}; update varve to open it.`,
       { reason: "newer-format", ...cause },
     ),
-  [Code.Reentrancy]: ({ cause }) =>
-    new ReentrancyError("The database was written to from inside an update of it.", cause),
   [Code.OutOfMemory]: ({ name, cause }) =>
     new OutOfMemoryError(
       `The views of this turn hold all memory of the database "${name}", so that nothing more can be ` +
@@ -115,8 +111,6 @@ const makers: Readonly<Record<number, Maker>> = {
     new DatabaseClosedError(`The database "${name}" is closed.`, cause),
   [Code.PointsOnly]: ({ name }) =>
     badArgument(`The database "${name}" was opened with ordered: false, so that it has no ranges.`),
-  [Code.Conflict]: ({ name, cause }) =>
-    new ConflictError(`The database "${name}" was changed since it was read.`, cause),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
 

@@ -472,6 +472,50 @@ suite("a failure inside the engine", () => {
     });
   }
 
+  for (const [name, call] of [
+    ["set", (db: Database, value: Uint8Array, i: number) => db.set(`key ${i}`, value)],
+    ["batch", (db: Database, value: Uint8Array) => db.batch([{ type: "set", key: "b", value }])],
+    ["updateIf", (db: Database, value: Uint8Array, i: number) => updated(db, value, i % 100)],
+  ] as const) {
+    test(`for want of stack in ${name}, wherever that ends, leaves what is whole or ends the instance`, async () => {
+      for (let round = 0; round < 8; round++) {
+        const { fake, db } = await setting();
+        for (let i = 0; i < 100; i++) db.set(`base ${i}`, filled(100, i));
+        db.commit();
+        let depth = 0;
+        const value = filled(100 * round, round);
+        const deeper = () => {
+          depth += 1;
+          call(db, value, depth);
+          deeper();
+        };
+        throws(deeper);
+        let refused: unknown;
+        try {
+          db.set("a", "new");
+          db.commit();
+        } catch (error) {
+          refused = error;
+        }
+        if (refused === undefined) {
+          equal([...db.keys()].length, db.count());
+          deepEqual((await db.verify()).problems, []);
+        } else equal((refused as { code?: unknown }).code, POISONED.code);
+        await db.close();
+        equal(fake.openFiles, 0);
+        const again = await opened(fake);
+        equal([...again.keys()].length, again.count());
+        equal(again.getText("a"), refused === undefined ? "new" : "old");
+        for (let i = 0; i < 100; i++) ok(again.has(`base ${i}`));
+        await again.close();
+      }
+    });
+  }
+
+  function updated(db: Database, value: Uint8Array, i: number): void {
+    db.updateIf(`base ${i}`, () => value);
+  }
+
   test("takes no other database with it", async () => {
     const [one, other] = [await setting(), await setting()];
     sabotage(one.db);
