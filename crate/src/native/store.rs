@@ -262,7 +262,9 @@ impl Store {
         }
         self.engine.commit()?;
         if self.engine.wants_tending() {
-            self.engine.tend(false)?;
+            // The commit has succeeded whatever fails here: after what poisons, writes are refused, and
+            // all else is tried again.
+            drop(self.engine.tend(false));
         }
         Ok(())
     }

@@ -147,3 +147,38 @@ fn compacting_gives_room_back() {
     assert!(store.stats().file_bytes < before, "{before} to {}", store.stats().file_bytes);
     assert_eq!(store.get([63]).unwrap(), Some(&[9; 128 << 10][..]));
 }
+
+/// On a full disk, which is this test started once more with a bound for the length of files.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_no_room() {
+    use std::process::Command;
+    const HERE: &str = "VARVE_TEST_COMMITS";
+    const NAME: &str = "stores::a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_no_room";
+    let Ok(path) = std::env::var(HERE) else {
+        let folder = Folder::new();
+        let status = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 30000; exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", NAME])
+            .env(HERE, folder.file("shop.varve"))
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    };
+    let mut store = Store::open(path).expect("there is room");
+    let filled = (0..).find(|i| store.set(format!("filler {i}"), [7; 100_000]).is_err());
+    assert!(filled.is_some_and(|filled| filled > 80), "{filled:?}");
+    let mut count = 0_u32;
+    for next in 1..200_u32 {
+        if store.set("count", next.to_le_bytes()).is_err() {
+            continue;
+        }
+        let committed = store.commit();
+        count = if committed.is_ok() { next } else { count };
+        let found = store.get("count").unwrap().map(|bytes| bytes.try_into().unwrap());
+        assert_eq!(found.map_or(0, u32::from_le_bytes), count, "{committed:?}");
+    }
+    assert!(count > 100, "small values still fit");
+    store.close().expect("it can be closed");
+}
