@@ -2,13 +2,13 @@
 
 import { badArgument, StaleViewError } from "./errors.js";
 
-/** Bytes as a program may hand them over: an `ArrayBuffer` or any view of one. */
+/** Bytes that you pass in: an `ArrayBuffer` or any view of one. */
 export type Bytes = ArrayBuffer | ArrayBufferView;
 
-/** A key: a string (stored as UTF-8) or bytes, 1 to 65,535 of them. Keys are ordered as bytes. */
+/** A key: a string, stored as UTF-8, or bytes. It is 1 to 65,535 bytes long. Keys are ordered by their bytes. */
 export type Key = string | Bytes;
 
-/** A value: a string (stored as UTF-8) or bytes, up to 16,777,216 of them, none included. */
+/** A value: a string, stored as UTF-8, or bytes. It is 0 to 16,777,216 bytes long. */
 export type Value = string | Bytes;
 
 /** The most bytes that a key may have. */

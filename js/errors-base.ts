@@ -1,8 +1,8 @@
 /** The errors that typed views need, in a file of their own: pages may have nothing else of varve. */
 
-/** What every error takes beside its message. */
+/** Options that every error takes besides its message. */
 export interface VarveErrorOptions {
-  /** What the platform threw, kept as it was. */
+  /** The error that the platform threw, unchanged. */
   cause?: unknown;
 }
 
@@ -12,9 +12,9 @@ export type ErrorClass = new (message: string, options: Record<string, unknown>)
 /** All classes by their names, which minifiers take from them. */
 export const errorClasses: ReadonlyMap<string, ErrorClass> = new Map();
 
-/** The base of every error that varve throws, except for bad arguments, which are `TypeError`s. */
+/** The base class of every error that varve throws, except for bad arguments: those are `TypeError`s. */
 export class VarveError extends Error {
-  /** Stable: the same in every version and on every platform. */
+  /** A stable code, such as `"VARVE_CONFLICT"`: the same in every version and on every platform. */
   readonly code: string;
 
   constructor(code: string, message: string, options: VarveErrorOptions = {}) {
@@ -37,7 +37,7 @@ export class NamedError extends VarveError {
   }
 }
 
-/** A view was used after the code that got it had yielded. Get it again, or `slice()` it in time. */
+/** A view was used after the code that got it had yielded. Get the view again, or copy it in time with `slice()`. */
 export class StaleViewError extends NamedError {
   static {
     named(StaleViewError, "StaleViewError");
@@ -45,11 +45,11 @@ export class StaleViewError extends NamedError {
 }
 
 /**
- * Bytes are not what their schema says: they are too short, a part lies outside, text is no UTF-8, a
- * bool is 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of it at once.
+ * Bytes do not match their schema: they are too short, a part lies outside them, text is not UTF-8, a bool is
+ * 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of this at once.
  */
 export class MalformedValueError extends NamedError {
-  /** Which field is wrong, as a path such as `Product.name` or `items[3].price`. */
+  /** The path of the wrong field, such as `Product.name` or `items[3].price`. */
   readonly field: string;
 
   constructor(message: string, options: VarveErrorOptions = {}) {
@@ -62,7 +62,7 @@ export class MalformedValueError extends NamedError {
   }
 }
 
-/** A `TypeError` that names what was wrong with an argument. Its `code` never changes. */
+/** A `TypeError` that says what was wrong with an argument. Its `code` never changes. */
 export interface BadArgumentError extends TypeError {
   readonly code: "VARVE_BAD_ARGUMENT";
 }

@@ -34,9 +34,9 @@ class TellingError<More extends object> extends NamedError {
   }
 }
 
-/** The database is open elsewhere: in another process, worker or tab. It was not opened here. */
+/** The database is open elsewhere, in another process, worker or tab. It was not opened here. */
 export class DatabaseBusyError extends TellingError<{ pid?: number }> {
-  /** The process that holds it, where the platform tells. */
+  /** The id of the process that has it open, if the platform tells. */
   declare readonly pid: number | undefined;
 
   static {
@@ -44,7 +44,7 @@ export class DatabaseBusyError extends TellingError<{ pid?: number }> {
   }
 }
 
-/** There is no storage of the wanted kind here. The message says what to do instead. */
+/** There is no storage of the requested kind here. The message says what to do instead. */
 export class StorageUnavailableError extends NamedError {
   static {
     named(StorageUnavailableError, "StorageUnavailableError");
@@ -52,10 +52,11 @@ export class StorageUnavailableError extends NamedError {
 }
 
 /**
- * The disk, or this origin's share of it, is full. What was to be written was rolled back as a
- * whole; what was there before is untouched; reads go on, and so do deletions as long as the file has
- * room to note them: what one transaction or `clear` deletes is noted at once, so that much goes in
- * several. Delete what is not needed and `await db.compact()`, or make room beside it.
+ * The disk, or this origin's share of it, is full, or the database has reached its limit of 32 GiB. The write
+ * was rolled back as a whole, and everything that was there before is untouched. Reads still work. So do
+ * deletions, as long as the file has room to record them; one transaction or `clear` records all that it
+ * deletes at once, so delete large amounts in several steps. Delete what is not needed and call
+ * `await db.compact()`, or free disk space elsewhere.
  */
 export class QuotaExceededError extends NamedError {
   static {
@@ -69,26 +70,26 @@ export interface CorruptionDetails {
   position: number;
   /** The number of the frame that was expected there. */
   expectedFrame: number;
-  /** The last frame number that a flush is known to have made durable. */
+  /** The number of the last frame that is known to have been flushed. */
   flushedFrames: number;
   /** How many intact frames lie beyond the damage. */
   intactFrames: number;
   /** How many bytes those intact frames hold. */
   intactBytes: number;
   /**
-   * What `recovery: "prefix"` would give: so many keys, as of this version. `undefined` where the
-   * commits before the damage cannot be had as they were, because compaction has moved part of what
-   * they left beyond it, or because no superblock is left.
+   * What `recovery: "prefix"` would give: the number of keys, and the version that they are as of.
+   * `undefined` if the commits before the damage cannot be restored as they were, because compaction has
+   * moved part of their data beyond the damage, or because no superblock is left.
    */
   before: { keys: number; version: number } | undefined;
 }
 
 /**
- * Data that had been flushed is damaged. Opening writes nothing, so that nothing gets worse: copy
- * the file away before anything else. Then `open` with the option `recovery` brings back what it can.
+ * Flushed data is damaged. Opening writes nothing, so nothing gets worse: copy the file away before anything
+ * else. Then `open` with the option `recovery` restores what it can.
  */
 export class CorruptionError extends TellingError<{ details?: CorruptionDetails }> {
-  /** Where the damage is and what is intact, or `undefined` where no position applies. */
+  /** Where the damage is and what is intact; `undefined` if there is no position to tell. */
   declare readonly details: CorruptionDetails | undefined;
 
   static {
@@ -97,9 +98,9 @@ export class CorruptionError extends TellingError<{ details?: CorruptionDetails 
 }
 
 /**
- * An earlier failure of the platform left it uncertain what is in the file, so that further writes
- * are refused. After a failed flush or rollback reads still work; after a failure inside the engine
- * nothing does. Close the database and open it again: what was committed is there.
+ * An earlier failure of the platform left the contents of the file uncertain, so further writes are refused.
+ * After a failed flush or rollback, reads still work; after a failure inside the engine, nothing does. Close
+ * the database and open it again: all that was committed is there.
  */
 export class DatabasePoisonedError extends NamedError {
   static {
@@ -107,14 +108,14 @@ export class DatabasePoisonedError extends NamedError {
   }
 }
 
-/** The database was closed by its last handle. Open it again to go on. */
+/** This handle or client of the database was closed. Open or connect again to go on. */
 export class DatabaseClosedError extends NamedError {
   static {
     named(DatabaseClosedError, "DatabaseClosedError");
   }
 }
 
-/** There is no database of this name, and it was not to be created. */
+/** There is no database of this name, and the call was not meant to create one. */
 export class DatabaseNotFoundError extends NamedError {
   static {
     named(DatabaseNotFoundError, "DatabaseNotFoundError");
@@ -129,8 +130,8 @@ export class ReadOnlyError extends NamedError {
 }
 
 /**
- * The same database is already open in this realm with other options. Open it with equal options,
- * or close it first.
+ * The same database is already open in this realm with other options. Open it with the same options, or close
+ * it first.
  */
 export class OptionsMismatchError extends NamedError {
   static {
@@ -138,21 +139,24 @@ export class OptionsMismatchError extends NamedError {
   }
 }
 
-/** The engine was called from inside a callback that it was running, in a way that cannot work. */
+/**
+ * The call is not possible at this point: inside a callback or a transaction, or in a transaction of a client
+ * that is over.
+ */
 export class ReentrancyError extends NamedError {
   static {
     named(ReentrancyError, "ReentrancyError");
   }
 }
 
-/** What was read has been changed by someone else since. Read again and repeat. */
+/** Someone else has changed what was read. Read it again and repeat. */
 export class ConflictError extends NamedError {
   static {
     named(ConflictError, "ConflictError");
   }
 }
 
-/** The file is no varve database, or one of a version that this build does not know. */
+/** The file is not a varve database, or has a format version that this build does not know. */
 export class UnsupportedFormatError extends TellingError<{
   reason: "not-a-database" | "newer-format";
 }> {
@@ -171,7 +175,7 @@ export class DatabaseExistsError extends NamedError {
   }
 }
 
-/** A collection's stored schema is not the one that the program declares. */
+/** The stored schema of a collection is not the one that the program declares. */
 export class SchemaMismatchError extends NamedError {
   static {
     named(SchemaMismatchError, "SchemaMismatchError");
@@ -179,13 +183,14 @@ export class SchemaMismatchError extends NamedError {
 }
 
 /**
- * Another record has the same values in the fields of a unique index. Nothing was written, nor of the
- * transaction or the batch that it was to be part of, unless that goes on.
+ * Another record has the same values in the fields of a unique index. Nothing was written. If the write was
+ * part of a transaction or batch, nothing of that is written either, unless the transaction catches the error
+ * and goes on.
  */
 export class UniqueViolationError extends TellingError<{ collection: string; index: string }> {
-  /** The collection's name. */
+  /** The name of the collection. */
   declare readonly collection: string;
-  /** The index's name. */
+  /** The name of the index. */
   declare readonly index: string;
 
   static {
@@ -193,11 +198,11 @@ export class UniqueViolationError extends TellingError<{ collection: string; ind
   }
 }
 
-/** No owner answered in time. `applied` says whether the write may have been done all the same. */
+/** No owner answered in time. `applied` tells whether the write may have been applied all the same. */
 export class OwnerUnavailableError extends TellingError<{ applied: boolean | "unknown" }> {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
-   * `true`: applied exactly once, but its answer is lost.
+   * `true`: applied exactly once, but the answer was lost.
    */
   declare readonly applied: boolean | "unknown";
 
@@ -206,21 +211,21 @@ export class OwnerUnavailableError extends TellingError<{ applied: boolean | "un
   }
 }
 
-/** Another tab runs a newer version of the application and owns the database now. Reload. */
+/** Another tab runs a newer version of the application and owns the database now. Reload the page. */
 export class VersionChangedError extends NamedError {
   static {
     named(VersionChangedError, "VersionChangedError");
   }
 }
 
-/** The engine needs more memory than the platform gives. Nothing was changed by the call. */
+/** The engine needs more memory than the platform gives. The call changed nothing. */
 export class OutOfMemoryError extends NamedError {
   static {
     named(OutOfMemoryError, "OutOfMemoryError");
   }
 }
 
-/** The platform failed to read or write, for a reason that has no class of its own. See `cause`. */
+/** The platform failed to read or write, for a reason that has no error class of its own. See `cause`. */
 export class StorageError extends NamedError {
   static {
     named(StorageError, "StorageError");

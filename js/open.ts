@@ -32,30 +32,32 @@ import { loadModule } from "./wasm/load.js";
 const IMAGE_MEMORY = 4_194_304;
 
 /**
- * Opens a database, creating it when it is missing. Everything after that is synchronous.
+ * Opens a database and creates it if it is missing. After this, all calls are synchronous.
  *
  * ```ts
  * const db = await open("shop");
  * db.set("yeezy", "Boost 350");
  * ```
  *
- * Opening a database that is open already in this realm joins it: every handle sees the same data,
- * and the last `close` closes it. `onError` belongs to the handle; `wasm` and `recovery` count for the
- * first.
+ * Opening a database that is already open in this realm joins it: all handles see the same data, and the last
+ * `close` closes it. Each handle has its own `onError`. `wasm` and `recovery` have an effect only on the
+ * first open.
  *
- * @param name a name, never a path: 1 to 200 bytes, escaped where a file name needs it
- * @throws TypeError for a bad name, an unknown option or a wrong value of one
- * @throws DatabaseBusyError when another process, worker or tab has it open
- * @throws StorageUnavailableError when there is no such storage here; the message says what to do
- * @throws OutOfMemoryError when there is none for the bytes that it is opened from
- * @throws DatabaseExistsError when there is one, which was to be filled by `from` without `replace`
- * @throws DatabaseNotFoundError when it is missing, or its file is empty, and `readOnly` is set, or when it
- * was left half filled by a program that died
- * @throws OptionsMismatchError when it is open in this realm with other options
- * @throws CorruptionError when flushed data is damaged; nothing was changed, and `recovery` is the way out
- * @throws UnsupportedFormatError when the file is no database, or one of a newer format
- * @throws QuotaExceededError when there is no room to create it
- * @throws the reason of `signal` when that was aborted, and what `onProgress` throws
+ * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it
+ * @throws TypeError for a bad name, an unknown option or a bad value of one
+ * @throws DatabaseBusyError if another process, worker or tab has the database open
+ * @throws StorageUnavailableError if there is no such storage here; the message says what to do
+ * @throws OutOfMemoryError if there is not enough memory for the bytes that it is opened from
+ * @throws DatabaseExistsError if `from` is given without `replace` and the database exists
+ * @throws DatabaseNotFoundError if `readOnly` is set and the database is missing or its file is empty, or if
+ * a program died while it filled the database
+ * @throws OptionsMismatchError if the database is open in this realm with other options
+ * @throws CorruptionError if flushed data is damaged; nothing was changed, and `recovery` is the way out
+ * @throws UnsupportedFormatError if the file is not a database, or has a newer format
+ * @throws QuotaExceededError if there is no room to create it
+ * @throws StorageError if the file cannot be read
+ * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here
+ * @throws the reason of `signal` if it was aborted, and what `onProgress` throws
  */
 export function open(name: string, options: OpenOptions = {}): Promise<Database> {
   return openWith(loadModule, name, options);

@@ -6,35 +6,36 @@ import type { ImageSource } from "./storage/image.js";
 import type { WasmSource } from "./wasm/load.js";
 
 /**
- * When a group of writes is handed on. A group ends with the synchronous turn of the program, at
- * 256 KiB, or at `db.commit()`.
+ * When a group of writes goes to the file. A group ends with the synchronous turn, at 256 KiB, or at
+ * `db.commit()`.
  *
- * - `"buffered"`: to the file within 5 ms
- * - `"written"`: to the file when the turn ends; a crash of the tab or browser then loses nothing
- * - `"flushed"`: to the file when the turn ends, and flushed; a power loss then loses nothing
+ * - `"buffered"`: written to the file within 5 ms
+ * - `"written"`: written to the file when the turn ends; a crash of the tab or browser after that loses
+ *   nothing
+ * - `"flushed"`: written to the file when the turn ends, and flushed; a power loss after that loses nothing
  */
 export type Durability = "buffered" | "written" | "flushed";
 
-/** The options of `open`. All may be left out. */
+/** The options of `open`. All are optional. */
 export interface OpenOptions {
   /**
-   * Where the database is kept: `opfs()`, `file()`, `memory()` or `durableObject()`. Left out, it is the origin's
-   * private file system in browser workers and the current folder in Node, Deno and Bun.
+   * Where the database is kept: `opfs()`, `file()`, `memory()` or `durableObject()`. By default it is the
+   * origin private file system in browser workers, and the current folder in Node, Deno and Bun.
    */
   storage?: Storage | undefined;
   /**
-   * The bytes of a database, of `db.export()` or of a file: an `ArrayBuffer`, a view of one, a
+   * The bytes of a database, from `db.export()` or from a database file: an `ArrayBuffer`, a view of one, a
    * `Response`, a stream or a `Blob`, or a promise of one.
    *
-   * A new database is filled with them: there must be none of the name yet, unless `replace` says
-   * so. They go into the storage as they come, and all of them are verified, as `db.verify()` does it,
-   * before they count. When that fails, or `signal` ends it, there is what was there before; when the
-   * program dies meanwhile, what it leaves is never taken for one: `open` throws
-   * `DatabaseNotFoundError` then, until it is given `from` again or the name is destroyed.
+   * A new database is filled with them. There must be no database of that name yet, unless `replace` is set.
+   * The bytes are stored as they arrive, and all of them are verified as by `db.verify()` before they count.
+   * If that fails, or `signal` aborts it, what was there before is unchanged. If the program dies meanwhile,
+   * what it leaves behind is never taken for a database: `open` throws `DatabaseNotFoundError` until it is
+   * given `from` again or the name is destroyed.
    *
-   * With `readOnly: true` the database is opened from the bytes themselves and needs no storage. They
-   * are copied once, into the engine's memory, and yours again when `open` resolves; `memory` is what
-   * comes on top, 4 MiB when left out.
+   * With `readOnly: true` the database is opened from the bytes themselves and needs no storage. They are
+   * copied once, into the engine's memory, and are yours again when `open` resolves. `memory` comes on top of
+   * them, and is 4 MiB by default.
    *
    * ```ts
    * const db = await open("shop", { from: fetch("/shop.varve") });
@@ -42,140 +43,155 @@ export interface OpenOptions {
    */
   from?: ImageSource | PromiseLike<ImageSource> | undefined;
   /**
-   * Whether `from` may take the place of a database that is there: of all that it holds. That one stays
-   * as it is until the new one is complete and verified beside it, which needs room for both. Then one
-   * step changes from the one to the other, and a program that dies at any moment leaves either. `false`
-   * when left out.
+   * Whether `from` may replace an existing database with all that is in it. The old database stays as it is
+   * until the new one is complete and verified beside it, so there must be room for both. Then one step
+   * switches from the old to the new: a program that dies at any moment leaves one or the other. `false` by
+   * default.
    */
   replace?: boolean | undefined;
-  /** When writes reach the file. `"written"` when left out. */
+  /** When writes reach the file. `"written"` by default. */
   durability?: Durability | undefined;
   /**
-   * Bytes of memory for values between turns, 64 MiB when left out (4 in Durable Objects); the database itself may be many
-   * times larger. Cold values are read from the file and kept among those looked at lately. A turn
-   * whose views hold more may use twice as much until it ends, and as much again for values above
-   * half a MiB; those that an open transaction wrote come on top. Below 4 MiB it counts as 4 MiB.
+   * Bytes of memory for values between turns: a whole number from 1 MiB to 2 GiB, 64 MiB by default (4 MiB in
+   * Durable Objects). Less than 4 MiB counts as 4 MiB. The database itself may be many times larger: cold
+   * values are read from the file and kept among those read recently. A turn whose views hold more may use
+   * twice as much until it ends, and as much again for values above half a MiB. Values that an open
+   * transaction wrote come on top.
    */
   memory?: number | undefined;
   /**
-   * How large the file may become, as a multiple of what lives in it: from 1.2 to 3, 1.5 when left
-   * out. Less means more work for the same writes. Four segments of 1 MiB and two copies of the
-   * index come on top. That holds for values of any size; but below 1.5, those of which no whole number
-   * fills a segment (two of 360,000 bytes leave a third) count with what is left, and so does one above
-   * half a MiB that was written with another factor.
+   * How large the file may become, as a multiple of the live data: from 1.2 to 3, 1.5 by default. A smaller
+   * factor costs more work for the same writes. Four segments of 1 MiB and two copies of the index come on
+   * top.
+   *
+   * This holds for values of any size. Below 1.5, however, some values count together with the space that
+   * they leave unused in their segments: values that do not fill a segment in any whole number (two of
+   * 360,000 bytes leave a third of it), and a value above half a MiB that was written with another factor.
    */
   spaceFactor?: number | undefined;
-  /** Whether keys are kept in order, for ranges. `true` when left out; without order writes are faster. */
+  /** Whether keys are kept in order, which ranges need. Without order, writes are faster. `true` by default. */
   ordered?: boolean | undefined;
   /**
-   * For development: kills all views whenever the program yields, and those of an iteration with its next
-   * step, so that none can be kept too long unnoticed. Reports writes through a view that `get` gave, and
-   * has an update throw that assigns to what is no field of its record. Slower.
+   * For development: finds views that are kept too long. All views die whenever your code yields, and those
+   * of an iteration at its next step. Writes through a view from `get` are reported, and an update throws if
+   * it assigns to a name that is no field of its record. Slower. `false` by default.
    */
   strictViews?: boolean | undefined;
   /**
-   * Hears of every group of writes that was lost and of every flush that failed. Where no call was
-   * there to throw it, the same error is thrown by the next one; it rejects `committed` and `flushed`.
+   * Called with the error of every group of writes that was lost and of every flush that failed. If no call
+   * was running that could throw the error, the next call throws it. `committed` and `flushed` reject with
+   * it.
    */
   onError?: ((error: Error) => void) | undefined;
-  /** The engine's wasm, where the inlined one cannot be compiled: a module, bytes, a response, or a promise. */
+  /**
+   * The engine's wasm, for places where the inlined one cannot be compiled: a module, bytes, a response, or a
+   * promise of one of them.
+   */
   wasm?: WasmSource | PromiseLike<WasmSource> | undefined;
   /**
-   * Only for reading: writes throw `ReadOnlyError`, a missing database is an error and none is
-   * created, and the file stays byte for byte as it is. What a crash left unfinished at its end is
-   * left out, not put in order. `false` when left out.
+   * Opens the database for reading only. Writes throw `ReadOnlyError`, a missing database is an error and is
+   * not created, and the file stays the same byte for byte. What a crash left unfinished at the end of the
+   * file is ignored, not repaired. `false` by default.
    */
   readOnly?: boolean | undefined;
   /**
-   * What to do when data that had been flushed is damaged. Left out, `open` then throws
-   * `CorruptionError`, which says what is intact, and changes nothing. Copy the file away first.
+   * What to do if flushed data is damaged. Without this option, `open` throws `CorruptionError`, which says
+   * what is intact, and changes nothing. Copy the file away first.
    *
-   * - `"prefix"`: the commits before the damage, exactly; all later ones are given up
-   * - `"salvage"`: everything that is intact. What lost writes may have changed or deleted is marked:
-   *   `getEntry(key).uncertain`, until the key is set again. Keys of which nothing is left are absent.
+   * - `"prefix"`: keeps exactly the commits before the damage and gives up all later ones
+   * - `"salvage"`: keeps everything that is intact. Keys that lost writes may have changed or deleted are
+   *   marked (`getEntry(key).uncertain`) until they are set again. Keys of which nothing is left are absent.
    *
-   * `db.recovery.lost` tells what is gone. What is kept is written into new room of the same file,
-   * which takes as much again while it lasts; only when that is complete does it take the place of the
-   * old, so that a crash loses nothing. With `readOnly` nothing is written. An undamaged database
-   * opens as without the option, though `"salvage"` reads all of it to be sure.
+   * `db.recovery.lost` tells what is gone. What is kept is written to new space in the same file, which takes
+   * as much space again while it lasts. It replaces the old data only when it is complete, so a crash loses
+   * nothing. With `readOnly` nothing is written. An undamaged database opens as it does without this option,
+   * but `"salvage"` reads all of it to be sure.
    */
   recovery?: "prefix" | "salvage" | undefined;
   /**
-   * Hears how far opening has come, now and then: a large log takes time to read. What it throws
-   * ends the opening and rejects it. Whoever joins an opening that is under way hears nothing.
+   * Called now and then with the progress of opening, since a large log takes time to read. If it throws,
+   * opening ends and `open` rejects with that error. It is not called if this call joins an opening that is
+   * already under way.
    *
-   * The first range sorts the keys, and reads the records for it: of that it hears, too, within the
-   * call. What it throws then ends that range and is thrown by it; the next one begins anew.
+   * The first range sorts the keys and reads records for that. It is called then, too, from within that call;
+   * if it throws, that range ends and throws the same error, and the next range starts again.
    */
   onProgress?: ((progress: OpenProgress) => void) | undefined;
   /**
-   * Ends the opening when it is aborted before that is done: `open` rejects with its reason, and the
-   * file is as it was. Within the engine's own work only `onProgress` can abort, for nothing else
-   * runs meanwhile. Afterwards it has no effect.
+   * Aborts the opening: `open` rejects with the signal's reason, and the file is as it was. Nothing else runs
+   * while the engine itself works, so only `onProgress` can abort it then. The signal has no effect once the
+   * database is open.
    */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * How far opening has come, or sorting the keys for the first range. With `from` it is filling and
- * verifying first.
+ * The progress of opening, or of sorting the keys for the first range. With `from`, filling and verifying
+ * come first.
  */
 export interface OpenProgress {
+  /**
+   * What is being done: `"filling"` stores the bytes of `from`, `"verifying"` checks them, `"opening"` reads
+   * the file, `"sorting"` sorts the keys for the first range.
+   */
   readonly doing: "filling" | "verifying" | "opening" | "sorting";
-  /** Bytes of the file that were read; of `from`, those that came. */
+  /** Bytes of the file read so far. With `from`, bytes that have arrived. */
   readonly bytes: number;
   /**
-   * Bytes of the file. Not all of them need be read. Of `from`, as many as the source promises, and as
-   * came where it does not tell.
+   * Bytes of the file; not all of them have to be read. With `from`, the number that the source announces, or
+   * the bytes that have arrived if it announces none.
    */
   readonly total: number;
 }
 
 /** The options of `compact`. */
 export interface CompactOptions {
-  /** Hears after each slice how large the file is, and how much of it lives. */
+  /** Called after each slice with the size of the file and of the live data in it. */
   onProgress?: ((progress: CompactProgress) => void) | undefined;
-  /** Ends the compaction when it is aborted; what was done until then stays done. */
+  /** Aborts the compaction. What was done until then stays done. */
   signal?: AbortSignal | undefined;
 }
 
-/** How far a compaction has come. */
+/** The progress of a compaction. */
 export interface CompactProgress {
-  /** Bytes of the file. */
+  /** Size of the file, in bytes. */
   readonly fileBytes: number;
-  /** Bytes of the records that are current. */
+  /** Bytes of the current records. */
   readonly liveBytes: number;
 }
 
 /** The options of `verify`. */
 export interface VerifyOptions {
-  /** Hears after each slice how far it has come. */
+  /** Called after each slice with the progress so far. */
   onProgress?: ((progress: VerifyProgress) => void) | undefined;
-  /** Ends the verification when it is aborted. */
+  /** Aborts the verification. */
   signal?: AbortSignal | undefined;
 }
 
-/** How far a verification has come. */
+/** The progress of a verification. */
 export interface VerifyProgress {
-  /** Bytes that were verified. */
+  /** Bytes verified so far. */
   readonly bytes: number;
-  /** Bytes of the file. Room that is not used need not be read. */
+  /** Size of the file, in bytes. Unused space does not have to be read. */
   readonly total: number;
 }
 
 /** The options of `export`. */
 export interface ExportOptions {
-  /** Hears now and then how far the copy has come. What it throws ends the export. */
+  /** Called now and then with the progress of the copy. If it throws, the export ends. */
   onProgress?: ((progress: ExportProgress) => void) | undefined;
-  /** Ends the export when it is aborted. */
+  /** Aborts the export. */
   signal?: AbortSignal | undefined;
 }
 
-/** How far the copy of an export has come. */
+/** The progress of the copy that an export makes. */
 export interface ExportProgress {
-  /** Bytes of keys and values that were copied. */
+  /** Bytes of keys and values copied so far. */
   readonly bytes: number;
-  /** Bytes of the records that are current, which is a little more than all keys and values; at the end as many as `bytes`. */
+  /**
+   * Bytes of the current records, which is a little more than all their keys and values. At the end it equals
+   * `bytes`.
+   */
   readonly total: number;
 }
 

@@ -8,18 +8,19 @@ import type { Persistence, Storage } from "./storage/contract.js";
 import { file } from "./storage/node.js";
 import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "./storage/opfs.js";
 
-/** Where a database is that is not to be opened. */
+/** The options of `destroy`, `databases` and `persist`. */
 export interface StorageOptions {
-  /** As for `open`, with the same default. */
+  /** Where the databases are. As for `open`, with the same default. */
   storage?: Storage | undefined;
 }
 
 /**
- * Removes a database and all that is in it. Says whether there was one.
+ * Deletes a database with all its data.
  *
- * @throws TypeError for a bad name or option, or a storage that cannot remove databases
- * @throws DatabaseBusyError when it is open, here or elsewhere
- * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ * @returns whether there was one
+ * @throws TypeError for a bad name or option, or if the storage cannot remove databases
+ * @throws DatabaseBusyError if the database is open, here or elsewhere
+ * @throws StorageUnavailableError if there is no such storage here, or it refuses
  */
 export async function destroy(name: string, options: StorageOptions = {}): Promise<boolean> {
   if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
@@ -36,10 +37,10 @@ export async function destroy(name: string, options: StorageOptions = {}): Promi
 }
 
 /**
- * The names of the databases that a storage has, sorted.
+ * Lists the names of the databases in a storage, sorted.
  *
- * @throws TypeError for a bad option, or a storage that cannot tell
- * @throws StorageUnavailableError when there is no such storage here, or it refuses
+ * @throws TypeError for a bad option, or if the storage cannot list its databases
+ * @throws StorageUnavailableError if there is no such storage here, or it refuses
  */
 export async function databases(options: StorageOptions = {}): Promise<string[]> {
   const storage = storageOf("databases()", options);
@@ -60,19 +61,19 @@ function storageOf(call: string, options: StorageOptions): Storage {
 }
 
 /**
- * Asks the browser to keep what this origin has stored until the user deletes it. Otherwise it may
- * delete all of it when the disk runs short, or when the site was not visited for some time.
+ * Asks the browser to keep this origin's data until the user deletes it. Otherwise the browser may delete all
+ * of it when the disk runs short, or if the site was not visited for some time.
  *
- * - `"granted"`: it is kept
- * - `"refused"`: it is not, for now; some browsers ask the user, others decide by how the site is used
+ * - `"granted"`: the data is kept
+ * - `"refused"`: it is not kept, for now; some browsers ask the user, others decide by how the site is used
  * - `"not-applicable"`: no browser decides about this storage (files, memory)
  *
- * Only a page can ask, not a worker: call it on the page's main thread, best after the user did
- * something that is worth keeping. `db.stats().persisted` tells in a worker how it stands.
+ * Only a page can ask, not a worker. Call it on the page's main thread, best after the user did something
+ * that is worth keeping. In a worker, `db.stats().persisted` tells the current state.
  *
  * @throws TypeError for a bad option
- * @throws StorageUnavailableError when the browser has no storage here, or in a worker when it was not
- * granted before
+ * @throws StorageUnavailableError if the browser has no storage here, or in a worker, if it was not granted
+ * before
  */
 export async function persist(options: StorageOptions = {}): Promise<Persistence> {
   const storage = storageOf("persist()", options);

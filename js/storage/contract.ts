@@ -4,151 +4,166 @@
  */
 
 /**
- * One open file. Offsets and sizes are bytes. Short counts and thrown errors are ordinary results:
- * a `read` shorter than its buffer has met the end of the file; a `write` shorter than its buffer
- * has met a full disk. After `close` every call throws.
+ * One open file. Offsets and sizes are in bytes. Short counts and thrown errors are ordinary results: a
+ * `read` that returns less than its buffer has met the end of the file, a `write` that returns less has met a
+ * full disk. After `close` every call throws.
  */
 export interface StorageFile {
+  /** Reads bytes at an offset into the buffer. Returns how many were read. */
   read(buffer: Uint8Array, options: { at: number }): number;
   /**
-   * A write behind the end makes the file longer: there are zeros before it then, and room for what will be
-   * written there, as far as the platform can promise that.
+   * Writes the buffer at an offset. Returns how many bytes were written. A write beyond the end makes the
+   * file longer: the gap reads as zeros, and has room for what will be written there, as far as the platform
+   * can promise that.
    */
   write(buffer: Uint8Array, options: { at: number }): number;
+  /** Makes the file this long. */
   truncate(size: number): void;
+  /** The length of the file. */
   getSize(): number;
+  /** Makes all that was written durable. */
   flush(): void;
   /**
-   * Where the file lies in memory: has it lie in the memory of the engine, which calls this first and
-   * once.
+   * Only for a file that lies in memory: moves it into the memory of the engine. The engine calls this first,
+   * and once.
    */
   moveInto?(memory: WebAssembly.Memory): void;
   /**
-   * Of a file that others may write to while it is read: throws when somebody has since it was opened. What
-   * looks like damage then is none.
+   * Only for a file that others may write to while it is read: throws if somebody has written to it since it
+   * was opened. What looks like damage then is not damage.
    */
   assertSame?(): void;
-  /** Gives the file back, and with it the right to be its only user. Calling it twice is legal. */
+  /** Closes the file and gives up the right to be its only user. It may be called twice. */
   close(): void;
 }
 
-/** How much room there is. What the platform does not tell is `undefined`. */
+/** How much space there is. What the platform does not tell is `undefined`. */
 export interface StorageRoom {
   /**
-   * Bytes in use of `quota`. In a browser, all that the origin has stored, as the browser estimates
-   * it; on a disk, the database's file.
+   * Bytes used of `quota`. In a browser, the browser's estimate of all that the origin has stored; on a disk,
+   * the size of the database's file.
    */
   usage: number | undefined;
   /**
-   * Bytes that `usage` can come to. In a browser, the origin's share as the browser estimates it: some
-   * tell a round figure instead, and less may be free. On a disk, the database's file and what is
-   * free beside it.
+   * The limit of `usage`, in bytes. In a browser, the browser's estimate of the origin's share; some report a
+   * round figure instead, and less may be free. On a disk, the size of the database's file plus the free
+   * space.
    */
   quota: number | undefined;
   /**
-   * Whether the browser keeps the data until the user deletes it; `false`: it may delete the data
-   * when it is short of room (see `persist`). `undefined` where no browser decides that.
+   * `true` if the browser keeps the data until the user deletes it, `false` if it may delete the data when
+   * space runs short (see `persist`), `undefined` where no browser decides that.
    */
   persisted: boolean | undefined;
 }
 
-/** What the browser answered to `persist()`. */
+/** The browser's answer to `persist()`. */
 export type Persistence = "granted" | "refused" | "not-applicable";
 
-/** What `Storage.open` hands over. */
+/** The result of `Storage.open`. */
 export interface OpenedStorage {
+  /** The file of the database. */
   file: StorageFile;
   /**
-   * How much room there is, as it was told last. Where the platform tells it only in time, each call
-   * asks for it anew.
+   * How much space there is, as last reported. Where the platform reports it asynchronously, each call asks
+   * for it again.
    */
   room?(): StorageRoom;
   /**
-   * Where the platform tells that the program is about to end: runs `commit` then, synchronously,
-   * and closes the file after it. When it is not certain yet that the program ends, runs
-   * `commit(true)`, and keeps the file open. Gives a function that takes the hook away again.
+   * For platforms that announce the end of the program: calls `commit` then, synchronously, and closes the
+   * file after it. If it is not certain yet that the program ends, calls `commit(true)` and keeps the file
+   * open. Returns a function that removes the hook.
    */
   onExit?(commit: (goesOn?: boolean) => void): () => void;
-  /**
-   * Where a `flush` is kept only some time after it: resolves when all that was flushed is.
-   */
+  /** For storages that keep a `flush` only some time after it: resolves when all that was flushed is kept. */
   sync?(): Promise<void>;
   /**
-   * A second file beside this one, made when it is missing, which nobody else has while this is open.
+   * A second file beside this one, created if it is missing, which nobody else has while this one is open.
    * Storages without it cannot replace databases.
    */
   beside?(): Promise<FileBeside>;
-  /** Removes what a program that died has left beside this file. Nobody needs it once this is a database. */
+  /**
+   * Removes what a program that died left beside this file. Called when this file is a database, so nobody
+   * needs that any more.
+   */
   tidy?(): void | Promise<void>;
-  /** Closes the file, and removes it if `open` has made it: nothing came of it. */
+  /** Closes the file, and removes it if `open` created it. Called when opening has failed. */
   discard?(): void | Promise<void>;
 }
 
-/** A file beside that of a database, in which what is to take its place is made. */
+/** A file beside that of a database, in which its replacement is made. */
 export interface FileBeside {
+  /** The second file. */
   readonly file: StorageFile;
   /**
-   * Makes this file, which is flushed, that of the database, in one step: `OpenedStorage.file` has its
-   * bytes from then on, and this one is closed. Where the platform has no such step, it is copied.
+   * Makes this file, which has been flushed, the database's file in one step. From then on
+   * `OpenedStorage.file` has its bytes, and this one is closed. Storages without it have no such step; the
+   * bytes are copied.
    */
   takeOver?(): void;
-  /** Closes and removes it, if it is still there. */
+  /** Closes and removes the file, if it is still there. */
   remove(): void | Promise<void>;
 }
 
-/** How a database is to be opened. */
+/** How to open a database. */
 export interface OpenMode {
-  /** Only for reading: nothing is created, and the file stays as it is. */
+  /** For reading only: nothing is created, and the file stays as it is. */
   readonly readOnly?: boolean | undefined;
 }
 
-/** A place for databases, made by `memory()`, `file()`, `opfs()` or `durableObject()`. It holds nothing by itself. */
+/**
+ * A place for databases, made by `memory()`, `file()`, `opfs()` or `durableObject()`. By itself it keeps
+ * nothing open.
+ */
 export interface Storage {
+  /** The kind of storage, such as `"opfs"` or `"file"`. */
   readonly kind: string;
-  /** Bytes of memory for those who name none; 64 MiB when left out. */
+  /** The default of the option `memory`, in bytes; 64 MiB if absent. */
   readonly memory?: number;
   /**
-   * `false` where a program that waits for a timer cannot rest. Nothing is done later then: the end of
-   * each turn flushes, and those that write do a slice of housekeeping.
+   * `false` where a program cannot rest while a timer is pending. Nothing is done later then: the end of each
+   * turn flushes, and writes do a slice of housekeeping.
    */
   readonly timers?: false;
   /**
-   * What tells one database from another: equal (as a `Map` key) for two names exactly when both
-   * are the same database. Throws `TypeError` for a name that is none.
+   * What distinguishes one database from another: equal (as a `Map` key) for two names exactly if both mean
+   * the same database.
+   *
+   * @throws TypeError for a bad name
    */
   identity(name: string): unknown;
   /**
-   * Opens the file of this database for this program alone, creating it when it is missing; but
-   * for reading only, when `mode` says so.
+   * Opens the file of this database for this program alone and creates it if it is missing, or opens it for
+   * reading only if `mode` says so.
    *
-   * @throws DatabaseBusyError when someone else has it open
-   * @throws DatabaseNotFoundError when it is missing and only to be read
-   * @throws StorageUnavailableError when there is no such storage here
+   * @throws DatabaseBusyError if someone else has it open
+   * @throws DatabaseNotFoundError if it is missing and to be opened for reading only
+   * @throws StorageUnavailableError if there is no such storage here
    */
   open(name: string, mode?: OpenMode): Promise<OpenedStorage>;
   /**
-   * The bytes of a database as they are now, whoever has it open, or `undefined` when it is missing: for
-   * those who cannot open it. They may change, and then cannot be read any more.
+   * The bytes of a database as they are now, whoever has it open, or `undefined` if it is missing. For those
+   * who cannot open it. The bytes may change, and then cannot be read any more.
    */
   look?(name: string): Promise<File | undefined>;
   /**
-   * Removes a database, and says whether there was one. Storages without it cannot remove any.
+   * Removes a database. Resolves to whether there was one. Storages without it cannot remove any.
    *
-   * @throws DatabaseBusyError when someone has it open
-   * @throws StorageUnavailableError when there is no such storage here
+   * @throws DatabaseBusyError if someone has it open
+   * @throws StorageUnavailableError if there is no such storage here
    */
   destroy?(name: string): Promise<boolean>;
   /**
-   * Asks that the databases here are kept until the user deletes them. Storages without it hold what
+   * Asks that the databases here are kept until the user deletes them. Storages without it hold data that
    * nobody else deletes.
    *
-   * @throws StorageUnavailableError when there is no such storage here, or it cannot be asked
+   * @throws StorageUnavailableError if there is no such storage here, or it cannot be asked
    */
   persist?(): Promise<Persistence>;
   /**
-   * The names of all databases here, in no order. Storages without it cannot tell.
+   * The names of all databases here, in no particular order. Storages without it cannot list them.
    *
-   * @throws StorageUnavailableError when there is no such storage here
+   * @throws StorageUnavailableError if there is no such storage here
    */
   databases?(): Promise<string[]>;
 }

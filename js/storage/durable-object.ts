@@ -15,7 +15,7 @@ const PAGE = 16_384;
 /** The engine's memory where the option says nothing: an isolate has 128 MB for all of its objects. */
 const MEMORY = 4_194_304;
 
-/** What is used of `ctx.storage`. */
+/** The part of a Durable Object's `ctx.storage` that is used. */
 export interface DurableObjectStorageLike {
   readonly sql: {
     exec(query: string, ...bindings: unknown[]): { toArray(): Record<string, unknown>[] };
@@ -33,17 +33,17 @@ interface Place {
 const places = new WeakMap<object, Place>();
 
 /**
- * A storage within a Durable Object whose class has SQLite storage. Each database is a table of its
- * own there, called by its name with ".varve" behind it.
+ * A storage inside a Durable Object of Cloudflare Workers whose class has SQLite storage. Each database is a
+ * table in it, named after the database with ".varve" at the end.
  *
- * - Writes of one turn are one commit, and the object's answers wait until it is kept: what a client
- *   has been told of is never lost. `await db.flushed` waits for the same.
- * - A transaction of the object's own (`ctx.storage.transaction`) is none of the database: `db.transaction`
- *   is. Should one roll back what the database has written meanwhile, the database refuses to go on, with a
- *   `StorageError`; opened again it is as the rollback left it.
- * - No timer is ever set, so that the object can hibernate: `durability: "buffered"` counts as
- *   `"written"`, and writes pay for housekeeping, a slice at a time.
- * - `memory` is 4 MiB when left out. A database that is read now and then needs no more.
+ * - The writes of a turn are one commit, and the object's responses wait until it is stored: nothing that a
+ *   client has been told is ever lost. `await db.flushed` waits for the same.
+ * - A transaction of the object itself (`ctx.storage.transaction`) is not one of the database; use
+ *   `db.transaction`. If one rolls back what the database wrote meanwhile, the database refuses to go on and
+ *   throws `StorageError`. Opened again, it is as the rollback left it.
+ * - No timer is ever set, so the object can hibernate. `durability: "buffered"` counts as `"written"`, and
+ *   writes do the housekeeping, a slice at a time.
+ * - `memory` is 4 MiB by default. A database that is read only now and then needs no more.
  *
  * ```ts
  * import { DurableObject } from "cloudflare:workers";

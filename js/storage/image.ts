@@ -6,7 +6,7 @@
 import { badArgument, OutOfMemoryError, StorageUnavailableError } from "../errors.js";
 import type { OpenedStorage, StorageFile } from "./contract.js";
 
-/** Bytes of a database, or what gives them. */
+/** The bytes of a database, or something that provides them: what the option `from` of `open` takes. */
 export type ImageSource =
   | ArrayBuffer
   | ArrayBufferView

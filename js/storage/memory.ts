@@ -5,9 +5,9 @@ import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract
 import { fileName, namesOf } from "./names.js";
 
 /**
- * A storage whose files live in memory until the storage itself is dropped. Each call makes a new
- * and empty one; databases with the same name in two of them never meet. A database that is closed
- * and opened again in the same `memory()` has its data.
+ * A storage in memory, which lasts as long as the storage object itself. Each call makes a new, empty one;
+ * two of them never share a database, even under the same name. A database that is closed and opened again in
+ * the same `memory()` still has its data.
  *
  * ```ts
  * const db = await open("scratch", { storage: memory() });

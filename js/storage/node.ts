@@ -9,35 +9,35 @@ import { fileName, namesOf } from "./names.js";
 const files = () => import("./node-file.js");
 
 /**
- * A storage that keeps each database in one file of a folder, which is made when it is missing.
- * While a database is open, a lock lies beside its file: another process that opens it gets
+ * A storage that keeps each database in one file of a folder, for Node, Deno and Bun. The folder is created
+ * if it is missing. While a database is open, a lock file lies beside it: another process that opens it gets
  * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
  *
- * With `readOnly` no lock is taken and nothing is written, not even beside the file, so that it works
- * in folders that cannot be written to, and any number of processes may read at once. While somebody
- * has the database open for writing it is refused. A writer who comes later is not kept from it: the reader
- * goes on with what was there when it opened, until it asks for something that was written over since. That
- * throws `StorageError`, and it has to open the database again.
+ * With `readOnly` no lock is taken and nothing is written, not even beside the file. So it works in folders
+ * without write permission, and any number of processes may read at once. It is refused while somebody has
+ * the database open for writing. It does not keep a later writer out: the reader goes on with what was there
+ * when it opened the database, until it asks for something that was overwritten since. That throws
+ * `StorageError`, and the reader has to open the database again.
  *
- * A program that ends, or a thread of it, also by `process.exit` or by an uncaught error, has its
- * writes committed first. Signals are left to the program: one that ends it is like a crash, unless
- * the program listens to it and calls `process.exit`.
+ * When a program or one of its threads ends, also by `process.exit` or an uncaught error, its writes are
+ * committed first. Signals are left to the program: one that ends it is like a crash, unless the program
+ * listens for it and calls `process.exit`.
  *
- * A link to a file elsewhere is that database under another name: the lock lies beside the file that it leads
- * to. (Of hard links none can be told from the other: a file must have only one.)
+ * A symbolic link to a file elsewhere is that database under another name; the lock lies beside the file that
+ * it points to. (Hard links cannot be told apart: a file must have only one.)
  *
- * Threads count like processes: a database is open in one of them at a time. When a thread was
- * terminated, the next one can open it at once (on Linux; elsewhere after eight seconds).
+ * Threads count like processes: only one thread can have a database open at a time. When a thread was
+ * terminated, the next one can open the database at once on Linux, and after eight seconds elsewhere.
  *
- * In Deno, `--allow-read` and `--allow-write` for the folder are enough, and nobody is asked for more.
- * What other programs do cannot be seen then, so that a lock left behind holds for eight seconds.
+ * In Deno, `--allow-read` and `--allow-write` for the folder are enough, and the user is not asked for more.
+ * Other programs cannot be seen with these alone, so a lock that was left behind holds for eight seconds.
  *
  * ```ts
  * const db = await open("shop", { storage: file("./data") }); // ./data/shop.varve
  * ```
  *
- * @param directory a path, or a URL with the scheme "file:"; the current folder when left out
- * @throws TypeError for anything else. What the file system refuses comes from `open`.
+ * @param directory a path, or a URL with the scheme "file:"; the current folder by default
+ * @throws TypeError for anything else. Errors of the file system come from `open`.
  */
 export function file(directory: string | URL = "."): Storage {
   if (typeof directory !== "string" && !(directory instanceof URL)) {

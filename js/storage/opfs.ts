@@ -43,17 +43,17 @@ const UNKNOWN = `Try again; if it persists, the browser's storage is in need of 
 const RETRIES_MS = [50, 100, 200];
 
 /**
- * A storage in the origin private file system, for dedicated workers: only they have synchronous
- * file access. One worker at a time may have a database open; another gets `DatabaseBusyError`.
- * With `readOnly` several may have it open, where the browser can do so (Chrome since 121): none of
- * them can write, and nobody else can while one reads.
+ * A storage in the browser's origin private file system (OPFS). It works in dedicated workers, since only
+ * they have synchronous file access. One worker at a time can have a database open; another gets
+ * `DatabaseBusyError`. With `readOnly` several can have it open if the browser supports it (Chrome 121 or
+ * newer): none of them can write, and nobody else can while one reads.
  *
  * ```ts
  * const db = await open("shop", { storage: opfs("stores/eu") });
  * ```
  *
- * @param directory folders inside the origin's own, separated by "/"; the topmost when left out
- * @throws TypeError for a folder that is none. What the browser refuses comes from `open`.
+ * @param directory folders inside the origin's own folder, separated by "/"; the topmost one by default
+ * @throws TypeError for a bad folder. What the browser refuses comes from `open`.
  */
 export function opfs(directory = ""): Storage {
   const folders = parseFolders(directory);

@@ -3,7 +3,10 @@
 
 import { badArgument, VarveError } from "../errors.js";
 
-/** What can be given in place of the package's own wasm, or a promise of it. */
+/**
+ * What the option `wasm` of `open` takes in place of the package's own wasm: a compiled module, its bytes, or
+ * a response. A promise of one works, too.
+ */
 export type WasmSource = WebAssembly.Module | ArrayBufferView | ArrayBuffer | Response;
 
 let compiled: Promise<WebAssembly.Module> | undefined;
