@@ -6,7 +6,7 @@ import type { Pin } from "./pin.js";
 import type { Source } from "./scan.js";
 import { closedSession, type Session } from "./session.js";
 
-/** What stands between the calls of a program and the session that several handles share. */
+/** What connects the calls of a program to the session that several handles share. */
 export class Handle {
   protected session: Session;
   /** The session for those that this handle hands out and that are asked more often than pins. */
@@ -35,12 +35,12 @@ export class Handle {
   }
 
   /**
-   * Closes this handle: what was written is committed and flushed first. With the last handle the
-   * file is closed, all views die and the memory is given back. Closing twice is the same as once.
+   * Closes this handle; all writes are committed and flushed first. The last handle closes the file, ends all
+   * views and gives the memory back. Calling `close` again returns the same promise.
    *
    * The file is closed and free for others even if the promise rejects.
    *
-   * @throws (rejects) QuotaExceededError, StorageError when the last writes failed
+   * @throws (rejects) QuotaExceededError, StorageError if the last writes failed
    * @throws (rejects) ReentrancyError inside a transaction or a callback; the handle stays open
    */
   close(): Promise<void> {

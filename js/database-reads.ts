@@ -8,16 +8,16 @@ import { type Bounds, type ByteRange, boundsOf, type Range, type TextRange } fro
 import { entriesOf, keysOf, type Scan, valuesOf } from "./scan.js";
 import type { Entry } from "./session.js";
 
-/** A handle by which records are read. */
+/** The calls of a database that read. */
 export class Reads extends Handle {
   /**
-   * The value of a key as a view of the database's memory, or `undefined` when there is none.
+   * Returns a view of the value in the database's memory, or `undefined` if the key is missing.
    *
-   * The view is good until your code yields; then copy it with `.slice()`. After a write to its key
-   * it may show the old bytes or the new. It is for reading only.
+   * The view is valid until your code yields; to keep the bytes, copy them with `.slice()`. After a write to
+   * its key it may show the old bytes or the new ones. It is for reading only.
    *
-   * @throws TypeError for a key that is none
-   * @throws StaleViewError for a key that is a dead view
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
    */
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const { session } = this;
@@ -26,10 +26,11 @@ export class Reads extends Handle {
   }
 
   /**
-   * The value of a key as a string, or `undefined` when there is none. It is a copy and lives on.
+   * Returns the value as a string, or `undefined` if the key is missing. The string is a copy, so it stays
+   * valid.
    *
-   * @throws TypeError for a key that is none, and for a value that is not UTF-8
-   * @throws StaleViewError for a key that is a dead view
+   * @throws TypeError for a bad key, and if the value is not UTF-8
+   * @throws StaleViewError if the key is a dead view
    */
   getText(key: Key): string | undefined {
     const { session } = this;
@@ -39,10 +40,10 @@ export class Reads extends Handle {
   }
 
   /**
-   * Whether there is a value for this key.
+   * Returns whether the key has a value.
    *
-   * @throws TypeError for a key that is none
-   * @throws StaleViewError for a key that is a dead view
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
    */
   has(key: Key): boolean {
     const { session } = this;
@@ -51,13 +52,13 @@ export class Reads extends Handle {
   }
 
   /**
-   * The values of several keys, as `get` gives them, in the order of the keys. All views are alive
-   * when it returns, and good until your code yields. In a large database this takes half of what as
-   * many calls of `get` take: they wait for memory one after the other, this for many records at once.
+   * Returns the values of several keys, as `get` does, in the order of the keys. All views are alive when it
+   * returns, and valid until your code yields. In a large database this takes half the time of as many calls
+   * of `get`: those wait for memory one after the other, this waits for many records at once.
    *
-   * @throws TypeError for what is no list of keys, and for a key that is none
-   * @throws StaleViewError for a key that is a dead view
-   * @throws OutOfMemoryError when the values are larger than the database's memory all together
+   * @throws TypeError if `keys` is not iterable, or for a bad key
+   * @throws StaleViewError if a key is a dead view
+   * @throws OutOfMemoryError if all values together are larger than the database's memory
    */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     const { session } = this;
@@ -66,23 +67,23 @@ export class Reads extends Handle {
   }
 
   /**
-   * The value of a key and its version, or `undefined` when there is none. With the version, `set`
-   * can make sure that nobody has written to the key since (see `SetOptions.ifVersion`). The value is
-   * a view, like that of `get`.
+   * Returns the value of a key with its version, or `undefined` if the key is missing. With the version,
+   * `set` can make sure that nobody has written to the key since (see `SetOptions.ifVersion`). The value is a
+   * view, like that of `get`.
    *
-   * @throws TypeError for a key that is none
-   * @throws StaleViewError for a key that is a dead view
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
    */
   getEntry(key: Key): Entry | undefined {
     return this.session.getEntry(key);
   }
 
   /**
-   * How many keys there are, or how many of them lie in a range. Without a range it takes no time;
-   * with one, as long as going over its keys.
+   * Returns the number of keys, in total or in a range. Without a range it takes no time; with one, as long
+   * as going over its keys.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
-   * @throws StaleViewError for a bound that is a dead view
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
+   * @throws StaleViewError if a bound is a dead view
    */
   count(range?: Range): number {
     const { session } = this;
@@ -94,24 +95,24 @@ export class Reads extends Handle {
   }
 
   /**
-   * The keys of a range, or all, in order, to go over with `for…of`. Nothing is read before that,
-   * and each `for…of` begins anew. Leaving early leaves nothing behind.
+   * The keys of a range, or all keys, in order, for use in `for…of`. Nothing is read before that, and each
+   * `for…of` starts again. A loop may be left early.
    *
    * ```ts
    * for (const key of db.keys({ prefix: "user/", limit: 10 })) console.log(key);
    * ```
    *
-   * **Writing meanwhile** is legal, also between two steps that are turns apart. Every key that is
-   * there throughout is seen exactly once; one that is written or deleted meanwhile may be seen or
-   * not, and never twice.
+   * **Writing during the loop** is allowed, also between two steps in different turns. A key that is there
+   * throughout is seen exactly once. A key that is written or deleted meanwhile may be seen or not, but never
+   * twice.
    *
-   * Keys are strings, or with `keyAs: "bytes"` bytes: copies that are yours.
+   * Keys are strings or, with `keyAs: "bytes"`, bytes: copies that you may keep.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with
-   * `ordered: false`; while going over it, for a key that is not UTF-8, unless keys are bytes
-   * @throws StaleViewError for a bound that is a dead view
-   * @throws DatabaseClosedError while going over it, after `close`
-   * @throws StorageError while going over it, when the file cannot be read; `next` may be called again
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`; during the loop,
+   * for a key that is not UTF-8, unless keys are bytes
+   * @throws StaleViewError if a bound is a dead view
+   * @throws DatabaseClosedError during the loop, after `close`
+   * @throws StorageError during the loop, if the file cannot be read; `next` may be called again
    */
   keys(range?: TextRange): Scan<string>;
   keys(range: ByteRange): Scan<Uint8Array<ArrayBuffer>>;
@@ -121,11 +122,11 @@ export class Reads extends Handle {
   }
 
   /**
-   * The values of the keys of a range, or of all, in the order of their keys; see `keys` for going
-   * over them and for writing meanwhile. Each is the value of its key as it is at that step.
+   * The values of a range, or all values, in the order of their keys. See `keys` for the loop and for writing
+   * during it. Each value is that of its key at that step.
    *
-   * **A value is a view that is good until the next step**, so that a scan may be larger than the
-   * database's memory. It is for reading only; to keep it, copy it with `.slice()`.
+   * **A value is a view that is valid until the next step**, so a scan may be larger than the database's
+   * memory. It is for reading only; to keep it, copy it with `.slice()`.
    *
    * @throws as `keys`
    */
@@ -134,8 +135,8 @@ export class Reads extends Handle {
   }
 
   /**
-   * Pairs of key and value of a range, or of all, in the order of their keys; see `keys` for the keys
-   * and for writing meanwhile, and `values` for how long a value is good.
+   * The keys and values of a range, or all of them, as pairs in the order of the keys. See `keys` for the
+   * keys and for writing during the loop, and `values` for how long a value is valid.
    *
    * ```ts
    * for (const [key, value] of db.entries({ gte: "a", lt: "b" })) total += value.length;
@@ -160,18 +161,19 @@ export class Reads extends Handle {
   }
 
   /**
-   * Pins the value of a key: its bytes stay in memory, as they are now, until the pin is disposed,
-   * whatever is written meanwhile. `undefined` when there is no such key. What was written so far is
-   * handed to the file first, as by `commit`.
+   * Pins the value of a key: its bytes stay in memory, unchanged, until the pin is disposed, whatever is
+   * written meanwhile. Returns `undefined` if the key is missing. All writes so far are committed first, as
+   * by `commit`.
    *
    * ```ts
-   * using lease = db.pin("picture"); // lease.bytes gives a living view, also after an await
+   * using lease = db.pin("picture"); // lease.bytes gives a live view, also after an await
    * ```
    *
-   * @throws TypeError for a key that is none
-   * @throws StaleViewError for a key that is a dead view
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
    * @throws ReentrancyError inside a transaction or a callback
-   * @throws QuotaExceededError, StorageError when handing on fails; all writes since the last commit are undone
+   * @throws QuotaExceededError, StorageError if that commit fails; all writes since the last commit are
+   * undone
    */
   pin(key: Key): Pin | undefined {
     const handle = this.session.pin(key);

@@ -6,32 +6,32 @@ import { badArgument } from "./errors.js";
 import type { Range } from "./range.js";
 import type { Change, SetOptions, UpdateOptions } from "./session.js";
 
-/** One step of a batch. */
+/** One operation of a batch. */
 export type BatchOperation =
   | { readonly type: "set"; readonly key: Key; readonly value: Value }
   | { readonly type: "delete"; readonly key: Key };
 
-/** A result that is no promise and no generator. What a transaction's function returns has to be one. */
+/** A result that is not a promise or a generator. The function of a transaction has to return such a result. */
 export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncGenerator
   ? never
   : T;
 
-/** A handle by which records are written. */
+/** The calls of a database that write. */
 export class Writes extends Reads {
   /**
-   * Stores a value under a key, replacing what was there. The bytes are copied; what you passed is
-   * yours again when the call returns. A view of this database is a legal key and value;
-   * so is shared or resizable memory, taken as it is during the call.
+   * Stores a value under a key and replaces what was there. The bytes are copied: what you passed is yours
+   * again when the call returns. Keys and values may be views of this database, or shared or resizable
+   * memory, which is taken as it is during the call.
    *
-   * It is acknowledged when its group is handed on: at the end of this turn, or by `commit` or
-   * `flush`, or when `committed` or `flushed` resolve.
+   * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), or by
+   * `commit` or `flush`. `committed` and `flushed` resolve when that is done.
    *
-   * @throws TypeError for a key or value that is none, too long, or in detached memory
-   * @throws StaleViewError for a key or value that is a dead view
-   * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
-   * @throws QuotaExceededError when there is no room; nothing of this call was done
-   * @throws DatabasePoisonedError when an earlier failure made the database read-only
-   * @throws ReadOnlyError when it was opened with `readOnly`
+   * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
+   * @throws StaleViewError if the key or value is a dead view
+   * @throws ConflictError if `ifVersion` is given and the key has another version; nothing was written
+   * @throws QuotaExceededError if there is no room; nothing of this call was written
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
    */
   set(key: Key, value: Value, options?: SetOptions): void {
@@ -43,12 +43,13 @@ export class Writes extends Reads {
   }
 
   /**
-   * Removes a key. Says whether it was there.
+   * Deletes a key. Returns whether it was there.
    *
-   * @throws TypeError for a key that is none
-   * @throws StaleViewError for a key that is a dead view
-   * @throws QuotaExceededError when there is no room to note it; nothing was done
-   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   * @throws QuotaExceededError if there is no room to record the deletion; nothing was deleted
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
    */
   delete(key: Key): boolean {
@@ -60,11 +61,11 @@ export class Writes extends Reads {
   }
 
   /**
-   * Deletes all keys, or those of a range: all of them or, if it throws, none. Says how many.
+   * Deletes all keys, or those of a range: all of them or, if it throws, none. Returns how many were deleted.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
-   * @throws StaleViewError for a bound that is a dead view
-   * @throws QuotaExceededError, DatabasePoisonedError, ReentrancyError, ReadOnlyError as `delete`
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
+   * @throws StaleViewError if a bound is a dead view
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
   clear(range?: Range): number {
     const { session } = this;
@@ -74,22 +75,24 @@ export class Writes extends Reads {
   }
 
   /**
-   * Changes a value where it lies. The callback gets a view of the live bytes and writes into it, or
-   * returns new bytes if the size is to change. Says whether it was changed.
+   * Changes a value in place. The callback is given a view of the current bytes and writes into it, or
+   * returns new bytes to change the size. Returns whether the value was changed.
    *
    * ```ts
    * db.updateIf("stock", (view) => { view[0]! -= 1 }, { predicate: (view) => view[0]! > 0 });
    * ```
    *
-   * `false`: the predicate refused, or the key is missing and there is no `valueIfMissing`; nothing
-   * was changed. If the callback or the predicate throws, or returns a promise, every byte is as it
-   * was. Both may read the database; they must not write to it. The view is theirs until they return.
+   * `false` means that the predicate refused, or that the key is missing and there is no `valueIfMissing`;
+   * nothing was changed. If the callback or the predicate throws or returns a promise, every byte is as it
+   * was. Both may read the database, but must not write to it. The view is valid until they return.
    *
    * @throws whatever the callback or the predicate throws
-   * @throws TypeError for a bad key, option, predicate's answer or result, promises included
-   * @throws StaleViewError for a key or value that is a dead view
-   * @throws QuotaExceededError when there is no room; nothing was changed
-   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws TypeError for a bad key or option, or a wrong result of the predicate or callback, promises
+   * included
+   * @throws StaleViewError if a key or value is a dead view
+   * @throws QuotaExceededError if there is no room; nothing was changed
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside another callback of `updateIf`
    */
   updateIf(key: Key, change: Change, options?: UpdateOptions): boolean {
@@ -99,11 +102,20 @@ export class Writes extends Reads {
   }
 
   /**
-   * Does several writes, all or none of them, in the order given. Where one of them depends on a version,
-   * `set` each in a `transaction`.
+   * Runs several writes in the given order, all of them or none. If one of them depends on a version, call
+   * `set` with `ifVersion` in a `transaction` instead.
    *
-   * @throws TypeError for an operation, a key or a value that is none, with its number; nothing was done
-   * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReentrancyError as `set`; nothing was done
+   * ```ts
+   * db.batch([
+   *   { type: "set", key: "a", value: "1" },
+   *   { type: "delete", key: "b" },
+   * ]);
+   * ```
+   *
+   * @throws TypeError for a bad operation, key or value, with the number of the operation, counted from 0;
+   * nothing was written
+   * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as
+   * `set`; nothing was written
    */
   batch(operations: readonly BatchOperation[]): void {
     const { session } = this;
@@ -112,15 +124,19 @@ export class Writes extends Reads {
   }
 
   /**
-   * Runs a function whose writes are kept all together or not at all, and gives its result. It is
-   * synchronous, `tx` is this database, and every call on it inside takes part. A transaction inside
-   * another is a part that can fail on its own. If the function throws, or returns a promise
-   * or a generator, everything that it wrote is undone and the error goes on.
+   * Runs a function whose writes are kept together or not at all, and returns its result. The function is
+   * synchronous. `tx` is this database, and every call on the database inside takes part. A transaction
+   * inside another is a savepoint: it can fail on its own. If the function throws, or returns a promise or a
+   * generator, all its writes are undone and the error is thrown.
+   *
+   * ```ts
+   * db.transaction((tx) => { tx.set("a", "1"); tx.set("b", "2"); });
+   * ```
    *
    * @throws whatever the function throws
-   * @throws TypeError when it is no function, or returned a promise or a generator
+   * @throws TypeError if the argument is not a function, or if it returned a promise or a generator
    * @throws ReentrancyError inside a callback of `updateIf`
-   * @throws QuotaExceededError, StorageError when its writes could not be handed on; they are undone
+   * @throws QuotaExceededError, StorageError if its writes could not be committed; they are undone
    */
   transaction<T>(body: (tx: this) => Synchronous<T>): T {
     const { session } = this;

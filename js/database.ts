@@ -26,16 +26,18 @@ import type { KeyInput, KeyOf, KeySpec } from "./struct/key.js";
 /**
  * An open database. Made by `open`.
  *
- * **Views.** `get` and the callbacks of `updateIf` give a `Uint8Array` that is a view of the
- * database's own memory: no copy is made. It is good until your code yields (the next `await`, the
- * end of the callback that the runtime called). Kept longer it shows its own record or has length 0,
- * never another's. To keep bytes, copy them: `view.slice()`. Never write through a view of `get`,
- * store it or post it.
+ * **Views.** `get` and the callbacks of `updateIf` give a `Uint8Array` that is a view of the database's own
+ * memory, not a copy. It is valid until your code yields: at the next `await`, or at the end of the callback
+ * that the runtime called. Kept longer, it shows its own record or has length 0, but never another record. To
+ * keep the bytes, copy them with `view.slice()`. Never write through a view from `get`, store it or post it.
  *
- * **Errors.** Every call may throw, beside what is listed there:
+ * **Errors.** Besides the errors that it lists, every call may throw:
+ *
  * - `DatabaseClosedError` after `close`
  * - once, the error of writes that failed since the last call (see `OpenOptions.onError`)
  * - `DatabasePoisonedError` after a failure inside the engine
+ * - `StorageError` if it needs the file and the file cannot be read, `CorruptionError` if what it reads is
+ *   damaged
  */
 export class Database extends Writes {
   /** @internal What keeps records of its own beside the program's goes through the session. */
@@ -44,27 +46,27 @@ export class Database extends Writes {
   }
 
   /**
-   * A collection: records of one kind, in a keyspace of their own that the other calls of this
-   * database never see. It is there with its first record; asking for it writes nothing.
+   * A collection: records of one kind, in a keyspace of their own that the other calls of this database never
+   * see. A collection exists from its first record on; asking for it writes nothing.
    *
    * ```ts
    * const sessions = db.collection("sessions", json<Session>());
    * sessions.set("a1", { user: "ann", since: Date.now() });
    * ```
    *
-   * The codec tells what its values are: `json()`, `text()`, a schema made by `struct`, all of
-   * "varve/struct", or an object with two functions `encode` and `decode` of your own.
+   * The codec says what the values are: `json()`, `text()` or a schema made by `struct`, all from
+   * "varve/struct", or an object with two functions of your own, `encode` and `decode`.
    *
-   * Keys are strings. The option `key` has them be numbers, dates, or several of those, whose order is
-   * that of their values, or has the collection count them:
+   * Keys are strings by default. With the option `key` they are numbers, dates or tuples of several parts, in
+   * the order of their values; with `auto()` the collection counts them:
    *
    * ```ts
    * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);
    * db.collection("jobs", json<Job>(), { key: auto() }).push({ kind: "mail" });
    * ```
    *
-   * The option `indexes` has the records of structs be kept in the order of their fields as well, by
-   * every write and in the same commit:
+   * The option `indexes` also keeps the records of structs in the order of their fields. Every write updates
+   * the indexes in the same commit:
    *
    * ```ts
    * const products = db.collection("products", Product, {
@@ -73,9 +75,9 @@ export class Database extends Writes {
    * for (const [key, product] of products.index.byStock.entries({ lt: 10 })) reorder(key, product);
    * ```
    *
-   * @throws TypeError for a name, a codec or an option that is none
-   * @throws SchemaMismatchError when the collection of this name holds something else, or has records
-   * and not these indexes
+   * @throws TypeError for a bad name, codec or option
+   * @throws SchemaMismatchError if the collection of this name holds something else, or has records but lacks
+   * one of these indexes, or has an index of that name over other fields
    */
   collection<T, const S extends KeySpec | undefined = undefined>(
     name: string,
@@ -108,10 +110,10 @@ export class Database extends Writes {
   }
 
   /**
-   * Has a collection become what the program declares, and gives it: values of another schema are
-   * converted, and indexes that are missing are built, others dropped. It takes slices of a few
-   * milliseconds while the program goes on, and all of it becomes visible in one commit. Where nothing
-   * has to change it changes nothing, so that a program may begin with it each time.
+   * Converts a collection to what the program declares, and resolves to it. Values of another schema are
+   * converted, missing indexes are built, and others are dropped. It works in slices of a few milliseconds
+   * while the program goes on, and all of it becomes visible in one commit. If nothing has to change, it
+   * changes nothing, so a program may call it every time it starts.
    *
    * ```ts
    * const products = await db.migrate("products", Product, {
@@ -120,25 +122,27 @@ export class Database extends Writes {
    * });
    * ```
    *
-   * `migrate` is given a copy of the old value; of a codec of two functions its bytes. Without it, fields of
-   * the same name are taken over. Where the collection has keys of another kind, `rekey` makes the new ones:
+   * `migrate` is given a copy of the old value; for a codec of two functions, its bytes. Without `migrate`,
+   * fields of the same name are taken over. If the keys are of another kind than before, `rekey` makes the
+   * new ones:
    *
    * ```ts
    * await db.migrate("users", User, { key: u32, rekey: (key: string) => Number(key) });
    * ```
    *
-   * While values are converted, the collection can be read and not written to; collections that were asked
-   * for before end with it. While indexes are built, it can be written to; those that are dropped are so when
-   * the others are complete, and end for whoever had them. After a crash, or when `signal`
-   * ended it, the next call goes on where it was.
+   * While values are converted, the collection can be read but not written to, and `Collection` objects from
+   * before the conversion end with it: they throw `SchemaMismatchError`. While indexes are built, it can be
+   * written to. Indexes to be dropped are dropped when the new ones are complete; index objects from before
+   * end then. After a crash, or if `signal` aborted it, the next call goes on where it stopped.
    *
    * @throws (rejects) the reason of `signal`, what `migrate` and `onProgress` throw, and what the codec
-   * throws for a value that is none: the collection is as it was
-   * @throws (rejects) UniqueViolationError when records have the same values in a unique index: the
-   * collection is as it was
-   * @throws (rejects) SchemaMismatchError when its keys are of another kind and there is no `rekey`
-   * @throws (rejects) TypeError when `rekey` gives two records one key
-   * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError, ReentrancyError as `set`
+   * throws for a bad value: the collection is as it was
+   * @throws (rejects) UniqueViolationError if records have the same values in a unique index: the collection
+   * is as it was
+   * @throws (rejects) SchemaMismatchError if its keys are of another kind and there is no `rekey`
+   * @throws (rejects) TypeError if `rekey` gives two records the same key
+   * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError as `set`
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
    */
   migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined, OldKey = unknown>(
     name: string,
@@ -179,11 +183,11 @@ export class Database extends Writes {
   }
 
   /**
-   * Hands everything written so far to the file, now. After that a crash of the tab, the browser or
-   * the process loses nothing of it.
+   * Writes everything so far to the file, now. After that, a crash of the tab, the browser or the process
+   * loses nothing of it.
    *
-   * @throws QuotaExceededError, StorageError when that fails; all writes since the last commit are undone
-   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws QuotaExceededError, StorageError if that fails; all writes since the last commit are undone
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReentrancyError inside a transaction or a callback
    */
   commit(): void {
@@ -191,12 +195,12 @@ export class Database extends Writes {
   }
 
   /**
-   * Hands everything written so far to the file and has the platform make it durable, now. After
-   * that a loss of power loses nothing of it, as far as the platform's flush holds.
+   * Writes everything so far to the file and flushes it, now. After that, a power loss loses nothing of it,
+   * as far as the platform's flush holds.
    *
-   * @throws QuotaExceededError, StorageError when that fails. After a failed flush the database reads
-   * and refuses writes.
-   * @throws DatabasePoisonedError when an earlier failure made the database read-only
+   * @throws QuotaExceededError, StorageError if that fails. After a failed flush the database can be read and
+   * refuses writes.
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReentrancyError inside a transaction or a callback
    */
   flush(): void {
@@ -204,30 +208,30 @@ export class Database extends Writes {
   }
 
   /**
-   * Resolves when all that was written so far has been handed to the file, and rejects with the
-   * reason if it was undone instead. Nothing is rejected that nobody asked for.
+   * Resolves when everything written so far is in the file. Rejects with the reason if it was undone instead.
+   * A failure rejects only the promises that were asked for, so there are no unhandled rejections otherwise.
    */
   get committed(): Promise<void> {
     return this.session.committed;
   }
 
   /**
-   * Resolves when all that was written so far has been flushed, which asking for it brings about at
-   * the end of this turn. Rejects with the reason if that failed.
+   * Resolves when everything written so far has been flushed. Asking for it brings about that flush, at the
+   * end of this turn. Rejects with the reason if it failed.
    */
   get flushed(): Promise<void> {
     return this.session.flushed;
   }
 
   /**
-   * Gives back all room in the file that nothing current needs, a slice of a fraction of a
-   * millisecond at a time, while the program goes on. It happens by itself as far as `spaceFactor`
-   * asks for it.
+   * Gives back all space in the file that no current data needs, a slice of a fraction of a millisecond at a
+   * time, while the program goes on. As far as `spaceFactor` requires it, this happens by itself.
    *
-   * @throws the reason of `signal` when that is aborted, and what `onProgress` throws: what was done
+   * @throws (rejects) the reason of `signal` if it is aborted, and what `onProgress` throws: what was done
    * until then stays done
-   * @throws QuotaExceededError, StorageError when the file fails: nothing is lost by that
-   * @throws ReadOnlyError when the database was opened with `readOnly`
+   * @throws (rejects) QuotaExceededError, StorageError if the file fails: nothing is lost by that
+   * @throws (rejects) ReadOnlyError if the database was opened with `readOnly`
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
    */
   async compact(options: CompactOptions = {}): Promise<void> {
     refuseUnknown("compact()", options, ["onProgress", "signal"]);
@@ -242,13 +246,14 @@ export class Database extends Writes {
   }
 
   /**
-   * Verifies all of the file that the database relies on, a few milliseconds at a time, while the
-   * program goes on: both superblocks, every header, frame and record with its place in the index,
-   * every large value, the checkpoint, and the room that has to be blank. What is damaged is reported
-   * and not thrown, and nothing is written. A damaged database can be opened with `recovery`.
+   * Verifies everything in the file that the database relies on, a few milliseconds at a time, while the
+   * program goes on: both superblocks, every header, frame and record with its place in the index, every
+   * large value, the checkpoint, and the space that has to be blank. Damage is reported and not thrown, and
+   * nothing is written. A damaged database can be opened with `recovery`.
    *
-   * @throws the reason of `signal` when that is aborted, and what `onProgress` throws
-   * @throws StorageError when the file cannot be read
+   * @throws (rejects) the reason of `signal` if it is aborted, and what `onProgress` throws
+   * @throws (rejects) StorageError if the file cannot be read
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
    */
   async verify(options: VerifyOptions = {}): Promise<Verification> {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
@@ -263,23 +268,23 @@ export class Database extends Writes {
   }
 
   /**
-   * All that lives in the database, collections and indexes included, as the bytes of a file of its
-   * own: nothing is in it of what was deleted or replaced, nor what the database keeps for itself. Kept
-   * as a file it is a database like any other; `open(name, { from, readOnly: true })` opens the bytes
-   * themselves, also where there are no files.
+   * Exports all live data, collections and indexes included, as the bytes of a database file. Nothing is in
+   * it of what was deleted or replaced, nor of the database's own bookkeeping. Saved as a file it is a
+   * database like any other; `open(name, { from, readOnly: true })` opens the bytes themselves, also where
+   * there are no files.
    *
    * ```ts
    * await bucket.put("shop.varve", new Response(db.export()).body);
    * ```
    *
-   * It is a copy as of one moment after this call, made in memory before the first bytes come, a few
-   * milliseconds at a time, while the program goes on reading and writing; in a Durable Object at once. One
-   * step is made in one go, and takes time with the number of keys: writing the index of the copy at the end.
-   * Versions begin anew in it. Who cancels the stream ends the copying.
+   * The stream is a copy as of one moment after this call. It is made in memory before the first bytes
+   * arrive, a few milliseconds at a time while the program goes on reading and writing; in a Durable Object
+   * at once. One step at the end cannot be divided: writing the index of the copy, which takes time with the
+   * number of keys. Versions start anew in the copy. Canceling the stream ends the copying.
    *
-   * @throws TypeError when the database was opened with `ordered: false`
-   * @throws (who reads is told) the reason of `signal` when that is aborted, and what `onProgress` throws;
-   * StorageError when the file cannot be read, CorruptionError for damage
+   * @throws TypeError if the database was opened with `ordered: false`
+   * @throws (errors the stream) the reason of `signal` if it is aborted, and what `onProgress` throws;
+   * StorageError if the file cannot be read, CorruptionError for damage
    */
   export(options: ExportOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
     refuseUnknown("export()", options, ["onProgress", "signal"]);
@@ -306,9 +311,9 @@ export class Database extends Writes {
   }
 
   /**
-   * Counts and sizes, as of now. But `usage`, `quota` and `persisted` a browser tells only in time:
-   * they are what it said last. It is asked when the database is opened, and anew by each call of
-   * this; until the first answer they are `undefined`, as they are for `memory()`.
+   * Counts and sizes, as of now. Browsers report `usage`, `quota` and `persisted` only asynchronously, so
+   * these are as last reported. The browser is asked when the database is opened, and again by each call of
+   * `stats`. They are `undefined` until the first answer, and always for `memory()`.
    */
   stats(): DatabaseStats {
     const { session } = this;
@@ -321,7 +326,7 @@ export class Database extends Writes {
     return this.session.recovery;
   }
 
-  /** When groups of writes are handed on. */
+  /** When groups of writes go to the file. */
   get durability(): Durability {
     return this.session.durability;
   }

@@ -2,99 +2,103 @@
 
 import type { CorruptionDetails } from "./errors.js";
 
-/** What the engine counts about itself. All that is called bytes is in bytes. */
+/** Counts and sizes of the engine. Sizes are in bytes. */
 export interface EngineStats {
-  /** Keys present, those of collections and the entries of their indexes included. */
+  /** Number of keys, including those of collections and the entries of their indexes. */
   count: number;
-  /** Bytes of the records that are current, their keys and headers included. */
+  /** Bytes of the current records, including their keys and headers. */
   liveBytes: number;
   /** Length of the file. */
   fileBytes: number;
   /**
-   * Bytes of memory that hold records: segments of the log, copies of what was read from the file,
-   * and values above half a MiB. Between turns at most `budgetBytes` and a quarter, for what finds the
-   * copies again; pinned values come on top.
+   * Bytes of memory that hold records: segments of the log, copies of what was read from the file, and values
+   * above half a MiB. Between turns at most 1.25 times `budgetBytes`; the quarter is for what finds the
+   * copies again. Pinned values come on top.
    */
   memoryBytes: number;
-  /** Segments of the file in use, of 1 MiB each. */
+  /** Number of segments of the file in use, of 1 MiB each. */
   segments: number;
-  /** Number of the last frame. */
+  /** Number of the last frame. A frame is the unit in which the log is written, of up to 256 KiB of writes. */
   frame: number;
   /** The version that was given out last. */
   version: number;
   /** Whether an earlier failure made the database read-only. */
   poisoned: boolean;
-  /** Bytes written to the database and not yet handed to the file. */
+  /** Bytes written to the database and not yet to the file. */
   pendingBytes: number;
-  /** Bytes of the table that finds a key's record, and from the first range on of what tells where records still lie. */
+  /**
+   * Bytes of the table that finds the record of a key and, after the first range, of the table that tells
+   * where records still lie.
+   */
   indexBytes: number;
-  /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, 4 at least. */
+  /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
   budgetBytes: number;
-  /** How many buffers of 1 MiB with records were given up for others, since opening. */
+  /** How many buffers of 1 MiB with records were given up for others since opening. */
   evictions: number;
 }
 
-/** What is counted outside of the engine. */
+/** Counts and sizes taken outside the engine. */
 export interface Outside {
   /**
-   * Bytes of all memory that the database has: records, the index, the order of keys, and what is
-   * kept free for the next turn. It grows and does not shrink; closing gives all of it back.
+   * Bytes of all memory that the database has: records, the index, the order of keys, and what is kept free
+   * for the next turn. It grows and does not shrink; closing gives all of it back.
    */
   wasmBytes: number;
-  /** How often the file was read since opening, for what was not in memory. */
+  /** How often the file was read since opening, for data that was not in memory. */
   coldReads: number;
-  /** Bytes that were read then. */
+  /** Bytes read that way. */
   coldBytes: number;
 }
 
 /** What opening found at the end of the file. */
 export interface Recovery {
-  /** Bytes of unflushed writes that a crash left incomplete, and that were dropped. */
+  /** Bytes of unflushed writes that a crash left incomplete. They were dropped. */
   readonly tornBytes: number;
-  /** Complete frames that were dropped behind such bytes. */
+  /** Complete frames behind those bytes. They were dropped as well. */
   readonly droppedFrames: number;
-  /** Number of the last frame that stands. */
+  /** Number of the last frame that is kept. */
   readonly lastSequence: number;
-  /** Frames that were read to open: all, or those behind the checkpoint. */
+  /** Frames that were read to open the database: all, or those behind the checkpoint. */
   readonly replayedFrames: number;
-  /** Whether the index came from a checkpoint, so that not the whole log had to be read. */
+  /** Whether the index came from a checkpoint, so that not all of the log had to be read. */
   readonly fromCheckpoint: boolean;
-  /** Whether the database had been closed in order. */
+  /** Whether the database had been closed properly. */
   readonly wasClean: boolean;
   /** Whether the database is new. */
   readonly created: boolean;
-  /** What the option `recovery` could not bring back; `undefined` when nothing was damaged. */
+  /** What the option `recovery` could not bring back; `undefined` if nothing was damaged. */
   readonly lost: Loss | undefined;
 }
 
-/** What is gone of a damaged database that was opened with the option `recovery`. */
+/** What is lost of a damaged database that was opened with the option `recovery`. */
 export interface Loss {
-  /** Frames that had been flushed and are gone. Each held up to 256 KiB of writes. */
+  /** Lost frames that had been flushed. Each held up to 256 KiB of writes. */
   readonly frames: number;
-  /** Bytes of the file that were left behind, as far as they were there to be seen. */
+  /** Bytes of the file that were given up, as far as they could be seen. */
   readonly bytes: number;
   /**
-   * Keys whose values are known to be gone. They are absent: what they held before is not what they
-   * held last. Beside them there may have been keys of which nothing tells any more.
+   * Keys whose values are known to be lost. They are absent, since an older value is not what they held last.
+   * There may have been more keys, of which nothing tells any more.
    */
   readonly keys: number;
   /**
-   * Keys that are there with their last value that is intact, and that lost frames may have changed or
-   * deleted: `getEntry` tells each. 0 with `recovery: "prefix"`.
+   * Keys that have their last intact value, but that lost frames may have changed or deleted; `getEntry`
+   * marks each as `uncertain`. 0 with `recovery: "prefix"`.
    */
   readonly uncertainKeys: number;
 }
 
-/** What a verification found. */
+/** The result of a verification. */
 export interface Verification {
-  /** Whether all that the database relies on is as it was written. */
+  /** Whether everything that the database relies on is as it was written. */
   readonly ok: boolean;
   /** Bytes that were read and verified. */
   readonly bytes: number;
-  /** Segments, large values and checkpoints among them. */
+  /** Segments that were verified, including large values and checkpoints. */
   readonly segments: number;
-  /** Frames of the log that are whole, and records in them. */
+  /** Intact frames of the log. */
   readonly frames: number;
+  /** Records in those frames. */
   readonly records: number;
   /** What is not as it was written, in the order of the file. */
   readonly problems: readonly Problem[];
@@ -102,21 +106,24 @@ export interface Verification {
 
 /** A place in the file that is not as it was written. */
 export interface Problem {
-  /** What is there, and what it means that it is damaged. */
+  /** What is damaged there. */
   readonly what: ProblemKind;
-  /** Its first byte, */
+  /** Offset in the file of the first byte that may be affected. */
   readonly offset: number;
-  /** and how many bytes may be affected. */
+  /** Number of bytes that may be affected. */
   readonly length: number;
 }
 
 /**
- * - `"superblock"`, `"header"`: one of two copies, of which the other serves
- * - `"frame"`, `"record"`: writes; what is current of them cannot be read
- * - `"value"`: a value above half a MiB that has segments to itself; of others pieces are damaged, which are records
- * - `"checkpoint"`: the index as it was saved; opening reads the whole log instead
- * - `"zeros"`: room that nothing uses yet; opening after a crash may report it as torn
- * - `"index"`: the index in memory does not name what is in the segment there
+ * What is damaged, and what follows from it:
+ *
+ * - `"superblock"`, `"header"`: one of two copies; the other one is used
+ * - `"frame"`, `"record"`: writes; those of them that are current cannot be read
+ * - `"value"`: a value above half a MiB that has segments of its own. Of other such values, pieces are
+ *   damaged, which are reported as records.
+ * - `"checkpoint"`: the saved index; opening reads the whole log instead
+ * - `"zeros"`: space that nothing uses yet; opening after a crash may report it as torn
+ * - `"index"`: the index in memory does not match the segment there
  */
 export type ProblemKind =
   | "superblock"

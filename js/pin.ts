@@ -5,8 +5,8 @@ import { StaleViewError } from "./errors.js";
 import type { Session } from "./session.js";
 
 /**
- * A value that was pinned by `db.pin(key)`: its bytes stay in memory and unchanged until it is
- * disposed, whatever is written to its key meanwhile, and also across yields.
+ * A value pinned by `db.pin(key)`. Its bytes stay in memory, unchanged, until the pin is disposed, also
+ * across yields and whatever is written to its key meanwhile.
  *
  * ```ts
  * using lease = db.pin("picture");
@@ -14,7 +14,7 @@ import type { Session } from "./session.js";
  * draw(lease?.bytes);
  * ```
  *
- * It costs the memory of its value until it is disposed. Closing the handle that made it disposes it.
+ * It takes the memory of its value until it is disposed. Closing the handle that made it disposes it.
  */
 export class Pin {
   private readonly source: () => Session;
@@ -31,8 +31,8 @@ export class Pin {
   }
 
   /**
-   * The bytes of the value when it was pinned, as a view of the database's memory. Each view is good
-   * until your code yields, like that of `get`; ask again afterwards. It is for reading only.
+   * The bytes of the value when it was pinned, as a view of the database's memory. Each view is valid until
+   * your code yields, like that of `get`; read `bytes` again afterwards. It is for reading only.
    *
    * @throws StaleViewError after `dispose`
    * @throws DatabaseClosedError after `close`
@@ -49,7 +49,7 @@ export class Pin {
     return session.pinnedBytes(this.handle);
   }
 
-  /** Lets the value go. Views of it are good until your code yields. Doing it twice is legal. */
+  /** Releases the value. Views of it are valid until your code yields. It may be called twice. */
   dispose(): void {
     if (!this.held) return;
     this.held = false;
@@ -57,7 +57,7 @@ export class Pin {
     this.source().unpin(this.handle);
   }
 
-  /** Lets the value go at the end of a `using` block. */
+  /** Releases the value at the end of a `using` block. */
   [dispose](): void {
     this.dispose();
   }

@@ -5,9 +5,9 @@ import { badArgument } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 
 /**
- * Which keys are meant, and in which order. Keys are ordered as bytes; a string counts as its UTF-8.
- * Everything may be left out, and what is given holds all at once: `{ prefix: "a", gt: "ab" }` are
- * the keys that begin with "a" and come after "ab". If nothing can satisfy it, the result is empty.
+ * Selects keys, and the order in which they come. Keys are ordered by their bytes; a string counts as its
+ * UTF-8. Everything is optional, and all that is given applies together: `{ prefix: "a", gt: "ab" }` selects
+ * the keys that start with "a" and come after "ab". A range that no key can satisfy is empty.
  */
 export interface Range {
   /** Only keys after this one. Not together with `gte`. */
@@ -18,23 +18,26 @@ export interface Range {
   lt?: Key | undefined;
   /** Only this key and those before it. Not together with `lt`. */
   lte?: Key | undefined;
-  /** Only keys that begin with these bytes. Every key begins with none. */
+  /** Only keys that start with these bytes. An empty prefix selects all keys. */
   prefix?: Key | undefined;
-  /** From the last key to the first. `false` when left out. */
+  /** From the last key to the first. `false` by default. */
   reverse?: boolean | undefined;
-  /** At most so many: the first ones, or with `reverse` the last ones. */
+  /**
+   * At most this many keys: the first ones or, with `reverse`, the last ones. A whole number, 0 or more;
+   * unlimited by default.
+   */
   limit?: number | undefined;
 }
 
-/** A range whose keys are given as strings. */
+/** A range whose keys come as strings. */
 export interface TextRange extends Range {
-  /** The form of the keys; `"string"` when left out. A key that is not UTF-8 then throws. */
+  /** The form of the keys, `"string"` by default. A key that is not UTF-8 then throws a `TypeError`. */
   keyAs?: "string" | undefined;
 }
 
-/** A range whose keys are given as bytes. */
+/** A range whose keys come as bytes. */
 export interface ByteRange extends Range {
-  /** The form of the keys: each a `Uint8Array` of its own, a copy. */
+  /** The form of the keys: each is a `Uint8Array` of its own, a copy. */
   keyAs: "bytes";
 }
 

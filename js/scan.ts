@@ -212,11 +212,13 @@ function asciiOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
 }
 
 /**
- * A walk over a range that is under way: what `for…of` takes from, or a program that calls `next()`
- * itself. Leaving it early ends it, and so does the end of a `using` block.
+ * A walk over a range: the iterator that `for…of` uses, or that you call `next()` on yourself. `return()`
+ * ends it, and so does the end of a `using` block.
  */
 export interface Walker<T> extends IterableIterator<T, undefined>, Disposable {
+  /** Goes to the next step. A view from the step before ends. */
   next(): IteratorResult<T, undefined>;
+  /** Ends the walk. */
   return(): IteratorReturnResult<undefined>;
   [Symbol.iterator](): this;
 }
@@ -337,7 +339,7 @@ class EntrySteps<K> extends ByteSteps<[K, Uint8Array<ArrayBuffer>]> {
   }
 }
 
-/** Keys, values or entries of a range. Each `for…of` over it begins anew. */
+/** The keys, values or entries of a range. Each `for…of` over it starts again. */
 export class Scan<T> implements Iterable<T, undefined> {
   private readonly begin: () => Walker<T>;
 
@@ -346,7 +348,7 @@ export class Scan<T> implements Iterable<T, undefined> {
     this.begin = begin;
   }
 
-  /** Begins a walk at the start of the range. */
+  /** Starts a walk at the start of the range. */
   [Symbol.iterator](): Walker<T> {
     return this.begin();
   }

@@ -27,10 +27,10 @@ import type { Memory } from "./struct/codec.js";
 /** So many keys are deleted between two looks at which come next. */
 const CLEAR_PAGE = 1_024;
 
-/** Looks at the bytes of a record and says whether it is to be changed. */
+/** Decides from the bytes of a record whether to change it. Has to return `true` or `false`, synchronously. */
 export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
 
-/** Changes the bytes of a record in place, or returns new ones. */
+/** Changes the bytes of a record in place, or returns the new value: a string or bytes of any length. */
 export type Change = (view: Uint8Array<ArrayBuffer>) => Nothing | Value;
 
 /** Also what a function returns that is declared to return nothing. */
@@ -40,37 +40,43 @@ type Nothing = ReturnType<() => void>;
 export interface UpdateOptions {
   /** The record is changed only if this returns `true` for its current bytes. */
   predicate?: Predicate | undefined;
-  /** The predicate sees the value of this key instead. When that key is missing, nothing is changed. */
+  /**
+   * The predicate is given the value of this key instead; `predicate` is required then. If that key is
+   * missing, nothing is changed.
+   */
   predicateKey?: Key | undefined;
-  /** What a missing key gets first. It is then updated like any other; if that is refused, it stays missing. */
+  /**
+   * The value that a missing key gets first. It is then updated like any other; if the predicate refuses it,
+   * the key stays missing.
+   */
   valueIfMissing?: Value | undefined;
 }
 
 /** The options of `set`. */
 export interface SetOptions {
   /**
-   * Sets only if the key's value has this version, which `getEntry` gave; 0 stands for a key that is
-   * not there. Else `ConflictError` is thrown and nothing is written.
+   * Sets the value only if the key still has this version, as returned by `getEntry`. 0 means that the key is
+   * missing. Otherwise `ConflictError` is thrown and nothing is written.
    */
   ifVersion?: number | undefined;
 }
 
-/** A value, and what tells it from any other that its key had or will have. */
+/** A value and its version, which no other value of the same key ever had or will have. */
 export interface Entry {
   /** A view of the value, like that of `get`. */
   readonly value: Uint8Array<ArrayBuffer>;
-  /** Its version: every write gives a higher one. It survives closing and opening. */
+  /** The version of the value. Every write gives a higher one. It survives closing and opening. */
   readonly version: number;
   /**
-   * Whether it was salvaged from a damaged file, of which lost writes may have changed or deleted the
-   * key. It stays so until the key is written again.
+   * Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key.
+   * Stays `true` until the key is written again.
    */
   readonly uncertain: boolean;
 }
 
-/** What a database counts about itself, and what it was told about its place. */
+/** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
 export interface DatabaseStats extends EngineStats, Outside, StorageRoom {
-  /** Whether something was written to the file and not flushed. */
+  /** Whether the file has writes that were not flushed yet. */
   unflushed: boolean;
 }
 
