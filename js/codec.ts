@@ -1,6 +1,6 @@
 /**
- * varve/codec: what collections make of schemas. For those who store and change values in place in memory
- * of their own; it needs nothing of the engine.
+ * varve/codec: the codecs that collections make of schemas. For programs that store values, and change them
+ * in place, in memory of their own. It needs nothing of the engine.
  */
 
 export type {

@@ -1,6 +1,6 @@
 /**
- * varve/struct: schemas whose values are read where they lie, in a database or in bytes from anywhere.
- * It needs nothing of the engine. The bytes are those of a Rust struct: see `Schema`.
+ * varve/struct: schemas whose values are read in place, in a database or in bytes from anywhere. It needs
+ * nothing of the engine. The bytes are those of a Rust struct: see `struct`.
  */
 
 export { MalformedValueError, StaleViewError } from "./errors-base.js";

@@ -19,7 +19,7 @@ import { Ref } from "./ref.js";
 import { entriesIn, keysIn, valuesIn } from "./scan.js";
 import { clear, push, remove, store, type TypedUpdateOptions, update } from "./write.js";
 
-/** The indexes of a collection that were declared so. */
+/** The indexes of a collection, by name. */
 export type IndexesOf<Specs, K, View, Input = unknown> = {
   readonly [N in keyof Specs]: Index<IndexValue<View, Specs[N], Input>, K, View>;
 };
@@ -27,24 +27,25 @@ export type IndexesOf<Specs, K, View, Input = unknown> = {
 /** The options of `db.collection`. */
 export interface CollectionOptions<S extends KeySpec | undefined = undefined, Specs = unknown> {
   /**
-   * What to keep records in the order of, by names: fields of a struct, alone or several. Only a
-   * collection without records gets new ones just so; `db.migrate` builds those of one that has some.
+   * The indexes, by name: each is over one field of a struct or several. An index can be added here only
+   * while the collection has no records; `db.migrate` builds indexes for one that has some.
    */
   indexes?: Specs;
-  /** What its keys are: a type of varve/struct, an array of them, or `auto()`. Strings when left out. */
+  /** What the keys are: a type of varve/struct, an array of types for tuples, or `auto()`. Strings by default. */
   key?: S;
 }
 
 /** A value and its version. */
 export interface CollectionEntry<View> {
+  /** The value, as `get` returns it. */
   readonly value: View;
-  /** Its version: every write gives a higher one. It survives closing and opening. */
+  /** The version of the value. Every write gives a higher one. It survives closing and opening. */
   readonly version: number;
-  /** Whether it was salvaged from a damaged file, of which lost writes may have changed or deleted the key. */
+  /** Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key. */
   readonly uncertain: boolean;
 }
 
-/** One step of a collection's batch. */
+/** One operation of a collection's batch. */
 export type CollectionOperation<K, Input> =
   | { readonly type: "set"; readonly key: K; readonly value: Input }
   | { readonly type: "delete"; readonly key: K };
@@ -55,21 +56,21 @@ type Nothing = ReturnType<() => void>;
 /**
  * Records of one kind. Made by `db.collection(name, codec)`.
  *
- * Its keys are its own: the database's raw calls never see them, and no prefix can collide. Its calls
- * take part in `db.transaction` like those of the database.
+ * A collection has a keyspace of its own: the database's raw calls never see its records, and no prefix can
+ * collide. Its calls take part in `db.transaction` like those of the database.
  *
- * What `get` gives depends on the codec: `json()` and `text()` make copies, which live on; a schema
- * made by `struct` gives a view, which reads the record where it lies and is good until your code
- * yields. After that it throws `StaleViewError` rather than show anything else. A view has its fields on
- * its prototype, so that `{ ...view }` has none of them, whatever its type says, and cannot be stored,
- * cloned or posted: `view.snapshot()` is a plain object.
+ * What `get` returns depends on the codec. `json()` and `text()` make copies, which stay valid. A schema made
+ * by `struct` gives a view, which reads the record in place and is valid until your code yields. Kept longer,
+ * it shows its own record or throws `StaleViewError`; it never shows anything else. A view has its fields on
+ * its prototype. So `{ ...view }` has none of them, whatever its type says, and cannot be stored, cloned or
+ * posted; `view.snapshot()` gives a plain object.
  *
- * Every call may throw what every call of a database may; see `Database`.
+ * Every call may also throw what every call of a database may throw; see `Database`.
  */
 export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
-  /** Its name. */
+  /** The name of the collection. */
   readonly name: string;
-  /** Its indexes, as they were declared, by their names. */
+  /** The declared indexes, by name. */
   readonly index: IndexesOf<Specs, K, View, Input>;
   private readonly handle: Handle;
   private readonly form: Form<K, View, Writable, Input, Given>;
@@ -114,9 +115,9 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The value of a key, or `undefined` when there is none.
+   * Returns the value of a key, or `undefined` if the key is missing.
    *
-   * @throws TypeError for a key that is none
+   * @throws TypeError for a bad key
    */
   get(key: Given): View | undefined {
     const { session } = this.handle;
@@ -128,10 +129,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * A handle of this key's record that stays valid across yields and writes: its `value` is always
-   * the record as it is.
+   * Returns a handle of the record with this key, valid across yields and writes: its `value` is always the
+   * current record.
    *
-   * @throws TypeError for a key that is none
+   * @throws TypeError for a bad key
    */
   ref(key: Given): Ref<View> {
     const { session } = this.handle;
@@ -144,9 +145,9 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Whether there is a value for this key.
+   * Returns whether the key has a value.
    *
-   * @throws TypeError for a key that is none
+   * @throws TypeError for a bad key
    */
   has(key: Given): boolean {
     const { session } = this.handle;
@@ -156,10 +157,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The values of several keys, in the order of the keys. Views are all alive when it returns.
+   * Returns the values of several keys, in the order of the keys. If they are views, all are alive when it
+   * returns.
    *
-   * @throws TypeError for what is no list of keys, and for a key that is none
-   * @throws OutOfMemoryError when views of all of them take more memory than the database has
+   * @throws TypeError if `keys` is not iterable, or for a bad key
+   * @throws OutOfMemoryError if views of all of them take more memory than the database has
    */
   getMany(keys: Iterable<Given>): (View | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
@@ -180,10 +182,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The value of a key and its version, or `undefined` when there is none. With the version, `set`
-   * can make sure that nobody has written to the key since.
+   * Returns the value of a key with its version, or `undefined` if the key is missing. With the version,
+   * `set` can make sure that nobody has written to the key since (see `SetOptions.ifVersion`).
    *
-   * @throws TypeError for a key that is none
+   * @throws TypeError for a bad key
    */
   getEntry(key: Given): CollectionEntry<View> | undefined {
     const { session } = this.handle;
@@ -197,10 +199,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * How many records there are, or how many of them lie in a range. Without a range it takes no time;
-   * with one, as long as going over its keys.
+   * Returns the number of records, in total or in a range. Without a range it takes no time; with one, as
+   * long as going over its keys.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    */
   count(range?: KeyRange<Given>): number {
     const { session } = this.handle;
@@ -214,10 +216,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The keys of a range, or all, in order, to go over with `for…of`. Each `for…of` begins anew, and
-   * writing meanwhile is legal: what is there throughout is seen exactly once.
+   * The keys of a range, or all keys, in order, for use in `for…of`. Each `for…of` starts again. Writing
+   * during the loop is allowed: a key that is there throughout is seen exactly once.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    */
   keys(range?: KeyRange<Given>): Scan<K> {
     this.handle.session.admitRange("keys()");
@@ -225,8 +227,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The values of a range, or all, in the order of their keys. A view is good until the next step, so
-   * that a scan may be larger than the database's memory.
+   * The values of a range, or all values, in the order of their keys. A view is valid until the next step, so
+   * a scan may be larger than the database's memory.
    *
    * @throws as `keys`
    */
@@ -236,9 +238,9 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Pairs of key and value of a range, or of all, in the order of their keys; a value is good until the
-   * next step, as those of `values`. With `after` and `limit` a program goes through it page by page. What
-   * a page is to keep of views is copied while it goes:
+   * The keys and values of a range, or all of them, as pairs in the order of the keys. A value is valid until
+   * the next step, as with `values`. Use `after` and `limit` to go through the collection page by page. Copy
+   * what a page keeps of a view during the loop:
    *
    * ```ts
    * const range = { after: lastKey, limit: 20 };
@@ -253,12 +255,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Stores a value under a key, replacing what was there. If the value cannot be encoded, nothing is
+   * Stores a value under a key and replaces what was there. If the value cannot be encoded, nothing is
    * written.
    *
-   * @throws TypeError for a key that is none
-   * @throws what the codec throws for a value that is none
-   * @throws ConflictError when `ifVersion` is given and the key has another version; nothing was done
+   * @throws TypeError for a bad key
+   * @throws what the codec throws for a bad value
+   * @throws ConflictError if `ifVersion` is given and the key has another version; nothing was written
+   * @throws UniqueViolationError if another record has the same values in a unique index; nothing was written
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `set`
    */
   set(key: Given, value: Input, options?: SetOptions): void {
@@ -273,10 +276,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Stores a value under the number above the last key, and gives that: for collections whose keys
+   * Stores a value under the number after the last key, and returns that number. For collections whose keys
    * are `auto()`.
    *
-   * @throws TypeError when they are not, or when the database was opened with `ordered: false`
+   * @throws TypeError if the keys are not `auto()`, or if the database was opened with `ordered: false`
    * @throws as `set`
    */
   push(this: Collection<number, View, Writable, Input, number, Specs>, value: Input): number {
@@ -286,10 +289,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Removes a key. Says whether it was there.
+   * Deletes a key. Returns whether it was there.
    *
-   * @throws TypeError for a key that is none
-   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `delete`
+   * @throws TypeError for a bad key
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's
+   * `delete`
    */
   delete(key: Given): boolean {
     const { session } = this.handle;
@@ -298,21 +302,24 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Changes a value, or replaces it by what the function returns. Says whether it was changed.
+   * Changes a value, or replaces it with what the function returns. Returns whether it was changed.
    *
    * ```ts
    * products.updateIf("yeezy", (p) => { p.stock -= 1 }, { predicate: (p) => p.stock > 0 });
    * ```
    *
-   * `false`: the predicate refused, or the key is missing and there is no `valueIfMissing`; nothing
-   * was changed. If the function or the predicate throws, or returns a promise, everything is as it
-   * was. Both may read the database; they must not write to it. What they are given is theirs until
+   * `false` means that the predicate refused, or that the key is missing and there is no `valueIfMissing`;
+   * nothing was changed. If the function or the predicate throws or returns a promise, everything is as it
+   * was. Both may read the database, but must not write to it. The views that they are given are valid until
    * they return.
    *
    * @throws whatever the function or the predicate throws
-   * @throws TypeError for a bad key, option, predicate's answer or result, promises included
-   * @throws what the codec throws for a value that is none; nothing was changed
-   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `updateIf`
+   * @throws TypeError for a bad key or option, or a wrong result of the predicate or function, promises
+   * included
+   * @throws what the codec throws for a bad value; nothing was changed
+   * @throws UniqueViolationError if another record has the same values in a unique index; nothing was changed
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's
+   * `updateIf`
    */
   updateIf(
     key: Given,
@@ -325,9 +332,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Deletes all records, or those of a range: all of them or, if it throws, none. Says how many.
+   * Deletes all records, or those of a range: all of them or, if it throws, none. Returns how many were
+   * deleted.
    *
-   * @throws TypeError for a range that is none, or when the database was opened with `ordered: false`
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
   clear(range?: KeyRange<Given>): number {
@@ -338,10 +346,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Does several writes, all or none of them, in the order given.
+   * Runs several writes in the given order, all of them or none.
    *
-   * @throws TypeError for an operation, a key or a value that is none, with its number; nothing was done
-   * @throws what `set` and `delete` throw; nothing was done
+   * @throws TypeError for a bad operation, key or value, with the number of the operation, counted from 0;
+   * nothing was written
+   * @throws what `set` and `delete` throw; nothing was written
    */
   batch(operations: readonly CollectionOperation<Given, Input>[]): void {
     const { session } = this.handle;
@@ -350,11 +359,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * The records of a range, or all, as JSON lines, each `{"key":…,"value":…}`: a stream of bytes, such as
-   * a `Response` takes. Values are as `toJson` of varve/json writes them; bigints in keys are strings
-   * of digits, and bytes base64. Records that are written meanwhile are as they are when their turn comes.
+   * Exports the records of a range, or all records, as JSON lines, each `{"key":…,"value":…}`: a stream of
+   * bytes, such as a `Response` takes. Values are written as by `toJson` of varve/json. In keys, bigints are
+   * strings of digits and bytes are base64. A record that is written meanwhile is exported as it is when its
+   * turn comes.
    *
-   * @throws TypeError for a range that is none, or a codec of two functions, which has no JSON
+   * @throws TypeError for a bad range
+   * @throws (errors the stream) TypeError if the codec is two functions, which has no JSON
    */
   toJsonLines(range?: KeyRange<Given>): ReadableStream<Uint8Array<ArrayBuffer>> {
     const keys = this.keys(range);
@@ -372,11 +383,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Stores the records that JSON lines tell of, as `toJsonLines` writes them, and gives how many. Lines
-   * are stored as they come, in slices of a few milliseconds, while the program goes on. It is strict
-   * as `fromJson` of varve/json is: the first line that is wrong ends it, and what came before stays.
+   * Stores the records of JSON lines as `toJsonLines` writes them, and resolves to how many were stored.
+   * Lines are stored as they arrive, in slices of a few milliseconds, while the program goes on. It is as
+   * strict as `fromJson` of varve/json: the first wrong line ends it, and the records before it stay.
    *
-   * @throws (rejects) MalformedValueError or TypeError for a line that is wrong, which it names
+   * @throws (rejects) MalformedValueError or TypeError for a wrong line, which the message names
    * @throws (rejects) the reason of `signal`, what `onProgress` throws, and what reading the source throws
    * @throws (rejects) what `set` throws
    */

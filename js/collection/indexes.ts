@@ -13,7 +13,7 @@ import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
 import { type Desc, type PartKind, partCodec, TupleCodec } from "../struct/key.js";
 
-/** A field to be indexed, or `desc()` of one. */
+/** A field to be indexed, by name, or `desc()` of one. */
 export type IndexField<View> = Fields<View> | Desc<Fields<View>>;
 
 /** What can be in an order. */
@@ -25,17 +25,20 @@ type Fields<View> = keyof {
 } &
   string;
 
-/** What an index is of: a field, several fields, or either with options. */
+/** What an index is over: a field, several fields, or either with options. */
 export type IndexSpec<View> =
   | IndexField<View>
   | readonly [IndexField<View>, ...IndexField<View>[]]
   | {
       readonly fields: IndexField<View> | readonly [IndexField<View>, ...IndexField<View>[]];
-      /** Whether no two records may have the same values in these fields. Absence is one, too. */
+      /**
+       * Whether no two records may have the same values in these fields. A missing value counts as a value.
+       * `false` by default.
+       */
       readonly unique?: boolean;
     };
 
-/** The option `indexes`: what to index, by the names of the indexes. */
+/** The option `indexes`: what to index, by the name of the index. */
 export interface IndexSpecs<View> {
   readonly [name: string]: IndexSpec<View>;
 }
@@ -46,7 +49,7 @@ type FieldValue<View, F, Input> =
     ? FieldValue<View, G, Input>
     : View[F & keyof View] | Extract<Input[F & keyof Input], Date>;
 
-/** The values that an index is ordered by: those of its one field, or a tuple of several. */
+/** The values that an index is ordered by: those of its single field, or a tuple of those of several. */
 export type IndexValue<View, S, Input = unknown> = S extends { readonly fields: infer F }
   ? IndexValue<View, F, Input>
   : S extends readonly unknown[]

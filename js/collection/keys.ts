@@ -22,10 +22,10 @@ import {
   TupleCodec,
 } from "../struct/key.js";
 
-/** What bounds a range of such keys: a key, or the first parts of one. */
+/** What can bound a range of such keys: a key or, for tuples, its first parts. */
 export type BoundOf<K> = K extends readonly unknown[] ? Leading<K> : K;
 
-/** What keys can begin with. Numbers begin with nothing. */
+/** What can be a prefix of such keys: text, bytes, or the first parts of a tuple. Numbers have no prefixes. */
 export type PrefixOf<K> = K extends readonly unknown[]
   ? Leading<K>
   : K extends string | Uint8Array
@@ -33,8 +33,9 @@ export type PrefixOf<K> = K extends readonly unknown[]
     : undefined;
 
 /**
- * Which keys of a collection are meant, and in which order. What is given holds all at once. The
- * bounds of keys of several parts may be their first parts: whatever begins so is on their side.
+ * Selects keys of a collection, and the order in which they come. All that is given applies together. If keys
+ * are tuples, a bound may be their first parts only: all keys that start with these are then on the same side
+ * of it.
  */
 export interface KeyRange<K, Bound = BoundOf<K>, Prefix = PrefixOf<K>> {
   /** Only keys after this one. Not together with `gte`. */
@@ -45,13 +46,13 @@ export interface KeyRange<K, Bound = BoundOf<K>, Prefix = PrefixOf<K>> {
   lt?: Bound | undefined;
   /** Only this key and those before it. Not together with `lt`. */
   lte?: Bound | undefined;
-  /** Only keys that begin so: with this text, with these bytes, or with these parts of a tuple. */
+  /** Only keys that start with this text, these bytes, or these parts of a tuple. */
   prefix?: Prefix | undefined;
-  /** Goes on behind this key, in the direction of the walk: the last one of the page before. */
+  /** Continues after this key, in the direction of the walk: the last key of the page before. */
   after?: K | undefined;
-  /** From the last key to the first. `false` when left out. */
+  /** From the last key to the first. `false` by default. */
   reverse?: boolean | undefined;
-  /** At most so many: the first ones, or with `reverse` the last ones. */
+  /** At most this many keys: the first ones or, with `reverse`, the last ones. Unlimited by default. */
   limit?: number | undefined;
 }
 

@@ -13,7 +13,7 @@ import type { Form } from "./form.js";
 import type { Keys } from "./keys.js";
 import { storeBytes } from "./write.js";
 
-/** What JSON lines can come from: a `Response`'s body, a file's stream, chunks of either, or a text. */
+/** Where JSON lines come from: the body of a `Response`, the stream of a file, chunks of either, or a string. */
 export type LinesSource =
   | string
   | Uint8Array
@@ -23,8 +23,9 @@ export type LinesSource =
 
 /** The options of a collection's `fromJsonLines`. */
 export interface LinesOptions extends JsonOptions {
-  /** Hears how many records were stored, every few milliseconds. */
+  /** Called every few milliseconds with the number of records stored so far. */
   onProgress?: ((progress: { readonly records: number }) => void) | undefined;
+  /** Aborts reading. The records that were stored until then stay. */
   signal?: AbortSignal | undefined;
 }
 

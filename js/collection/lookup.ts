@@ -8,28 +8,28 @@ import type { Form } from "./form.js";
 import { copier, type IndexSpace } from "./indexes.js";
 import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
 
-/** Which entries of an index are meant, and in which order. What is given holds all at once. */
+/** Selects entries of an index, and the order in which they come. All that is given applies together. */
 export interface IndexRange<Value, K> {
   /**
-   * Only records with exactly this value; of several fields, with these values in the first of them.
-   * `null` is for records without one: an `undefined` would be no bound.
+   * Only records with exactly this value; for several fields, records whose first fields have these values.
+   * `null` selects records without a value, since `undefined` would be no bound.
    */
   eq?: BoundOf<Value> | Absent<Value> | undefined;
-  /** Only records above this. Not together with `gte`. */
+  /** Only records above this value. Not together with `gte`. */
   gt?: BoundOf<Value> | undefined;
-  /** Only records from this on. Not together with `gt`. */
+  /** Only records with this value or above. Not together with `gt`. */
   gte?: BoundOf<Value> | undefined;
-  /** Only records below this. Not together with `lte`. */
+  /** Only records below this value. Not together with `lte`. */
   lt?: BoundOf<Value> | undefined;
-  /** Only records up to this. Not together with `lt`. */
+  /** Only records with this value or below. Not together with `lt`. */
   lte?: BoundOf<Value> | undefined;
-  /** Only records whose text begins so, or whose bytes do; of several fields, as `eq`. */
+  /** Only records whose text or bytes start with this; for several fields, as `eq`. */
   prefix?: PrefixOf<Value> | undefined;
-  /** Goes on behind this record, in the direction of the walk: its value in the index, and its key. */
+  /** Continues after this record, in the direction of the walk. It is given by its value in the index and its key. */
   after?: readonly [Value, K] | undefined;
-  /** From the last to the first. `false` when left out. */
+  /** From the last record to the first. `false` by default. */
   reverse?: boolean | undefined;
-  /** At most so many. */
+  /** At most this many records. Unlimited by default. */
   limit?: number | undefined;
 }
 
@@ -40,16 +40,16 @@ type Absent<Value> = undefined extends Value ? null : never;
 type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
 
 /**
- * The records of a collection in the order of some of their fields; those with the same values are in
- * the order of their keys. It is kept with the records, by every write, in the same commit.
+ * The records of a collection in the order of some of their fields. Records with the same values are in the
+ * order of their keys. Every write updates the index in the same commit.
  *
- * Going over it while records move in its order is legal: who raises all prices in the order of prices
- * does so once. What moves is seen where it was, and not where it came to while the walk was under way.
+ * Records may move in the index during a walk over it: a loop that raises all prices in the order of prices
+ * does so once for each. A record that moves is seen where it was, and not where it moved to during the walk.
  */
 export class Index<Value, K, View> {
-  /** Its name. */
+  /** The name of the index. */
   readonly name: string;
-  /** Whether no two records have the same values. */
+  /** Whether no two records may have the same values. */
   readonly unique: boolean;
   private readonly form: Form<K, View, unknown, never, unknown>;
   private readonly space: IndexSpace;
@@ -65,10 +65,10 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * The first record with this value, or `undefined` when there is none: of a unique index, the one. Of
-   * an optional field `undefined` is a value as well.
+   * Returns the first record with this value, or `undefined` if there is none; in a unique index, it is the
+   * only one. For an optional field, `undefined` is a value, too.
    *
-   * @throws TypeError for a value that is none
+   * @throws TypeError for a bad value
    */
   get(value: Value): View | undefined {
     const eq = (value ?? null) as BoundOf<Value>;
@@ -77,9 +77,9 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * How many records there are in a range. It takes as long as going over their entries.
+   * Returns the number of records, in total or in a range. It takes as long as going over their entries.
    *
-   * @throws TypeError for a range that is none
+   * @throws TypeError for a bad range
    */
   count(range?: IndexRange<Value, K>): number {
     const session = this.form.source();
@@ -90,22 +90,22 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * The keys of the records in a range, or of all, in the order of the index.
+   * The keys of the records in a range, or of all records, in the order of the index.
    *
-   * @throws TypeError for a range that is none
+   * @throws TypeError for a bad range
    */
   keys(range?: IndexRange<Value, K>): Scan<K> {
     return this.walk("keys()", range, (key) => this.form.keys.decode(key));
   }
 
   /**
-   * The records in a range, or all, in the order of the index. Each is good until the next step.
+   * The records in a range, or all records, in the order of the index. Each is valid until the next step.
    *
    * ```ts
    * for (const product of products.index.byPrice.values({ gte: 10, lt: 20 })) total += product.stock;
    * ```
    *
-   * @throws TypeError for a range that is none
+   * @throws TypeError for a bad range
    */
   values(range?: IndexRange<Value, K>): Scan<View> {
     const { codec } = this.form;
@@ -113,9 +113,10 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * Pairs of key and value of the records in a range, or of all, in the order of the index.
+   * The keys and values of the records in a range, or of all records, as pairs in the order of the index.
+   * Each value is valid until the next step.
    *
-   * @throws TypeError for a range that is none
+   * @throws TypeError for a bad range
    */
   entries(range?: IndexRange<Value, K>): Scan<[K, View]> {
     const { codec, keys } = this.form;

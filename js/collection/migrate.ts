@@ -16,25 +16,27 @@ import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js"
 import { type Keys, storedKeys } from "./keys.js";
 import { place } from "./write.js";
 
-/** How far a migration is. */
+/** The progress of a migration. */
 export interface MigrateProgress {
-  /** Records that were looked at. */
+  /** Records processed so far. */
   readonly records: number;
-  /** Records that there were when it began. */
+  /** Records that were there when it started. */
   readonly total: number;
 }
 
-/** What a migration is told. */
+/** How a migration converts records, and how it reports. */
 export interface Migration<Old, Input, K, OldKey, Given> {
-  /** Makes the new value of an old one; `undefined` leaves the record out. */
+  /** Makes the new value from an old one. `undefined` leaves the record out. */
   readonly migrate?: ((old: Old, key: K) => Input | undefined) | undefined;
   /**
-   * Makes the new key of an old one, where the collection has keys of another kind: each record needs one
-   * of its own.
+   * Makes the new key from an old one, if the collection has keys of another kind. Each record needs a key of
+   * its own.
    */
   // The empty list has the compiler take an array for a tuple. As a key it is refused.
   readonly rekey?: ((key: OldKey, old: Old) => Given | readonly []) | undefined;
+  /** Called between slices with the progress so far. If it throws, the migration ends with that error. */
   readonly onProgress?: ((progress: MigrateProgress) => void) | undefined;
+  /** Aborts the migration. The next call goes on where it stopped. */
   readonly signal?: AbortSignal | undefined;
 }
 

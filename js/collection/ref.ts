@@ -3,7 +3,7 @@
 import type { Engine } from "../engine.js";
 
 /**
- * One record of a collection, whatever becomes of it. Made by `collection.ref(key)`.
+ * A handle of one record of a collection, whatever is written to it. Made by `collection.ref(key)`.
  *
  * ```ts
  * const stock = products.ref("yeezy");
@@ -27,9 +27,9 @@ export class Ref<View> {
   }
 
   /**
-   * The record's value as it is now, `undefined` when there is none. Asking costs two nanoseconds as
-   * long as nothing was written; after that the key is looked up once. A view is good as long as one
-   * of `get`; do not keep it but ask again.
+   * The current value of the record, or `undefined` if there is none. Reading it costs two nanoseconds as
+   * long as nothing was written; after a write, the key is looked up once. A view is valid as long as one
+   * from `get`: do not keep it, read `value` again.
    *
    * @throws DatabaseClosedError after `close`
    */

@@ -16,9 +16,15 @@ import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 export interface TypedUpdateOptions<K, View, Input> {
   /** The record is changed only if this returns `true` for its current value. */
   predicate?: ((value: View) => boolean) | undefined;
-  /** The predicate sees the value of this key instead. When that key is missing, nothing is changed. */
+  /**
+   * The predicate is given the value of this key instead; `predicate` is required then. If that key is
+   * missing, nothing is changed.
+   */
   predicateKey?: K | undefined;
-  /** What a missing key gets first. It is then updated like any other; if that is refused, it stays missing. */
+  /**
+   * The value that a missing key gets first. It is then updated like any other; if the predicate refuses it,
+   * the key stays missing.
+   */
   valueIfMissing?: Input | undefined;
 }
 

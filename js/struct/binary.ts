@@ -4,8 +4,8 @@ import { referred } from "./referred.js";
 import { reserve, type Type, typed, whole, wrong } from "./type.js";
 
 /**
- * A type whose values are bytes. A view gives a `Uint8Array` of the memory itself, as `get` of a
- * database does, and as short-lived: in an update it is over when a part gets another length.
+ * A type whose values are bytes. A view gives a `Uint8Array` of the memory itself, valid as long as one from
+ * `get` of a database. In an update, it ends when a part gets another length.
  */
 export type BytesType = Type<Uint8Array, Uint8Array, Uint8Array, Uint8Array<ArrayBuffer>>;
 
@@ -15,7 +15,7 @@ function bytesOf(value: unknown, length?: number): Uint8Array {
   throw wrong(`has to be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`, value);
 }
 
-/** That many bytes, which lie in the struct itself. */
+/** Exactly `length` bytes, stored in the struct itself. */
 export function bytes(length: number): BytesType {
   return typed(
     { kind: "bytes", length: whole(length) },
@@ -28,8 +28,8 @@ export function bytes(length: number): BytesType {
 }
 
 /**
- * Bytes of any number: eight in the struct, and they themselves elsewhere in the value. In an update,
- * as many as before are written in place; any other number makes the value anew.
+ * Any number of bytes: eight bytes in the struct, and the bytes elsewhere in the value. In an update, the
+ * same number of bytes is written in place; any other number makes the value anew.
  */
 export const blob: BytesType = /* @__PURE__ */ referred(
   { kind: "blob" },

@@ -4,19 +4,19 @@
  */
 
 /**
- * The memory that views read through: one for a database, which its owner renews when the memory
- * grows, or one for an array of its own.
+ * The memory that views read through: that of a database, which its owner renews when the memory grows, or an
+ * array of its own.
  */
 export interface Memory {
   /** All of the memory. Getters read through it. */
   data: DataView;
   /** The same bytes. */
   u8: Uint8Array;
-  /** Counts what ends the life of typed views: a view made in another epoch is stale. */
+  /** A counter that changes when typed views end: a view made in another epoch is stale. */
   epoch: number;
 }
 
-/** A tree that says how a value is laid out, stored as JSON beside the values. */
+/** Describes how a value is laid out, as a tree. It is stored as JSON beside the values. */
 export type Descriptor =
   | { readonly kind: SimpleKind }
   | { readonly kind: "enum8" | "enum16"; readonly variants: readonly string[] }
@@ -28,17 +28,17 @@ export type Descriptor =
   | { readonly kind: "json" | "text" }
   | { readonly kind: "custom"; readonly name: string };
 
-/** A struct's part of a descriptor: its fields in the order in which they lie. */
+/** Describes a struct: its fields in the order in which they lie. */
 export interface StructDescriptor {
   readonly kind: "struct";
   readonly name: string;
   readonly fields: readonly (readonly [string, Descriptor])[];
   readonly versioned?: true;
-  /** What stands for its last fields in values of earlier versions: values of theirs, in base64. */
+  /** The defaults of its last fields in values of earlier versions, each encoded as bytes, in base64. */
   readonly added?: readonly string[];
 }
 
-/** The kinds that say everything by their name. */
+/** The kinds that need no more than their name. */
 export type SimpleKind =
   | "u8"
   | "u16"
@@ -57,57 +57,67 @@ export type SimpleKind =
   | "blob";
 
 /**
- * How values are written and read. `View` is what reading gives, `Writable` what a callback may
- * change, `Input` what is stored.
+ * Writes and reads the values of a collection. `View` is what reading gives, `Writable` what a callback may
+ * change, `Input` what may be stored.
  */
 export interface Codec<View, Writable, Input> {
   /** How a value is laid out, to be stored as JSON. */
   readonly kind: Descriptor;
-  /** The same as the canonical text that the fingerprint is taken of. */
+  /** The same as canonical text, from which the fingerprint is computed. */
   readonly layout: string;
-  /** FNV-1a-64 of the layout's UTF-8, as 16 hexadecimal digits. */
+  /** FNV-1a-64 of the UTF-8 of `layout`, as 16 hexadecimal digits. */
   readonly fingerprint: string;
 
   /**
-   * The bytes that this value takes. Throws a `TypeError` that names the field that is wrong. It may
-   * keep what it made of the value for a `write` of the same one.
+   * The number of bytes that this value takes. The codec may keep what it made of the value for a `write` of
+   * the same value.
+   *
+   * @throws TypeError that names the wrong field
    */
   size(value: Input): number;
 
   /**
-   * Writes the value to `at`, a multiple of 8, every one of its `size` bytes. Throws a `TypeError`
-   * that names the field that is wrong; the bytes are worth nothing then.
+   * Writes the value at `at`, a multiple of 8. All `size` bytes are written.
+   *
+   * @throws TypeError that names the wrong field; the bytes are worthless then
    */
   write(memory: Memory, at: number, value: Input, size: number): void;
 
-  /** A view for reading of the `length` bytes at `at`, good for the memory's present epoch. */
+  /** A view for reading the `length` bytes at `at`. It is valid in the memory's present epoch. */
   view(memory: Memory, at: number, length: number): View;
 
-  /** A view that may be assigned to, of bytes that may be written to, until it is revoked. */
+  /** A view that may be assigned to, of bytes that may be written to. It is valid until it is revoked. */
   writable(memory: Memory, at: number, length: number): Writable;
 
   /**
-   * The whole value anew if the bytes behind the writable view are not it any more, since a part
-   * was given another length; else `undefined`: it was all changed in place. To be asked after the
-   * callback has returned. It ends the view, as `revoke` does.
+   * Call this after the callback has returned. Returns `undefined` if the value was changed in place, or all
+   * bytes of the new value if a part was given another length, so that the bytes behind the view are no
+   * longer the value. It ends the view, as `revoke` does.
    */
   finish(writable: Writable): Uint8Array | undefined;
 
-  /** Ends a writable view and all that was got from it: they throw `StaleViewError` from now on. */
+  /** Ends a writable view and all views taken from it: from now on they throw `StaleViewError`. */
   revoke(writable: Writable): void;
 
-  /** Throws `MalformedValueError` unless these bytes are such a value, through and through. */
+  /**
+   * Checks that these bytes are a complete and valid value.
+   *
+   * @throws MalformedValueError if they are not
+   */
   check(bytes: Uint8Array): void;
 }
 
-/** What a program declares for the values of a collection: how they lie, and for the compiler what they are. */
+/**
+ * What a program declares for the values of a collection: how they are laid out and, for the compiler, their
+ * types.
+ */
 export interface Declared<View, Writable, Input> {
   readonly kind: Descriptor;
-  /** For the compiler; not there when the program runs. */
+  /** For the compiler only; absent at run time. */
   readonly types?: { view: View; write: Writable; input: Input };
 }
 
-/** The same for structs: they have fields, which indexes can be of. */
+/** A declaration of structs. They have fields, which can be indexed. */
 export interface Structure<View, Writable, Input> extends Declared<View, Writable, Input> {
   readonly kind: StructDescriptor;
 }
@@ -117,12 +127,18 @@ export interface StructCodec<View, Writable, Input> extends Codec<View, Writable
   readonly kind: StructDescriptor;
 }
 
-/** A pair of functions that make bytes of values and values of bytes. */
+/** A codec of your own: two functions that turn values into bytes and back. */
 export interface CustomCodec<T> {
-  /** The bytes of a value. They are copied. */
+  /** Returns the bytes of a value. They are copied. */
   encode(value: T): Uint8Array | ArrayBuffer;
-  /** The value of bytes. They are a view that is good until it returns: copy what is to last. */
+  /**
+   * Returns the value of these bytes. They are a view that is valid until the function returns: copy what you
+   * keep.
+   */
   decode(bytes: Uint8Array): T;
-  /** Names the form of the bytes. A collection refuses codecs of another name than it was made with. */
+  /**
+   * Names the format of the bytes, "custom" by default. A collection refuses a codec with another name than
+   * the one that it was created with.
+   */
   readonly name?: string;
 }

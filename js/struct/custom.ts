@@ -57,17 +57,17 @@ function jsonOf(value: unknown): string {
   throw Object.assign(wrong(`The value has no JSON form${why}.`, value), { cause });
 }
 
-/** What programs give as the kind of a collection's values. */
+/** What a program gives as the kind of a collection's values. */
 export type Given<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
 
 /** What has been made of schemas: a program asks for its collections again and again. */
 const made = new WeakMap<object, SchemaCodec>();
 
 /**
- * What a collection does with values of this kind: how a schema's are stored and changed where they lie,
- * those of `json()` and `text()`, or of two functions.
+ * The codec of a collection of such values: of a schema, whose values it stores and changes in place, of
+ * `json()` or `text()`, or of two functions.
  *
- * @throws TypeError for what is none of them
+ * @throws TypeError for anything else
  */
 export function codecOf<View, Writable, Input>(
   given: Structure<View, Writable, Input>,

@@ -33,14 +33,14 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
 }
 
 /**
- * One of up to 256 names, in one byte: `enum8("red", "green")`. They are numbered from 0: names may
- * be added at the end, never moved. In Rust a `#[repr(u8)]` enum.
+ * One of up to 256 names, in one byte: `enum8("red", "green")`. The names are numbered from 0: you may add
+ * names at the end, but never move them. In Rust, a `#[repr(u8)]` enum.
  */
 export function enum8<const V extends string>(...variants: V[]): EnumType<V> {
   return names(u8, variants);
 }
 
-/** One of up to 65,536 names, in two bytes. In Rust a `#[repr(u16)]` enum. */
+/** One of up to 65,536 names, in two bytes, as `enum8`. In Rust, a `#[repr(u16)]` enum. */
 export function enum16<const V extends string>(...variants: V[]): EnumType<V> {
   return names(u16, variants);
 }

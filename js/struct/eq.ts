@@ -5,14 +5,17 @@ import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
 import { encoder } from "./utf8.js";
 import type { Shape } from "./view.js";
 
-/** The names of fields that are text or bytes. */
+/** The names of the fields that are text or bytes. */
 export type Comparable<V> = {
   [K in keyof V]-?: V[K] extends string | Uint8Array ? K : never;
 }[keyof V];
 
 /**
- * Whether a field of a view is these bytes, or this text, compared where it lies: nothing is decoded
+ * Returns whether a field of a view has these bytes or this text. It compares in place: nothing is decoded
  * and no string is made. For fields of the types str, fixedStr, blob and bytes.
+ *
+ * @throws TypeError for a field of another type
+ * @throws StaleViewError if the view has ended
  */
 export function eq<V extends object, K extends Comparable<V>>(
   view: V,

@@ -10,40 +10,42 @@ import { read } from "./json-read.js";
 import { write } from "./json-write.js";
 import { lone } from "./type.js";
 
-/** What has JSON: a schema, or the codec of a collection. */
+/** What can be written as JSON: a schema, or the codec of a collection. */
 export interface HasJson {
   readonly kind: Descriptor;
 }
 
-/** How JSON is read. */
+/** Options for reading JSON. */
 export interface JsonOptions {
-  /** Goes past fields that the schema has not got, where they would be an error. Default `false`. */
+  /** Skips fields that the schema does not have. Otherwise they are an error. `false` by default. */
   ignoreUnknown?: boolean;
 }
 
 /**
- * A value's JSON. u64 and i64 are strings of digits, since most readers of JSON would round them;
- * timestamps are milliseconds; bytes are base64; floats that are not finite are `"NaN"`,
- * `"Infinity"`, `"-Infinity"`; what is absent is `null`. A variant is its name, or with a payload
- * `{"Name":payload}`. Throws `MalformedValueError` if the bytes are no such value.
+ * Returns the JSON of a value. u64 and i64 are strings of digits, since most JSON parsers would round them;
+ * timestamps are milliseconds; bytes are base64; floats that are not finite are `"NaN"`, `"Infinity"` or
+ * `"-Infinity"`; a missing value is `null`. A variant of a union is its name or, with a value,
+ * `{"Name":value}`.
  *
  * ```ts
  * toJson(Product, bytes); // {"stock":20001,"name":"Yeezy Boost 350 V2"}
  * ```
+ *
+ * @throws MalformedValueError if the bytes are not a value of the schema
  */
 export function toJson(schema: HasJson, bytes: Uint8Array): string {
   return new TextDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
 }
 
 /**
- * The bytes of the value that this JSON tells of: those that `schema.encode` would make of it. Fields
- * may come in any order; parts then lie in that order too.
+ * Returns the bytes of the value that this JSON describes: those that `schema.encode` would make of it.
+ * Fields may come in any order; the order of their parts in the value follows it.
  *
- * It takes all that `toJson` writes, and u64 and i64 also as numbers, exactly, and timestamps as times
- * of ISO 8601. It is strict: a field that is unknown, missing or there twice, a number out of range,
- * a wrong variant, all throw `MalformedValueError`, whose `field` is a path such as
- * `$.lines[3].price`. Only what is absent in `option` and `optNonZero`, and `added` fields, may be
- * missing.
+ * It reads all that `toJson` writes. u64 and i64 may also be numbers, which are read exactly, and timestamps
+ * may also be ISO 8601 times. It is strict: a field that is unknown, missing or given twice, a number out of
+ * range or a wrong variant throws. Only `option`, `optNonZero` and `added` fields may be left out.
+ *
+ * @throws MalformedValueError for wrong JSON. Its `field` is a path such as `$.lines[3].price`.
  */
 export function fromJson(
   schema: HasJson,
@@ -55,8 +57,8 @@ export function fromJson(
 }
 
 /**
- * For many values, such as lines: a function that reads the text between two places of an array. What
- * it gives is good until it is called again.
+ * For many values, such as lines: returns a function that reads the text between two positions of an array.
+ * The bytes that it returns are valid until it is called again.
  */
 export function jsonReader(
   schema: HasJson,
@@ -67,8 +69,8 @@ export function jsonReader(
 }
 
 /**
- * For many values: a function that writes the JSON of a value in memory as UTF-8. What it gives is
- * good until it is called again.
+ * For many values: returns a function that writes a value in memory as JSON in UTF-8. The bytes that it
+ * returns are valid until it is called again.
  */
 export function jsonWriter(
   schema: HasJson,

@@ -9,20 +9,20 @@ import type { Descriptor } from "./codec.js";
 import type { Type } from "./type.js";
 import { decoder, encoder } from "./utf8.js";
 
-/** A part of a key, or a field to be indexed, that is sorted the other way round. Made by `desc`. */
+/** A part of a key, or an indexed field, in descending order. Made by `desc`. */
 export interface Desc<T extends Type | string = Type> {
   readonly desc: T;
 }
 
-/** Keys that a collection gives out itself. Made by `auto`. */
+/** Keys that the collection gives out itself. Made by `auto`. */
 export interface Auto {
   readonly auto: true;
 }
 
-/** What a part of a key is. */
+/** The type of a key or of a part of one. */
 export type KeyPart = Type | Desc;
 
-/** What a collection's keys are: the option `key`. */
+/** The option `key`: what the keys of a collection are. */
 export type KeySpec = KeyPart | Auto | readonly KeyPart[];
 
 type PartOf<P> =
@@ -36,7 +36,7 @@ type InputPartOf<P> =
       : never;
 type InputOf<S> = NonNullable<S> extends { input: infer V } ? V : never;
 
-/** The keys that reading gives; strings where nothing was asked for. */
+/** The type of the keys that reading gives. Strings by default. */
 export type KeyOf<S> = S extends undefined
   ? string
   : S extends Auto
@@ -45,7 +45,7 @@ export type KeyOf<S> = S extends undefined
       ? { -readonly [I in keyof S]: PartOf<S[I]> }
       : PartOf<S>;
 
-/** The keys that may be given. */
+/** The type of the keys that calls take. */
 export type KeyInput<S> = S extends undefined
   ? string
   : S extends Auto
@@ -54,19 +54,19 @@ export type KeyInput<S> = S extends undefined
       ? { readonly [I in keyof S]: InputPartOf<S[I]> }
       : InputPartOf<S>;
 
-/** The first parts of a key, one at least. */
+/** The first parts of a tuple, at least one. */
 export type Leading<K> = K extends readonly [infer A, ...infer Rest]
   ?
       | readonly [A]
       | (Rest extends readonly [unknown, ...unknown[]] ? readonly [A, ...Leading<Rest>] : never)
   : K;
 
-/** Has a part of a key, or the named field of an index, sort the other way round. */
+/** Sorts a part of a key, or the named field of an index, in descending order. */
 export function desc<const T extends Type | string>(type: T): Desc<T> {
   return { desc: type };
 }
 
-/** Keys are numbers that `push` gives out, each above all that are there: for queues and logs. */
+/** Keys that `push` gives out: numbers from 1, each after the last one that is there. For queues and logs. */
 export function auto(): Auto {
   return { auto: true };
 }

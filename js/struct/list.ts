@@ -19,23 +19,29 @@ import {
 } from "./type.js";
 import { Copied, writable } from "./view.js";
 
-/** A list that lies in a value. Items are read when they are asked for. */
+/** A list in a value. An item is read when you access it. */
 export interface List<V, P = unknown> extends Iterable<V> {
+  /** The number of items. */
   readonly length: number;
-  /** The item at this place, from the end if it is negative; `undefined` where there is none. */
+  /** The item at this index, counted from the end if negative. `undefined` if there is none. */
   at(index: number): V | undefined;
-  /** A copy as an array of plain objects, which lasts. */
+  /** Returns a copy as an array of plain objects, which stays valid. */
   snapshot(): P[];
   /** The same for `JSON.stringify`. */
   toJSON(): unknown;
 }
 
-/** A list in an update: items may be replaced. For another number of items assign the whole list. */
+/** A list in an update, whose items may be replaced. To change the number of items, assign the whole list. */
 export interface WritableList<V, I, P = unknown> extends List<V, P> {
+  /**
+   * Replaces the item at this index.
+   *
+   * @throws TypeError for an index outside the list, or a bad item
+   */
   set(index: number, item: I): void;
 }
 
-/** What may be stored as a list: an array, a typed array, a list of another value. */
+/** What may be stored as a list: an array, a typed array, or a list of another value. */
 export type Items<I> = ArrayLike<I> | List<I>;
 
 /** A type whose values are lists. */
@@ -93,7 +99,7 @@ function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<
   each(items.length, (i) => put(to, at + i * bytes, items[i]));
 }
 
-/** So many items, which lie in the struct itself. */
+/** Exactly `length` items, stored in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
   return typed(
@@ -107,8 +113,8 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
 }
 
 /**
- * Any number of items: eight bytes in the struct, and the items elsewhere in the value. In an update,
- * as many as before are written in place, if they have no parts elsewhere themselves.
+ * Any number of items: eight bytes in the struct, and the items elsewhere in the value. In an update, the
+ * same number of items is written in place, unless they have parts elsewhere themselves.
  */
 export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   const type = inner(of);

@@ -3,10 +3,10 @@
 import type { SimpleKind } from "./codec.js";
 import { malformed, type Type, typed, wrong } from "./type.js";
 
-/** A type whose values are numbers, written and read alike. */
+/** A type whose values are numbers, both to read and to store. */
 export type NumberType = Type<number, number, number, number>;
 
-/** A type whose values are bigints, written and read alike. */
+/** A type whose values are bigints, both to read and to store. */
 export type BigintType = Type<bigint, bigint, bigint, bigint>;
 
 /** Whether a value may be stored. */
@@ -77,7 +77,7 @@ export const i16: NumberType = /* @__PURE__ */ whole("i16", (data, at) => data.g
 /** An integer from -2,147,483,648 to 2,147,483,647, in four bytes. */
 export const i32: NumberType = /* @__PURE__ */ whole("i32", (data, at) => data.getInt32(at, true));
 
-/** A number of single precision, in four bytes. Finite numbers that it would make infinite are refused. */
+/** A single-precision number, in four bytes. A finite number that would become infinite is refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(
   "f32",
   (data, at) => data.getFloat32(at, true),
@@ -89,7 +89,7 @@ export const f32: NumberType = /* @__PURE__ */ scalar(
     ),
 );
 
-/** A number, in eight bytes: whatever JavaScript has. */
+/** Any number of JavaScript, in eight bytes. */
 export const f64: NumberType = /* @__PURE__ */ scalar(
   "f64",
   (data, at) => data.getFloat64(at, true),
@@ -146,8 +146,9 @@ function safe<T extends Type>(kind: SimpleKind, low: number, high: number): T {
 export const u53: NumberType = /* @__PURE__ */ safe("u53", 0, 0x1f_ffff_ffff_ffff);
 
 /**
- * A moment: milliseconds since 1970 as a number, stored as an i64. A `Date` may be stored as well.
- * Reading what is no date in JavaScript, beyond 8.64e15 either way, throws `MalformedValueError`.
+ * A point in time: milliseconds since 1970 as a number, stored as an i64. A `Date` may be stored, too.
+ * Reading a value that is not a valid date in JavaScript, beyond 8.64e15 either way, throws
+ * `MalformedValueError`.
  */
 export const timestamp: Type<number, number, number | Date, number> = /* @__PURE__ */ safe(
   "timestamp",

@@ -3,7 +3,7 @@
 import { tagged } from "./tagged.js";
 import { inner, type Type, typed, wrong, zero } from "./type.js";
 
-/** A type whose values may be absent: `undefined`. `null` may be stored for it as well. */
+/** A type whose values may be missing: they are `undefined` then. `null` may be stored for that, too. */
 export type OptionType<V, W, I, P> = Type<
   V | undefined,
   W | undefined,
@@ -12,8 +12,8 @@ export type OptionType<V, W, I, P> = Type<
 >;
 
 /**
- * A value or `undefined`: a byte that tells, and then the value. In Rust: varve's `Opt<T>`, since the
- * layout of Rust's own `Option` is nobody's business.
+ * A value or `undefined`: one byte that tells which, and then the value. In Rust it is varve's `Opt<T>`,
+ * since the layout of Rust's own `Option` is unspecified.
  */
 export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P> {
   const type = inner(of);
@@ -30,8 +30,8 @@ export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>
 }
 
 /**
- * A number or `undefined`, in the number's own bytes: 0 is what stands for nothing. In Rust
- * `Option<NonZeroU32>` and its like, of integers.
+ * A number or `undefined`, in the number's own bytes: 0 means `undefined`, and cannot be stored as a number.
+ * For integers, in Rust it is `Option<NonZeroU32>` and the like.
  */
 export function optNonZero<V extends number | bigint, I>(
   of: Type<V, V, I, V>,

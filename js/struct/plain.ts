@@ -3,7 +3,7 @@
 import type { Declared } from "./codec.js";
 
 /**
- * Values are what JSON can hold, and are stored as that. `get` gives a copy of its own each time.
+ * Values are anything that JSON can hold, and are stored as JSON. Each `get` returns a copy of its own.
  *
  * ```ts
  * const sessions = db.collection("sessions", json<Session>());

@@ -11,15 +11,15 @@ interface Described {
 }
 
 /**
- * The Rust struct whose bytes are those of this schema, with all types that it is made of: a file of
- * Rust that compiles with the crates `varve` and `musli-zerocopy`.
+ * Returns the Rust struct that has the same bytes as this schema, with all types that it consists of: a Rust
+ * file that compiles with the crates `varve` and `musli-zerocopy`.
  *
  * ```ts
  * console.log(toRust(Product));
  * ```
  *
- * @throws TypeError for what is no schema, and for a type that Rust does not have: a float for which 0
- * means nothing
+ * @throws TypeError if the argument is not a schema, or for a type that Rust does not have: `optNonZero` of a
+ * float
  */
 export function toRust(schema: Described): string {
   const kind = (schema as Partial<Described> | null | undefined)?.kind;

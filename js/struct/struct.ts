@@ -21,9 +21,9 @@ import {
 import { type MakeView, type Shape, viewsOf } from "./view.js";
 
 /**
- * A schema: a struct with these fields, laid out in their order as Rust's `repr(C)` does it, and with
- * what is longer behind it, as musli-zerocopy has it: numbers are little-endian, a part elsewhere is its
- * offset from the value's start and its length, four bytes each.
+ * A schema: a struct with these fields. The fields are laid out in their order, as by Rust's `repr(C)`;
+ * longer parts lie behind them, as musli-zerocopy does it. Numbers are little-endian. A part elsewhere is its
+ * offset from the start of the value and its length, four bytes each.
  *
  * ```ts
  * const Product = struct("Product", { stock: u16, name: str });
@@ -32,8 +32,8 @@ import { type MakeView, type Shape, viewsOf } from "./view.js";
  * Product.view(bytes).stock; // reads two of them
  * ```
  *
- * Throws a `TypeError` if two fields have one name, or if one has the name of a view's methods:
- * `snapshot`, `toJSON`, `assign`.
+ * @throws TypeError if there are no fields, if two have the same name, or if one is named like a number or
+ * like a method of views: `snapshot`, `toJSON`, `assign`
  */
 export function struct<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>> {
   return schema(name, fields, false) as unknown as Schema<LeavesOf<F>>;
@@ -46,9 +46,9 @@ export function schema(name: string, fields: object, versioned: boolean): Struct
 }
 
 /**
- * Has the fields of a struct be fields of the one around it, while it lies there as the struct that
- * it is: `{ head: u8, params: flatten(Page), tail: u8 }` has the fields `head`, those of `Page`, and
- * `tail`. The name `params` is only that of Rust's field.
+ * Makes the fields of a struct fields of the struct around it, although it lies there as a struct:
+ * `{ head: u8, params: flatten(Page), tail: u8 }` has the fields `head`, those of `Page`, and `tail`. The
+ * name `params` is used only for the field in Rust.
  */
 export function flatten<L>(struct: Schema<L>): Flatten<L> {
   if (!(struct instanceof StructSchema)) {

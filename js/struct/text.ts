@@ -4,13 +4,13 @@ import { referred } from "./referred.js";
 import { type Cursor, malformed, type Type, typed, whole, wrong } from "./type.js";
 import { encoder, putAscii, readText, textOf, writeText } from "./utf8.js";
 
-/** A type whose values are strings, written and read alike. */
+/** A type whose values are strings, both to read and to store. */
 export type TextType = Type<string, string, string, string>;
 
 /**
- * A string of any length: eight bytes in the struct and its UTF-8 elsewhere in the value. In an
- * update, text of the same length in bytes is written in place; any other makes the value anew when
- * the callback has returned.
+ * A string of any length: eight bytes in the struct, and its UTF-8 elsewhere in the value. In an update, text
+ * of the same length in bytes is written in place; any other makes the value anew when the callback has
+ * returned.
  */
 export const str: TextType = /* @__PURE__ */ referred(
   { kind: "str" },
@@ -20,8 +20,8 @@ export const str: TextType = /* @__PURE__ */ referred(
 );
 
 /**
- * A string of up to `length` bytes of UTF-8 that lies in the struct itself, padded with zeros. It
- * must not hold the character U+0000. In Rust: `FixedStr<N>`.
+ * A string of up to `length` bytes of UTF-8, stored in the struct itself and padded with zeros. It must not
+ * contain U+0000. In Rust, `FixedStr<N>`.
  */
 export function fixedStr(length: number): TextType {
   const span = ({ m: { u8 } }: Cursor, from: number) => {

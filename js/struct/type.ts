@@ -78,31 +78,36 @@ export interface Writer {
 }
 
 /**
- * A type of field: `View` is what reading it gives, `Write` the same in an update, `Input` what may be
- * stored and `Plain` what `snapshot()` gives.
+ * The type of a field. `View` is what reading it gives, `Write` the same in an update, `Input` what may be
+ * stored, and `Plain` what `snapshot()` gives.
  */
 export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = unknown> {
-  /** For the compiler; not there when the program runs. */
+  /** For the compiler only; absent at run time. */
   readonly types?: { view: View; write: Write; input: Input; plain: Plain };
+  /** How a value is laid out. */
   readonly kind: Descriptor;
   /** The bytes that it takes in the struct itself. */
   readonly bytes: number;
+  /** Its alignment in bytes. */
   readonly align: number;
-  /** Writes it over zeros, and a number over another one, or throws. Parts go to the writer's end. */
+  /**
+   * Writes a value over zeros, or a number over another one; throws for a bad value. Parts go to the writer's
+   * end.
+   */
   readonly put: Put;
-  /** Reads it: a value, or a view of it. */
+  /** Reads a value, or makes a view of it. */
   readonly take: (from: Cursor, at: number) => unknown;
-  /** Whether it has parts elsewhere in the value. */
+  /** Whether the value has parts elsewhere. */
   readonly apart?: boolean | undefined;
-  /** Of an option what may be there, of what lies elsewhere the items. */
+  /** For an option, the type of its value; for parts elsewhere, the type of the items. */
   readonly item?: Pick<Type, "align" | "apart"> | undefined;
-  /** Where its bytes are, for comparing them undecoded. */
+  /** Where the bytes are, to compare them without decoding. */
   readonly span?: ((from: Cursor, at: number) => Span) | undefined;
-  /** A value of more than one number: it is made elsewhere and then copied over the old one. */
+  /** Whether a value is more than one number: it is made elsewhere and then copied over the old one. */
   readonly composite?: boolean;
-  /** Whole values only: it grows at its end and can be no part of another. */
+  /** Only for whole values: the type can grow at its end and cannot be part of another. */
   readonly growing?: boolean;
-  /** What stands for it in values that an earlier version wrote. */
+  /** The default in values that an earlier version wrote. */
   readonly fallback?: Fallback;
 }
 

@@ -3,7 +3,7 @@
 import { type Form, tagged } from "./tagged.js";
 import { inner, type Type, wrong } from "./type.js";
 
-/** The variants of a union: their types by their names, `null` where there is nothing to say. */
+/** The variants of a union: their types by name, or `null` for a variant without a value. */
 export interface Variants {
   readonly [name: string]: Type | null;
 }
@@ -17,7 +17,7 @@ type Variant<U, K extends string> = {
       : never;
 }[keyof U];
 
-/** A type whose values are `{ type, value }`, of which `type` is the variant's name. */
+/** A type whose values are `{ type, value }`, where `type` is the name of the variant. */
 export type UnionType<U> = Type<
   Variant<U, "view">,
   Variant<U, "write">,
@@ -26,9 +26,9 @@ export type UnionType<U> = Type<
 >;
 
 /**
- * One of several variants, by the names that they have in Rust, where it is a `#[repr(u8)]` enum with
- * data (RFC 2195): `union({ Cash: u32, Card: str, None: null })`. A value is `{ type: "Cash", value: 100 }`; in
- * JSON it is `{ "Cash": 100 }` or `"None"`, as serde has it.
+ * One of several variants, by their names in Rust, where it is a `#[repr(u8)]` enum with data (RFC 2195):
+ * `union({ Cash: u32, Card: str, None: null })`. A value is `{ type: "Cash", value: 100 }`. In JSON it is
+ * `{ "Cash": 100 }` or `"None"`, as in serde. There may be up to 256 variants.
  */
 export function union<const U extends Variants>(variants: U): UnionType<U> {
   const names = Object.keys(variants);

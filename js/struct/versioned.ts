@@ -5,25 +5,28 @@ import { schema } from "./struct.js";
 import { type Cursor, copied, drafted, inner, lone, placeOf, type Type } from "./type.js";
 
 /**
- * A struct that may get more fields at its end, each `added(type, default)`. Values that were written
- * before there was such a field have its default when they are read, and the field itself after an
- * update. The first two bytes of a value say how long the struct was when it was written.
+ * A struct to which later versions may append fields, each `added(type, default)`. In a value that was
+ * written before a field existed, reading gives the field's default, and an update stores the field itself.
+ * The first two bytes of a value tell how long the struct was when it was written.
  *
  * ```ts
  * const Product = versioned("Product", { stock: u16, name: str, price: added(f64, 0) });
  * ```
  *
- * It can only be a value by itself, no part of another. No field may be taken away, moved or changed.
+ * It can only be a value by itself, not part of another. No field may ever be removed, moved or changed. An
+ * earlier version of the struct cannot change the length of a part in a value that a later version wrote:
+ * assigning one throws a `TypeError`.
  */
 export function versioned<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>> {
   return schema(name, fields, true) as unknown as Schema<LeavesOf<F>>;
 }
 
 /**
- * A field of a later version of a `versioned` struct, with what stands for it in values of the earlier
- * ones. It may be left out of what is stored. A collection keeps the default that the field first came with;
- * another one that is given later changes nothing. Where the struct ended in padding, the field lies in that
- * and was zero in earlier values: there only a default of zero is taken, or a filler first.
+ * A field that a later version of a `versioned` struct has appended, with its default in values of earlier
+ * versions. It may be left out when a value is stored. A collection keeps the default that the field was
+ * introduced with; changing the default later has no effect on it. If the earlier struct ended in padding,
+ * the field may lie in that padding, where earlier values have zeros. Then only a default of zero is
+ * accepted; for another default, add a filler field first.
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
   const { bytes, put, take, span } = inner(type);
