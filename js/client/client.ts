@@ -24,16 +24,22 @@ import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
-/** A value of another realm's database, copied, and its version. */
+/** A value of a database in another realm, with its version. */
 export interface RemoteEntry {
+  /** A copy of the value. */
   readonly value: Uint8Array<ArrayBuffer>;
+  /** The version of the value. Every write gives a higher one. */
   readonly version: number;
+  /** Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key. */
   readonly uncertain: boolean;
 }
 
 /** The options of `client.set`. */
 export interface RemoteSetOptions extends CallOptions {
-  /** As for `Database.set`. */
+  /**
+   * Sets the value only if the key still has this version; 0 means that the key is missing. As for
+   * `Database.set`.
+   */
   ifVersion?: number | undefined;
 }
 
@@ -41,35 +47,34 @@ export interface RemoteSetOptions extends CallOptions {
 export interface RemoteUpdateOptions extends RetryOptions {
   /** The record is changed only if this returns `true` for its bytes. */
   predicate?: ((bytes: Uint8Array<ArrayBuffer>) => boolean) | undefined;
-  /** What a missing key counts as. */
+  /** The value that a missing key counts as having. */
   valueIfMissing?: Value | undefined;
 }
 
-/** A client of a database that serves these. */
+/** A client of a database, with the collections that its worker serves. */
 export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
 
 /**
- * A client of a database that a worker has open. Made by `connect`. Every call is a promise, and what it
+ * A client of a database that a worker has open. Made by `connect`. Every call returns a promise, and what it
  * resolves to is a copy, which is yours.
  *
- * Calls that are made in one task are one message and one commit. A write is answered when the database's
- * `durability` is reached, and is done exactly once, also when its owner ends before it has answered.
- * Every call may reject, beside what is listed there, with
- * - `OwnerUnavailableError` when no owner has answered in time; `applied` tells whether it was done
+ * Calls made in one task are one message and one commit. A write is answered when the database's `durability`
+ * is reached. It is done exactly once, also if its owner ends before it has answered. Besides the errors that
+ * it lists, every call may reject with
+ *
+ * - `OwnerUnavailableError` if no owner answered in time; `applied` tells whether it was done
  * - `DatabaseClosedError` after `close`
- * - `VersionChangedError` when a newer build of the application has the database: nothing was done
- * - `SchemaMismatchError` when another build that says it is the same version has other collections
+ * - `VersionChangedError` if a newer build of the application has the database: nothing was done
+ * - `SchemaMismatchError` if another build that claims the same version has other collections
  * - what opening the database throws, and the reason of its `signal`
  *
- * The event `"status"` tells that `status` has changed, `"outdated"` that a newer build has the database:
- * save what the user has entered, and reload the page.
+ * The event `"status"` says that `status` has changed. The event `"outdated"` says that a newer build has the
+ * database: save what the user has entered and reload the page.
  */
 export class Client<
   S extends ServedTypes = ServedTypes,
 > extends (EventTarget as new () => Listened) {
-  /**
-   * The procedures of the worker, by name: `client.call.buy("yeezy")`. Each is one transaction there.
-   */
+  /** The procedures of the worker, by name: `client.call.buy("yeezy")`. Each call is one transaction there. */
   readonly call: Calls<S>;
   private readonly link: Handle;
 
@@ -90,32 +95,36 @@ export class Client<
     return withNames(this, Client<S>, (name) => new RemoteCollection(name, this.link)) as this;
   }
 
-  /** Who has the database, and why one waits. It changes with the event `"status"`. */
+  /** Who has the database, and why calls wait. Changes are announced by the event `"status"`. */
   get status(): ClientStatus {
     return this.link.status;
   }
 
-  /** Resolves when an owner was heard for the first time, and rejects if the database cannot be opened. */
+  /** Resolves when an owner has answered for the first time. Rejects if the database cannot be opened. */
   get ready(): Promise<void> {
     return this.link.ready;
   }
 
-  /** The value of a key. */
+  /** Resolves to the value of a key, or `undefined` if the key is missing. */
   get(key: Key, options?: CallOptions): Promise<Uint8Array<ArrayBuffer> | undefined> {
     return this.ask("get", [key], options);
   }
 
-  /** The value of a key as a string. Rejects with a TypeError if it is not UTF-8. */
+  /**
+   * Resolves to the value of a key as a string, or `undefined` if the key is missing.
+   *
+   * @throws (rejects) TypeError if the value is not UTF-8
+   */
   getText(key: Key, options?: CallOptions): Promise<string | undefined> {
     return this.ask("getText", [key], options);
   }
 
-  /** The value of a key and its version. */
+  /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
   getEntry(key: Key, options?: CallOptions): Promise<RemoteEntry | undefined> {
     return this.ask("getEntry", [key], options);
   }
 
-  /** The values of several keys, in their order, as of one moment. */
+  /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
   getMany(
     keys: Iterable<Key>,
     options?: CallOptions,
@@ -123,29 +132,29 @@ export class Client<
     return this.ask("getMany", [keys], options);
   }
 
-  /** Whether there is a value for this key. */
+  /** Resolves to whether the key has a value. */
   has(key: Key, options?: CallOptions): Promise<boolean> {
     return this.ask("has", [key], options);
   }
 
-  /** How many keys there are, or how many of them lie in a range. */
+  /** Resolves to the number of keys, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
     return this.ask("count", [range], options);
   }
 
-  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
+  /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
   keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
   keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
   keys(range?: Range, options?: CallOptions): RemoteScan<Uint8Array | string> {
     return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
-  /** The values of a range, in the order of their keys. */
+  /** The values of a range, or all values, in the order of their keys. */
   values(range?: Range, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
     return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
-  /** The keys of a range with their values. */
+  /** The keys and values of a range, or all of them, as pairs in the order of the keys. */
   entries(
     range: ByteRange,
     options?: CallOptions,
@@ -156,35 +165,38 @@ export class Client<
   }
 
   /**
-   * Sets a key. With `ifVersion` only if it has that version, else it rejects with `ConflictError`.
-   * The bytes are copied before this returns.
+   * Stores a value under a key. With `ifVersion` only if the key has that version. The bytes are copied
+   * before this returns.
+   *
+   * @throws (rejects) ConflictError if the key has another version; nothing was written
    */
   set(key: Key, value: Value, options?: RemoteSetOptions): Promise<void> {
     const [told, mine] = split(options);
     return this.tell("set", [key, value, told], mine);
   }
 
-  /** Deletes a key, and says whether it was there. */
+  /** Deletes a key. Resolves to whether it was there. */
   delete(key: Key, options?: CallOptions): Promise<boolean> {
     return this.tell("delete", [key], options);
   }
 
-  /** Deletes all keys, or those of a range, all or none, and says how many. */
+  /** Deletes all keys, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: Range, options?: CallOptions): Promise<number> {
     return this.tell("clear", [range], options);
   }
 
-  /** Does all of it or nothing. */
+  /** Runs several writes in the given order, all of them or none. */
   batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
     return this.tell("batch", [operations], options);
   }
 
   /**
-   * Reads a value, has `change` change a copy of its bytes or return new ones, and writes that if
-   * nobody has written to the key meanwhile; else it reads again and repeats, so that `change` may run
-   * several times. Says whether it was changed: not if the key is missing, or if `predicate` refused.
+   * Reads a value, lets `change` change a copy of its bytes or return new ones, and writes the result if
+   * nobody has written to the key meanwhile. Otherwise it reads again and repeats, so `change` may run
+   * several times. Resolves to whether the value was changed: `false` if the key is missing and there is no
+   * `valueIfMissing`, or if `predicate` refused.
    *
-   * @throws (rejects) ConflictError when others were faster each time; what `change` throws
+   * @throws (rejects) ConflictError if others were faster each time; what `change` throws
    */
   updateIf(
     key: Key,
@@ -195,8 +207,8 @@ export class Client<
   }
 
   /**
-   * Runs `body`, whose writes are held back until it is done; then all of them are made if nothing that
-   * it has read was changed meanwhile, or else none, and `body` runs again.
+   * Runs `body`, whose writes are held back until it is done. Then all of them are made if nothing that it
+   * read has changed meanwhile; otherwise none is made, and `body` runs again.
    *
    * ```ts
    * await shop.transaction(async (tx) => {
@@ -207,7 +219,7 @@ export class Client<
    * });
    * ```
    *
-   * @throws (rejects) ConflictError when others were faster each time; what `body` throws
+   * @throws (rejects) ConflictError if others were faster each time; what `body` throws
    */
   transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
     return transact("transaction", this.link, options, (log) =>
@@ -216,26 +228,25 @@ export class Client<
   }
 
   /**
-   * Hears after each commit which keys of a range have changed, and their versions, whoever has written
-   * them: a client in whatever tab, a procedure, or the worker itself. What several commits change in a
-   * short time is told at once. Without a listener it is something to go over, which begins with the
-   * loop, and in which what changes while that is at work is told together, each key once; `break` and
-   * `signal` end it.
+   * Tells after each commit which keys of a range have changed, and their versions, whoever wrote them: a
+   * client in any tab, a procedure, or the worker itself. The changes of several commits in a short time come
+   * together. Without a listener it is an async iterable. The watch begins with the loop. Changes that come
+   * while the loop body runs are given together, each key once. `break` and `signal` end it.
    *
    * ```ts
    * for await (const changes of shop.watch({ prefix: "cart/" })) { … }
    * ```
    *
-   * Whatever is asked for afterwards is told: it is sent when the watch has begun. Nothing is missed when
-   * another tab becomes owner. A key that was set and set back between two looks has another version, and
-   * is told.
+   * Requests made after this are sent once the watch has begun, so their changes are told. Nothing is missed
+   * if another tab becomes owner. A key that was set and then set back between two looks has another version,
+   * and is told.
    *
-   * It is the owner who knows what a range may be. If this one is none, or cannot be read, the loop throws
-   * the reason, or `ended` of what a listener is given rejects with it: an unhandled rejection if
-   * nobody takes it, like that of every promise. What a listener throws is its own: it is an uncaught error.
+   * The owner checks the range. If the range is bad or cannot be read, the loop throws the reason; with a
+   * listener, `ended` rejects with it, which is an unhandled rejection if nobody handles it, as for every
+   * promise. What a listener throws does not concern the watch: it is an uncaught error.
    *
-   * @throws TypeError for options that are none, DataCloneError for a range that cannot travel
-   * @throws DatabaseClosedError, VersionChangedError when it cannot begin; those a loop throws
+   * @throws TypeError for bad options, DataCloneError for a range that cannot be cloned
+   * @throws DatabaseClosedError, VersionChangedError if it cannot begin; a loop throws these itself
    */
   watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;
   watch(
@@ -250,10 +261,10 @@ export class Client<
   }
 
   /**
-   * Gives the keys and values of a range now, and again after every change in it, each time all of
-   * them as of one moment. What changes while it is read is given by the next one: there is no gap.
-   * Without a listener it is something to go over; a loop that is slower is given the last state. All else
-   * is as for `watch`.
+   * Gives the keys and values of a range now, and again after every change in it: each time all of them, as
+   * of one moment. A change that comes while they are read is in the next result, so there is no gap. Without
+   * a listener it is an async iterable; a loop that is slower than the changes is given the latest state.
+   * Everything else is as for `watch`.
    */
   live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
   live(
@@ -267,46 +278,46 @@ export class Client<
     return rowsOf(this.link.watch(undefined, range), () => this.entries(range).all(), to);
   }
 
-  /** Resolves when all that was asked for before has been handed to the file. */
+  /** Resolves when everything requested before is in the file. */
   commit(options?: CallOptions): Promise<void> {
     return this.ask("commit", [], options);
   }
 
-  /** Resolves when all that was asked for before has been flushed to the medium. */
+  /** Resolves when everything requested before has been flushed to disk. */
   flush(options?: CallOptions): Promise<void> {
     return this.ask("flush", [], options);
   }
 
-  /** Counts and sizes. */
+  /** Resolves to counts and sizes, as `Database.stats`. */
   stats(options?: CallOptions): Promise<DatabaseStats> {
     return this.ask("stats", [], options);
   }
 
   /**
-   * Gives back all room in the file that nothing current needs, while the owner goes on with all else.
-   * `signal` ends it, and what was done until then stays done; `status.progress` tells how far it is. The next
-   * owner begins it anew. It has an hour, if `timeout` says nothing else.
+   * Gives back all space in the file that no current data needs, while the owner goes on with everything
+   * else. `signal` ends it, and what was done until then stays done. `status.progress` tells how far it is.
+   * If the owner changes, the next owner starts it again. `timeout` is one hour by default.
    */
   compact(options?: CallOptions): Promise<void> {
     return this.ask("compact", [], options);
   }
 
-  /** Verifies all of the file that the database relies on; for the rest as `compact`. */
+  /** Verifies everything in the file that the database relies on. Otherwise as `compact`. */
   verify(options?: CallOptions): Promise<Verification> {
     return this.ask("verify", [], options);
   }
 
   /**
-   * All that lives in the database, as of one moment, as a file of its own, which `open` takes as `from`; for
-   * the rest as `compact`.
+   * Resolves to all live data as of one moment, as a database file, which `open` takes as `from`. Otherwise
+   * as `compact`.
    */
   export(options?: CallOptions): Promise<Blob> {
     return this.ask("export", [], options);
   }
 
   /**
-   * Closes this client, when what was asked for before is answered. With the last client of this
-   * database in this page or worker, the worker hands the database over and ends.
+   * Closes this client after everything requested before is answered. With the last client of this database
+   * in this page or worker, the worker hands the database over and ends.
    */
   close(): Promise<void> {
     return this.link.close();

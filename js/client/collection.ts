@@ -8,7 +8,7 @@ import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
-/** A range of keys, as for `Collection`. */
+/** A range of an index. The options mean the same as in `IndexRange`. */
 export interface RemoteRange<Bound> {
   gt?: Bound | undefined;
   gte?: Bound | undefined;
@@ -20,7 +20,10 @@ export interface RemoteRange<Bound> {
   limit?: number | undefined;
 }
 
-/** What a field has to be: this, or within these bounds. */
+/**
+ * A condition on a field: the value that it must have, or bounds. `not` is a value that it must not have. All
+ * that is given has to hold.
+ */
 export type Condition<T> =
   | T
   | {
@@ -45,35 +48,37 @@ type Conditions<T> = {
   >;
 };
 
-/** A change that is told and not programmed, so that it needs one round trip and is done exactly once. */
+/** A change given as data and not as a function, so that it takes one round trip and is done exactly once. */
 export interface Update<Plain, Input> extends CallOptions {
-  /** What to add to fields that are numbers; less than nothing to take away. */
+  /** What to add to fields that are numbers; negative to subtract. */
   add?: NumbersOf<Plain> | undefined;
-  /** What to set fields to. */
+  /** New values of fields. */
   set?: Partial<Input> | undefined;
-  /** What has to hold of the value as it is; else nothing is changed. */
+  /** Conditions on the current value. If one does not hold, nothing is changed. */
   where?: Conditions<Plain> | undefined;
-  /** What a missing key gets first. */
+  /** The value that a missing key gets first. */
   valueIfMissing?: Input | undefined;
 }
 
-/** What came of an `update`. */
+/** The result of an `update`. */
 export interface Updated<Plain> {
-  /** Whether it was done. */
+  /** Whether the change was made. */
   readonly applied: boolean;
-  /** What is there now. */
+  /** The value that is there now; `undefined` if there is none. */
   readonly value: Plain | undefined;
 }
 
 /** The options of a remote collection's `updateIf`. */
 export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
+  /** The record is changed only if this returns `true` for its value. */
   predicate?: ((value: Plain) => boolean) | undefined;
+  /** The value that a missing key counts as having. */
   valueIfMissing?: Input | undefined;
 }
 
-/** What a collection and its indexes can be asked for alike. */
+/** The calls that a remote collection and its indexes have in common. */
 export class RemoteReads<K, Given, Plain, Range> {
-  /** Its name. */
+  /** The name of the collection or index. */
   readonly name: string;
   protected readonly caller: Caller;
   private readonly of: string | undefined;
@@ -85,27 +90,30 @@ export class RemoteReads<K, Given, Plain, Range> {
     this.of = of;
   }
 
-  /** The value of a key, or with this in an index's fields: of a unique one the only one. */
+  /**
+   * Resolves to the value of a key or, in an index, to the first record with this value (in a unique index,
+   * the only one). `undefined` if there is none.
+   */
   get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
     return this.ask("get", [key], options);
   }
 
-  /** How many records there are, or how many of them lie in a range. */
+  /** Resolves to the number of records, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
     return this.ask("count", [range], options);
   }
 
-  /** The keys of a range, in order: to go over with `for await`, or `.all()`. */
+  /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
   keys(range?: Range, options?: CallOptions): RemoteScan<K> {
     return new RemoteScan((after) => this.ask("keys", [range, after], options));
   }
 
-  /** The values of a range, in the order of their keys. */
+  /** The values of a range, or all values, in order. */
   values(range?: Range, options?: CallOptions): RemoteScan<Plain> {
     return new RemoteScan((after) => this.ask("values", [range, after], options));
   }
 
-  /** The keys of a range with their values. */
+  /** The keys and values of a range, or all of them, as pairs in order. */
   entries(range?: Range, options?: CallOptions): RemoteScan<[K, Plain]> {
     return new RemoteScan((after) => this.ask("entries", [range, after], options));
   }
@@ -123,12 +131,12 @@ export class RemoteReads<K, Given, Plain, Range> {
   }
 }
 
-/** An index of a collection from far away. */
+/** An index of a collection in another realm. */
 export type RemoteIndex<K, Plain> = RemoteReads<K, unknown, Plain, RemoteRange<unknown>>;
 
 /**
- * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and
- * the page needs no schema for them.
+ * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and the page
+ * needs no schema for them.
  */
 export class RemoteCollection<
   K,
@@ -137,7 +145,7 @@ export class RemoteCollection<
   Input,
   Indexes extends string = never,
 > extends RemoteReads<K, Given, Plain, KeyRange<Given>> {
-  /** Its indexes, by their names. */
+  /** The indexes of the collection, by name. */
   readonly index: { readonly [N in Indexes]: RemoteIndex<K, Plain> };
 
   /** @internal */
@@ -146,17 +154,17 @@ export class RemoteCollection<
     this.index = byName((index) => new RemoteReads(index, caller, name));
   }
 
-  /** Whether there is a value for this key. */
+  /** Resolves to whether the key has a value. */
   has(key: Given, options?: CallOptions): Promise<boolean> {
     return this.ask("has", [key], options);
   }
 
-  /** The values of several keys, in their order, as of one moment. */
+  /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
   getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
     return this.ask("getMany", [own(keys)], options);
   }
 
-  /** The value of a key and its version. */
+  /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
   getEntry(
     key: Given,
     options?: CallOptions,
@@ -164,7 +172,12 @@ export class RemoteCollection<
     return this.ask("getEntry", [key], options);
   }
 
-  /** Stores a value under a key. With `ifVersion` only if the key has that version. */
+  /**
+   * Stores a value under a key. With `ifVersion` only if the key has that version; 0 means that the key is
+   * missing.
+   *
+   * @throws (rejects) ConflictError if the key has another version; nothing was written
+   */
   set(
     key: Given,
     value: Input,
@@ -174,22 +187,25 @@ export class RemoteCollection<
     return this.tell("set", [key, value, told], mine);
   }
 
-  /** Stores a value under the number above the last key, and gives that. */
+  /**
+   * Stores a value under the number after the last key, and resolves to that number. For collections whose
+   * keys are `auto()`.
+   */
   push(value: Input, options?: CallOptions): Promise<number> {
     return this.tell("push", [value], options);
   }
 
-  /** Deletes a key, and says whether it was there. */
+  /** Deletes a key. Resolves to whether it was there. */
   delete(key: Given, options?: CallOptions): Promise<boolean> {
     return this.tell("delete", [key], options);
   }
 
-  /** Deletes all records, or those of a range, all or none, and says how many. */
+  /** Deletes all records, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
     return this.tell("clear", [range], options);
   }
 
-  /** Does all of it or nothing. */
+  /** Runs several writes in the given order, all of them or none. */
   batch(
     operations: readonly (
       | { readonly type: "set"; readonly key: Given; readonly value: Input }
@@ -201,8 +217,8 @@ export class RemoteCollection<
   }
 
   /**
-   * Changes fields as told, if what is told of them holds: one round trip, done exactly once. What is told
-   * may be nothing, `{}`: then it says whether the key is there, and what it has.
+   * Changes fields as described by `change`, if its conditions hold: in one round trip, done exactly once. An
+   * empty change, `{}`, tells whether the key is there and what its value is.
    *
    * ```ts
    * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
@@ -214,10 +230,11 @@ export class RemoteCollection<
   }
 
   /**
-   * Reads a value, has `change` change that or return another, and stores it if nobody has written to
-   * the key meanwhile; else it reads again and repeats. Says whether it was changed.
+   * Reads a value, lets `change` change a copy of it or return another value, and stores the result if nobody
+   * has written to the key meanwhile. Otherwise it reads again and repeats, so `change` may run several
+   * times. Resolves to whether the value was changed.
    *
-   * @throws (rejects) ConflictError when others were faster each time; what `change` throws
+   * @throws (rejects) ConflictError if others were faster each time; what `change` throws
    */
   updateIf(
     key: Given,
@@ -227,7 +244,7 @@ export class RemoteCollection<
     return updateIf(this.caller, this.name, key, change, options);
   }
 
-  /** Hears after each commit which keys of a range have changed; as `client.watch`. */
+  /** Tells after each commit which keys of a range have changed. As `client.watch`. */
   watch(range: KeyRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
   watch(
     range?: KeyRange<Given>,
@@ -240,7 +257,7 @@ export class RemoteCollection<
     return changesOf(this.caller.watch(this.name, range), to);
   }
 
-  /** Gives the records of a range now and after every change in it, without a gap; as `client.live`. */
+  /** Gives the records of a range now and after every change in it, without a gap. As `client.live`. */
   live(range: KeyRange<Given>, listener: (rows: [K, Plain][]) => void): Watching;
   live(
     range?: KeyRange<Given>,

@@ -6,11 +6,12 @@ import { Client, type ClientOf } from "./client.js";
 import { Link, links, type WorkerLike } from "./link.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
-/** The options of `connect`. All may be left out. */
+/** The options of `connect`. All are optional. */
 export interface ConnectOptions {
   /**
-   * Makes the worker in which the database is opened; its file has `export default serve(…)`. Left out,
-   * it is the package's own, which knows no procedures and opens the database with the defaults.
+   * Makes the worker in which the database is opened. The worker's file has `export default serve(…)`. By
+   * default it is the package's own worker, which has no procedures and opens the database with default
+   * options.
    *
    * ```ts
    * { worker: () => new Worker(new URL("./db.ts", import.meta.url), { type: "module" }) }
@@ -18,13 +19,13 @@ export interface ConnectOptions {
    */
   worker?: (() => WorkerLike) | undefined;
   /**
-   * Milliseconds until a call is given up that no owner has done; 30,000 when left out. Nobody does it
-   * after that time. Each call can have its own.
+   * Milliseconds after which a call is given up if no owner has done it: more than 0, at most 3,600,000 (an
+   * hour), 30,000 by default. After that time nobody does it. Each call can have its own timeout.
    */
   timeout?: number | undefined;
   /**
-   * The application's version, as for `serve`, where the worker is the package's own. With a worker of
-   * one's own it is that of the page: an earlier page is told that it is outdated.
+   * The application's version, as for `serve`, if the worker is the package's own. With a worker of your own
+   * it is the version of the page: an earlier page is told that it is outdated.
    */
   version?: number | undefined;
 }
@@ -32,12 +33,12 @@ export interface ConnectOptions {
 const KNOWN = ["worker", "timeout", "version"];
 
 /**
- * Connects a page, or a worker, to a database that a worker has open: one for all tabs, which is
- * elected among theirs. It returns at once, on servers too; calls wait for an owner.
+ * Connects a page or a worker to a database that a worker has open. One worker serves all tabs; it is elected
+ * among those of the tabs. `connect` returns at once, also on a server; calls wait for an owner.
  *
- * Connecting a second time in one page, as modules do that know nothing of each other or were loaded anew,
- * joins the worker that is there, whichever function made it; the last `close` ends it. Only where `worker`
- * gives a port, and not a `Worker`, each client has its own.
+ * Connecting again in the same page joins the worker that is already there, whichever function made it:
+ * modules that know nothing of each other, or that were loaded anew, share it. The last `close` ends it. Only
+ * if `worker` returns a port, and not a `Worker`, each client has its own.
  *
  * ```ts
  * const shop = connect<typeof import("./db").default>("shop", {
@@ -49,9 +50,9 @@ const KNOWN = ["worker", "timeout", "version"];
  * ```
  *
  * @param name as for `open`
- * @throws TypeError for a bad name, an unknown option or a wrong value of one
- * @throws OptionsMismatchError when a client that it would join has another `version`, or one of both has
- * the package's own worker and the other has not. What a platform refuses rejects `ready` and every call.
+ * @throws TypeError for a bad name, an unknown option or a bad value of one
+ * @throws OptionsMismatchError if a client that it would join has another `version`, or if only one of the
+ * two uses the package's own worker. What the platform refuses rejects `ready` and every call.
  */
 export function connect<S extends ServedTypes = Nothing>(
   name: string,

@@ -1,4 +1,4 @@
-/** What a page needs: `varve/client`. The engine is not part of it, for the worker loads that. */
+/** varve/client: what a page needs. The engine is not part of it; the worker loads that. */
 
 export type { KeyRange } from "../collection/keys.js";
 export {

@@ -1,11 +1,11 @@
 /**
- * The owner's half of the protocol, without timers, ports or anything else of the outside world. It
- * applies the writes of each client in the order of their numbers, each at most once, and remembers the
- * answers that the client may ask for again: in the same commit as the writes, so that the next owner
- * knows what this one has done.
+ * The owner's half of the protocol, without timers, ports or anything else of the outside world. It applies
+ * the writes of each client in the order of their numbers, each at most once, and remembers the answers that
+ * the client may ask for again. It stores them in the same commit as the writes, so that the next owner knows
+ * what this one has done.
  *
- * Invariant: a write is applied only if its number is one above the last one of its client, so that
- * whoever has a client's record, this owner or the next, refuses to apply it again.
+ * Invariant: a write is applied only if its number is one above the last one of its client. So whoever has
+ * the record of a client, this owner or the next, refuses to apply it again.
  */
 
 import {
@@ -19,32 +19,39 @@ import {
 import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./results.js";
 
 /**
- * A client's record is kept for so long after the last deadline in it: what is older is refused for its
- * deadline, so that it cannot be applied again when nobody remembers it any more.
+ * How long the record of a client is kept after the last deadline in it, in milliseconds. An older write is
+ * refused because of its deadline, so it cannot be applied again when nobody remembers it any more.
  */
 export const LEASE_MS = 60_000;
 
 /** The database, as far as the protocol needs it. */
 export interface Journal {
-  /** Runs `body`: all that it writes becomes one commit, or if it throws, nothing. */
+  /** Runs `body`. All that it writes becomes one commit or, if it throws, nothing. */
   atomically<T>(body: () => T): T;
-  /** Does what was asked for, all or nothing. What it throws undoes it and is its outcome. */
+  /**
+   * Performs a request, completely or not at all, and returns its result. What it throws undoes it, and is
+   * its outcome.
+   */
   perform(request: Request): unknown;
+  /** The stored record of a client, or `undefined` if there is none. */
   load(client: number): Uint8Array | undefined;
+  /** Stores the record of a client. */
   save(client: number, record: Uint8Array): void;
-  /** Every client that has a record. */
+  /** All clients that have a record. */
   clients(): number[];
+  /** Removes the record of a client. */
   forget(client: number): void;
-  /** An error as it travels. */
+  /** An error in the form in which it is sent. */
   wire(error: unknown): WireError;
 }
 
-/** What an `Ask` comes to. */
+/** The result of an `Ask`. */
 export interface Reply {
+  /** The answers to its requests, as far as there are any. */
   readonly answers: readonly Answer[];
-  /** Writes before those asked for are missing: the client has to send everything again. */
+  /** Whether writes before the requested ones are missing, so that the client has to send everything again. */
   readonly again: boolean;
-  /** The last of the client's writes that was done before this. */
+  /** The number of the client's last write that was done before this. */
   readonly last: number;
   /** Why all of it failed, if it did. */
   readonly failure?: WireError;
@@ -70,9 +77,9 @@ export class Ledger {
   }
 
   /**
-   * Does what a client asks for. When it returns, the writes are made, but not yet committed. With a
-   * refusal that is the answer to all that was not done before, and nothing of it is ever done: what
-   * was refused by one owner is not to be applied by the next.
+   * Performs the requests of a client. When it returns, the writes are made but not yet committed. With a
+   * `refusal`, that is the answer to everything that was not done before, and none of it is ever done: what
+   * one owner has refused must not be applied by the next.
    */
   handle(ask: Ask, now: number, refusal?: WireError): Reply {
     // As long as it is not known what was done, nothing of it is answered.
@@ -90,8 +97,8 @@ export class Ledger {
   }
 
   /**
-   * What was done could not be committed, and was undone, or could not be flushed: that is the outcome
-   * of all that was done just now. What had been done before is as it was.
+   * Call this if what was done could not be committed and was undone, or could not be flushed: that becomes
+   * the outcome of everything that was done just now. What had been done before is unchanged.
    */
   failed(ask: Ask, last: number, error: unknown): Reply {
     // Others may be in the same commit. What became of it is known from their records alone.
@@ -116,7 +123,7 @@ export class Ledger {
     }
   }
 
-  /** Forgets the clients that can ask for nothing any more. Gives how many. */
+  /** Forgets the clients that can ask for nothing any more. Returns how many. */
   sweep(now: number): number {
     let swept = 0;
     for (const number of this.journal.clients()) {

@@ -11,7 +11,7 @@ import { type Adder, type Heard, type Over, WatchList } from "./watch.js";
 import { Ways } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
-/** What speaks like a worker: a `Worker`, or a `MessagePort` on which a database is served. */
+/** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
 export interface WorkerLike {
   // Not Transferable[]: the types of Cloudflare Workers have no such name.
   postMessage(message: unknown, transfer?: object[]): void;
@@ -21,17 +21,17 @@ export interface WorkerLike {
   close?(): void;
 }
 
-/** How it stands with the database, as far as a client knows. */
+/** The state of the connection to the database, as far as a client knows. */
 export interface ClientStatus {
   /**
-   * - `"idle"`: nothing was asked for yet, or the last attempt failed
+   * - `"idle"`: nothing was requested yet, or the last attempt failed
    * - `"starting"`: the worker is being started
-   * - `"waiting"`: for an owner
+   * - `"waiting"`: it waits for an owner
    * - `"opening"`: this client's worker opens the file
    * - `"open"`: an owner answers
-   * - `"suspended"`: the page sleeps, and its worker has let go
-   * - `"outdated"`: a newer build of the application has the database; load the page anew
-   * - `"closed"`: by `close()`
+   * - `"suspended"`: the page sleeps, and its worker has released the database
+   * - `"outdated"`: a newer build of the application has the database; reload the page
+   * - `"closed"`: `close()` was called
    */
   readonly state:
     | "idle"
@@ -44,20 +44,26 @@ export interface ClientStatus {
     | "closed";
   /** Who has the file: this client's own worker, or that of another tab. */
   readonly owner: "here" | "elsewhere" | undefined;
-  /** Why it waits, in a sentence. */
+  /** Why the client waits, in a sentence. */
   readonly reason: string | undefined;
   /**
-   * While the worker that has the database is at something that takes some time, in whatever tab: how far
-   * it has come. Of opening and migrating only the clients of that tab hear.
+   * The progress of long work that the worker with the database does, whichever tab it belongs to. The
+   * progress of opening and migrating is told only to the clients of that tab.
    */
   readonly progress?: ClientProgress;
 }
 
-/** A request's own options. */
+/** The options of every call of a client. */
 export interface CallOptions {
-  /** Ends the call when it is aborted: it rejects with its reason. A write may then have been done. */
+  /**
+   * Ends the call when it is aborted: it rejects with the signal's reason. A write may have been done all the
+   * same.
+   */
   signal?: AbortSignal | undefined;
-  /** Milliseconds until nobody does it any more, and it rejects. That of `connect` when left out. */
+  /**
+   * Milliseconds after which nobody does the call any more and it rejects: more than 0, at most 3,600,000. By
+   * default the `timeout` of `connect`.
+   */
   timeout?: number | undefined;
   /** @internal */
   [AS]?: string;

@@ -13,7 +13,7 @@ import { plain, type ServedCollections } from "./served.js";
 /** A function of the worker that clients call by its name. */
 export type Procedure = (db: Database, ...args: never[]) => unknown;
 
-/** By name. */
+/** Procedures by name. */
 export type Procedures = Readonly<Record<string, Procedure>>;
 
 /** What an optimistic transaction has read, and what it writes if that still holds. */

@@ -9,7 +9,7 @@ import { bytesOf, own } from "./own.js";
 
 /** The options of `client.updateIf` and `client.transaction`. */
 export interface RetryOptions extends CallOptions {
-  /** How often it is done again after a conflict, at most; 10 when left out. */
+  /** How often it is repeated after a conflict, at most. 10 by default. */
   retries?: number | undefined;
 }
 
@@ -159,7 +159,7 @@ interface Log {
   over?: boolean;
 }
 
-/** A collection as a transaction of a client sees it: it reads through, and writes at the end. */
+/** A collection inside a client's transaction: reads go to the database, and writes are made at the end. */
 export class TxPart<Given, Plain, Input> {
   private readonly log: Log;
   private readonly place: string | undefined;
@@ -170,7 +170,10 @@ export class TxPart<Given, Plain, Input> {
     this.place = place;
   }
 
-  /** The value of a key: what this transaction has written, as it was given, or what it found first. */
+  /**
+   * Resolves to the value of a key as this transaction sees it: the value that it has written, as it was
+   * given, or else the one that its first read of the key found.
+   */
   async get(key: Given): Promise<Plain | undefined> {
     const { place, log } = this;
     const name = this.admit(key);
@@ -185,11 +188,12 @@ export class TxPart<Given, Plain, Input> {
     return value === undefined ? undefined : (copied(place, value) as Plain);
   }
 
+  /** Resolves to whether the key has a value, as this transaction sees it. */
   async has(key: Given): Promise<boolean> {
     return (await this.get(key)) !== undefined;
   }
 
-  /** Sets a key when the transaction commits. */
+  /** Stores a value under a key when the transaction commits. */
   set(key: Given, value: Input): void {
     const name = this.admit(key);
     this.write(name, "set", key, kept(this.place, value));
@@ -215,9 +219,9 @@ export class TxPart<Given, Plain, Input> {
   }
 }
 
-/** A transaction of a client, as its function sees it: raw keys, and the collections by their names. */
+/** A client's transaction, as its function sees it: raw keys, and the collections by name. */
 export class Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
-  /** The same as a string. */
+  /** Resolves to the value of a key as a string. */
   async getText(key: Key): Promise<string | undefined> {
     const value = await this.get(key);
     return value && new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);

@@ -22,13 +22,13 @@ const FIRST_SWEEP_MS = 5_000;
 /** Whom an owner answers, and how. */
 export type Respond = (message: ToClient) => void;
 
-/** What `db.migrate` takes: how far it is reaches the page, and it ends when the worker lets go. */
+/** Options for `db.migrate` that report its progress to the page and end it if the worker releases the database. */
 export interface Migrating {
   readonly onProgress: (progress: MigrateProgress) => void;
   readonly signal: AbortSignal;
 }
 
-/** Brings what an earlier version of the application has stored to what this one wants. */
+/** Converts what an earlier version of the application has stored to what this one needs. */
 export type Migrate = (db: Database, from: number, migrating: Migrating) => unknown;
 
 /** What a host opens and what it does there. */

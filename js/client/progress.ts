@@ -3,7 +3,7 @@
 import type { MigrateProgress } from "../collection/migrate.js";
 import type { CompactProgress, ExportProgress, OpenProgress, VerifyProgress } from "../options.js";
 
-/** What the worker that has the database is at, and how far it has come. */
+/** What the worker that has the database is doing, and its progress. */
 export type ClientProgress =
   | OpenProgress
   | ({ readonly doing: "migrating" } & MigrateProgress)

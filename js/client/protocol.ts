@@ -1,6 +1,6 @@
 /**
- * `varve/protocol`: both halves of what clients and owners say to each other, free of ports, timers and
- * files, for those who carry it over ways of their own, and for the tests that try every order of events.
+ * `varve/protocol`: both halves of the protocol between clients and owners, without ports, timers and files.
+ * For programs that carry its messages by other means, and for the tests that try every order of events.
  */
 
 export { type Journal, LEASE_MS, Ledger, type Reply } from "./ledger.js";

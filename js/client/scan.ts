@@ -1,9 +1,10 @@
 /** Keys, values or entries that another realm's database has in a range. */
 
 /**
- * What a range holds: all of it as of one moment with `all()`, or to go over with `for await`. That reads a
- * page at a time, each as of one moment: what others write behind the last key is seen, what they
- * write before it is not, as when going over a database while it is written to. Each reads anew.
+ * The contents of a range: all of it as of one moment with `all()`, or for use in `for await`. A loop reads a
+ * page at a time, each as of one moment: what others write after the last key is seen, what they write before
+ * it is not, as in a loop over a database. An index is read as a single page. Each loop and each `all()`
+ * reads anew.
  */
 export class RemoteScan<T> implements AsyncIterable<T, undefined> {
   private readonly read: (after?: unknown) => Promise<unknown>;
@@ -13,7 +14,7 @@ export class RemoteScan<T> implements AsyncIterable<T, undefined> {
     this.read = read;
   }
 
-  /** All of it as an array. */
+  /** Resolves to all of it as an array. */
   all(): Promise<T[]> {
     return this.read() as Promise<T[]>;
   }

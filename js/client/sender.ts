@@ -1,13 +1,13 @@
 /**
  * The client's half of the protocol, without timers, ports or anything else of the outside world.
  *
- * - Requests of one turn are one message. What has no answer is sent again when another owner appears,
- *   and when the one that is there has lost it.
- * - Writes have numbers without gaps. A number is given when a request is first sent, so that one that
- *   was never sent leaves no gap, and it is certain that it was not applied.
- * - What is asked for behind a new watch is sent when that has been begun: whoever is owner then, or after
- *   that one, what is written is told.
- * - A request ends: by its answer, by its signal, or some time after its deadline.
+ * - Requests of one turn are one message. What has no answer is sent again when another owner appears, and
+ *   when the present owner has lost it.
+ * - Writes are numbered without gaps. A request gets its number when it is first sent. So a request that was
+ *   never sent leaves no gap, and it is certain that it was not applied.
+ * - Requests made after a new watch are sent once the watch has begun: whoever is owner then, or later, what
+ *   they write is told.
+ * - A request ends by its answer, by its signal, or some time after its deadline.
  */
 
 import type {
@@ -24,10 +24,13 @@ import type {
   Who,
 } from "./messages.js";
 
-/** An owner refuses what is late; only one that says nothing at all is not waited for any longer. */
+/**
+ * How long after its deadline a sent request is given up, in milliseconds. An owner refuses late requests
+ * itself, so this is only for an owner that says nothing at all.
+ */
 export const GRACE_MS = 500;
 
-/** An owner that says nothing for so long is asked whether it is there. */
+/** How long an owner may say nothing, in milliseconds, before it is asked whether it is there. */
 export const SILENCE_MS = 400;
 
 /** A message holds at most so many requests: what an owner has to remember of it is one record. */
@@ -38,7 +41,7 @@ const WINDOW_WRITES = 512;
 
 /** How a request ends that nobody has answered. */
 export type Lapse =
-  /** Nobody has it, and nobody will apply it. */
+  /** No owner has it, and none will apply it. */
   | "never-sent"
   /** It was sent, and it cannot be known whether it was applied. */
   | "unknown";
@@ -46,25 +49,29 @@ export type Lapse =
 /** How a request ends: answered, given up, or never sent because it cannot be cloned. */
 export type Ending = Outcome | { readonly lapsed: Lapse } | { readonly thrown: unknown };
 
-/** A request as it is made. */
+/** A request, as the client makes it. */
 export interface Order {
+  /** The name of the call. */
   readonly call: string;
+  /** The arguments of the call. */
   readonly args: readonly unknown[];
+  /** Whether it writes. Only writes are numbered. */
   readonly writes: boolean;
+  /** The time (`Date.now()`) after which nobody applies it. */
   readonly deadline: number;
-  /** Called once, with what came of it. */
+  /** Called once, with the outcome. */
   readonly settle: (ending: Ending) => void;
 }
 
-/** The outside world as the client sees it. */
+/** What the sender needs of the outside world. */
 export interface SenderPort {
-  /** Sends a message to that owner; it may be lost. What cannot be cloned is thrown. */
+  /** Sends a message to that owner; it may get lost. Throws if the message cannot be cloned. */
   ask(owner: string, message: ToOwner): void;
   /** Asks all owners that there may be. */
   who(message: Who): void;
 }
 
-/** What is said to an owner and has no answer. */
+/** A message to an owner that has no answer. */
 export type Word = Omit<Watch, "client"> | Omit<Unwatch, "client"> | Omit<Stop, "client">;
 
 interface Pending extends Order {
@@ -80,11 +87,11 @@ interface Pending extends Order {
 
 /** The client's half of the protocol. */
 export class Sender {
-  /** The owner that was heard of last, while it is believed to be there. */
+  /** The owner that was heard last, as long as it is believed to be there. */
   owner: string | undefined;
-  /** What its messages say of the build that it is part of. */
+  /** The build that its messages name as the client's. */
   build = "";
-  /** The watches of which no owner has said a word: requests wait for that. */
+  /** The watches that no owner has answered yet: requests wait for them. */
   readonly held: Set<number> = new Set();
   private readonly client: number;
   private readonly port: SenderPort;
@@ -106,17 +113,17 @@ export class Sender {
     this.port = port;
   }
 
-  /** Whether the owner was asked more than once if it is there, since it was heard. */
+  /** Whether the owner was asked more than once, if it is there, since it was last heard. */
   get isUnheard(): boolean {
     return this.round > this.roundHeard + 1;
   }
 
-  /** How many requests have no answer. */
+  /** The number of requests without an answer. */
   get waiting(): number {
     return this.pending.size;
   }
 
-  /** Makes a request and gives its number. It is sent by the next `flush`. */
+  /** Makes a request and returns its number. The next `flush` sends it. */
   request(order: Order, now: number): number {
     if (this.pending.size === 0) this.heard = now;
     this.lastId += 1;
@@ -139,7 +146,7 @@ export class Sender {
     return id;
   }
 
-  /** Sends what was not sent yet, or is to be sent again, to the owner if there is one. */
+  /** Sends to the owner, if there is one, what was not sent yet or has to be sent again. */
   flush(isLast?: boolean): void {
     const { owner } = this;
     if (owner === undefined || (this.held.size > 0 && !isLast)) return;
@@ -166,13 +173,13 @@ export class Sender {
     }
   }
 
-  /** Ends a request that is not wanted any more, in this way if anybody is to hear of it. */
+  /** Ends a request that is not wanted any more, with this ending if anybody is to be told. */
   giveUp(id: number, ending?: Ending): void {
     const one = this.pending.get(id);
     if (one !== undefined) this.end(one, ending);
   }
 
-  /** A message has come, of whichever owner. */
+  /** Takes a message from any owner. */
   hear(message: ToClient, now: number): void {
     switch (message.type) {
       case "told": {
@@ -192,17 +199,17 @@ export class Sender {
     }
   }
 
-  /** This owner is there no more, if it was the present one. */
+  /** The owner with this name is not there any more. Has an effect only if it is the present one. */
   lose(owner: string | undefined): void {
     if (this.owner === owner) this.owner = undefined;
   }
 
-  /** Says something to the owner, if there is one. */
+  /** Sends a message without an answer to the owner, if there is one. */
   tell(word: Word): void {
     if (this.owner !== undefined) this.port.ask(this.owner, { ...word, client: this.client });
   }
 
-  /** This watch was begun, or refused, or is not wanted any more. */
+  /** A watch was begun or refused, or is not wanted any more. */
   free(watch: number): void {
     if (this.held.delete(watch)) this.flush();
   }
@@ -216,7 +223,7 @@ export class Sender {
     this.repeat(changed ? this.round + 1 : client === this.client ? round : 0, now);
   }
 
-  /** Time has passed: what is too late ends, and an owner that is silent is asked. */
+  /** Call this now and then: it ends what is too late, and asks an owner that is silent. */
   tick(now: number): void {
     this.endAll(({ deadline, sent }) =>
       now < deadline + (sent ? GRACE_MS : 0)
@@ -234,7 +241,7 @@ export class Sender {
     this.port.who({ type: "who", round: this.round, client: this.client });
   }
 
-  /** Ends those that get an ending, for the client cannot go on. */
+  /** Ends the requests for which `ending` returns an ending, since the client cannot go on. */
   endAll(ending: (one: Readonly<Pending>) => Ending | undefined): void {
     for (const one of [...this.pending.values()]) {
       const how = ending(one);

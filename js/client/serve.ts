@@ -25,27 +25,27 @@ export interface ServeOptions<
   C extends CollectionSpecs = CollectionSpecs,
 > extends Omit<OpenOptions, "signal" | "onProgress" | "from"> {
   /**
-   * Functions that clients call by their names, as `client.call.name(...)`. Each is one transaction:
-   * it is synchronous, a throw undoes it, and what it returns travels to the client as a copy.
+   * Functions that clients call by name, as `client.call.name(...)`. Each call is one transaction: the
+   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy.
    */
   procedures?: (P & Procedures & Immediate<P>) | undefined;
   /**
-   * Collections that clients have as `client.name`: the schema or codec of each, or with the options
-   * of `db.collection` an object `{ of: Product, key: u32, indexes: { … } }`.
+   * Collections that clients have as `client.name`: the schema or codec of each or, with the options of
+   * `db.collection`, an object `{ of: Product, key: u32, indexes: { … } }`.
    */
   collections?: C | undefined;
   /**
-   * The application's version, a whole number, 0 when left out: raise it with every build that stores
-   * something else or has other procedures. After a deploy tabs of several builds may be open. The
-   * newest has the database; the others' calls reject with `VersionChangedError`, and their clients have
-   * the event `"outdated"`. What a newer version has had no earlier one opens.
+   * The application's version, a whole number, 0 by default. Raise it with every build that stores something
+   * else or has other procedures. After a deployment, tabs of several builds may be open. The newest has the
+   * database; calls of the others reject with `VersionChangedError`, and their clients get the event
+   * `"outdated"`. A database that a newer version has had is not opened by an earlier one.
    */
   version?: number | undefined;
   /**
-   * Brings what an earlier version has stored to what this one wants, before any client is answered.
-   * `from` is that version. If it throws or rejects, opening fails, and it runs again the next time:
-   * `db.migrate` goes on where it was. What comes third is for `db.migrate`, so that clients hear in
-   * `status.progress` how far it is, and that it ends when the worker has to let go.
+   * Converts what an earlier version has stored to what this one needs, before any client is answered. `from`
+   * is that version. If it throws or rejects, opening fails, and it runs again next time; `db.migrate` goes
+   * on where it stopped. Pass the third argument on to `db.migrate`: it reports the progress to clients in
+   * `status.progress`, and ends the migration if the worker has to release the database.
    *
    * ```ts
    * migrate: async (db, from, migrating) => {
@@ -62,30 +62,30 @@ interface Message {
   readonly ports: readonly MessagePort[];
 }
 
-/** What speaks like a worker or a `MessagePort`. */
+/** Anything with the message interface of a worker or a `MessagePort`. */
 export interface ServedPort {
   postMessage(message: unknown): void;
   addEventListener(type: "message", listener: (event: Message) => void): void;
   start?(): void;
 }
 
-/** A database that is served. The type of a worker's default export, for `connect<typeof …>`. */
+/** A database that is served. It is the type of a worker's default export, for `connect<typeof …>`. */
 export interface Served<
   P extends Procedures = Procedures,
   C extends CollectionSpecs = CollectionSpecs,
 > {
-  /** The database's name. */
+  /** The name of the database. */
   readonly name: string;
   /** @internal Only its type is looked at. */
   readonly procedures: P;
   /** @internal Only its type is looked at. */
   readonly collections: C;
-  /** Answers on a port too, where a worker is not what one has: threads of Node, tests. */
+  /** Also answers on a port, where there is no worker: threads of Node, tests. */
   listen(port: ServedPort): void;
   /**
-   * A port to it in this very realm: what `connect` takes for a worker where there are none. In a
-   * service worker, whatever page is open answers; while there is none the file is read, as often as it
-   * has changed, and what would write rejects with `OwnerUnavailableError`.
+   * Makes a port to it in this same realm: what `connect` takes as `worker` where there are no workers. In a
+   * service worker, whichever page is open answers. While there is none, the file is read, again each time it
+   * has changed, and writes reject with `OwnerUnavailableError`.
    *
    * ```ts
    * const shop = connect<typeof db>("shop", { worker: db.here });
@@ -95,7 +95,7 @@ export interface Served<
 }
 
 /**
- * Serves a database to the clients that `connect` makes. It is what a worker's file exports:
+ * Serves a database to the clients that `connect` makes. The file of a worker exports it:
  *
  * ```ts
  * // db.ts
@@ -105,10 +105,10 @@ export interface Served<
  * });
  * ```
  *
- * In a dedicated worker it answers at once; anywhere else it does nothing, so that the file may be
- * imported for its types. Nothing is opened before a client wants it.
+ * In a dedicated worker it answers at once. Anywhere else it does nothing, so the file may be imported for
+ * its types. The database is not opened before a client needs it.
  *
- * @throws TypeError for a bad name, an unknown option or a wrong value of one
+ * @throws TypeError for a bad name, an unknown option or a bad value of one
  */
 export function serve<
   P extends Procedures = Record<never, never>,

@@ -8,20 +8,22 @@ import type { CustomCodec, Descriptor, StructDescriptor } from "../struct/codec.
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
 
-/** What a collection's values are. */
+/** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
   | { readonly kind: Descriptor }
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
-/** A collection with options: as those of `db.collection`. */
+/** A collection with options, as those of `db.collection`. */
 export interface CollectionSpec {
-  /** What its values are: a schema, `json()`, `text()`, or a codec of one's own. */
+  /** What its values are: a schema, `json()`, `text()`, or a codec of your own. */
   readonly of: AnyCodec;
+  /** What its keys are, as the option `key` of `db.collection`. Strings by default. */
   readonly key?: KeySpec | undefined;
+  /** Its indexes, as the option `indexes` of `db.collection`. */
   readonly indexes?: unknown;
 }
 
-/** Collections by name: the codec alone, or with options. */
+/** Collections by name: each a codec alone, or with options. */
 export type CollectionSpecs = Readonly<Record<string, AnyCodec | CollectionSpec>>;
 
 /** A collection whose types nobody here knows. */

@@ -5,13 +5,13 @@ import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { RemoteCollection } from "./collection.js";
 import type { Tx, TxPart } from "./optimistic.js";
 
-/** The functions that clients may call. The first argument, the database, is given by the worker. */
+/** Functions that clients may call. The worker passes the database as their first argument. */
 export type AnyProcedures = Readonly<Record<string, (db: never, ...args: never[]) => unknown>>;
 
 /** Collections as they were given to `serve`. */
 export type AnyCollections = Readonly<Record<string, unknown>>;
 
-/** As `connect` sees what `serve` gave. */
+/** The types of a served database, as `connect` sees them. */
 export interface ServedTypes<
   P extends AnyProcedures = AnyProcedures,
   C extends AnyCollections = AnyCollections,
@@ -20,7 +20,7 @@ export interface ServedTypes<
   readonly collections: C;
 }
 
-/** What `connect` serves where it is given no worker: neither the one nor the other. */
+/** What the package's own worker serves: no procedures and no collections. */
 export type Nothing = ServedTypes<Record<never, never>, Record<never, never>>;
 
 type CodecOf<T> = T extends { readonly of: infer C } ? C : T;
@@ -53,7 +53,7 @@ export type Remoted<T> = RemoteCollection<
   IndexNamesOf<T>
 >;
 
-/** All of them by name. */
+/** All collections, by name. */
 export type Collections<S extends ServedTypes> = {
   readonly [Name in keyof S["collections"]]: Remoted<S["collections"][Name]>;
 };
@@ -69,7 +69,7 @@ export type TxOf<S extends ServedTypes> = string extends keyof S["collections"]
       >;
     };
 
-/** The same function, called from far away. */
+/** A procedure as a client calls it. */
 export type Remote<F> = F extends (db: never, ...args: infer A) => infer R
   ? (...args: A) => Promise<Copied<R>>
   : never;
@@ -91,8 +91,8 @@ type Whole =
   | ((...args: never[]) => unknown);
 
 /**
- * What arrives: views are copies, wherever in it they are. But nobody looks for them below so many levels: types
- * may have themselves for a part.
+ * The result of a procedure as it arrives: views are copies, wherever in it they are. Below five levels
+ * nothing is replaced, since types may contain themselves.
  */
 export type Copied<R, Level extends 0[] = []> = unknown extends R
   ? R
@@ -110,7 +110,7 @@ export type Copied<R, Level extends 0[] = []> = unknown extends R
               ? Set<Copied<V, [...Level, 0]>>
               : { [K in keyof R]: Copied<R[K], [...Level, 0]> };
 
-/** All of them by name. */
+/** All procedures, by name. */
 export type Calls<S extends ServedTypes> = {
   readonly [Name in keyof S["procedures"]]: Remote<S["procedures"][Name]>;
 };

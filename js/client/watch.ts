@@ -9,17 +9,19 @@ import { fromWire } from "./wire-errors.js";
 
 /** A key that has changed. */
 export interface KeyChange<K> {
+  /** The key. */
   readonly key: K;
-  /** The version that it has now; 0 when it is not there any more. */
+  /** Its version now; 0 if the key is missing now. */
   readonly version: number;
 }
 
-/** A watch that goes on until it is closed, by `close()` or at the end of a `using` block. */
+/** A watch, which goes on until it is closed by `close()` or at the end of a `using` block. */
 export interface Watching extends Disposable {
+  /** Ends the watch. */
   close(): void;
   /**
-   * Resolves when it is closed, by whomever, or with its client. Rejects with the reason if it cannot
-   * go on: the range is none, the collection is not there, a key or value cannot be read.
+   * Resolves when the watch is closed, by anyone, or with its client. Rejects with the reason if it cannot go
+   * on: the range is bad, the collection does not exist, a key or value cannot be read.
    */
   readonly ended: Promise<void>;
 }
@@ -30,21 +32,21 @@ const RENEW_MS = 30_000;
 /** A read that failed is repeated after so long. */
 const AGAIN_MS = 1_000;
 
-/** Hears what has changed in a range; first, all that is there. */
+/** Called with the changes in a range; the first time, with everything that is there. */
 export type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
-/** It was closed with its client, or there is a reason. Nothing more will be heard. */
+/** Called when a watch has ended: closed with its client, or for a reason. No changes come after it. */
 export type Over = (reason?: unknown) => void;
 
 /** Ends a watch. */
 type End = () => void;
 
-/** Begins a watch of a range. */
+/** Begins a watch of a range. Returns a function that ends it. */
 export type Adder = (heard: Heard, over: Over) => End;
 
-/** The options of a watch that is gone over. */
+/** The options of a watch without a listener. */
 export interface WatchOptions {
-  /** Ends the loop when it is aborted: it throws its reason. */
+  /** Ends the loop when it is aborted: the loop throws the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
@@ -56,7 +58,7 @@ export interface One {
   readonly heard: Heard;
   readonly over: Over;
   readonly known: Map<string, readonly [key: unknown, version: number]>;
-  /** That of the last message from the present owner; -1 if only others have sent one, 0 if nobody has. */
+  /** The number of the last message from the present owner; -1 if only others have sent one, 0 if nobody has. */
   number: number;
 }
 
@@ -81,7 +83,10 @@ export class WatchList {
     return () => this.end(id);
   }
 
-  /** To another owner, who knows of none of them; or to the same, who may have missed or forget them. */
+  /**
+   * Asks for the watches again: another owner, which knows none of them, or the same one, which may have
+   * missed or may forget them.
+   */
   renew(isOther: boolean, isAll = isOther): void {
     for (const [id, one] of this.all) {
       if (isOther) one.number &&= -1;
@@ -118,7 +123,7 @@ export class WatchList {
     );
   }
 
-  /** Those of one client, or all of them. */
+  /** Ends all watches, or those of one client. */
   stop(reason?: unknown, client?: unknown): void {
     for (const [id, { of, over }] of this.all) {
       if (client !== undefined && of !== client) continue;

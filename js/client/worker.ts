@@ -1,4 +1,4 @@
-/** The package's own worker, which `connect` starts where it is given none. */
+/** The package's own worker, which `connect` starts if it is given none. */
 
 import { serveAny } from "./serve.js";
 
