@@ -183,8 +183,8 @@ export class Database extends Writes {
   }
 
   /**
-   * Writes everything so far to the file, now. After that, a crash of the tab, the browser or the process
-   * loses nothing of it.
+   * Commits everything written so far to the file, now. After that, a crash of the tab, the browser or the
+   * process loses nothing of it.
    *
    * @throws QuotaExceededError, StorageError if that fails; all writes since the last commit are undone
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
@@ -195,8 +195,8 @@ export class Database extends Writes {
   }
 
   /**
-   * Writes everything so far to the file and flushes it, now. After that, a power loss loses nothing of it,
-   * as far as the platform's flush holds.
+   * Commits everything written so far to the file and flushes it, now. After that, a power loss loses nothing
+   * of it, as far as the platform's flush holds.
    *
    * @throws QuotaExceededError, StorageError if that fails. After a failed flush the database can be read and
    * refuses writes.

@@ -119,8 +119,8 @@ export interface Problem {
  *
  * - `"superblock"`, `"header"`: one of two copies; the other one is used
  * - `"frame"`, `"record"`: writes; those of them that are current cannot be read
- * - `"value"`: a value above half a MiB that has segments of its own. Of other such values, pieces are
- *   damaged, which are reported as records.
+ * - `"value"`: a value above half a MiB that has segments of its own. Others of that size lie in pieces,
+ *   which are records; damage to them is reported as that.
  * - `"checkpoint"`: the saved index; opening reads the whole log instead
  * - `"zeros"`: space that nothing uses yet; opening after a crash may report it as torn
  * - `"index"`: the index in memory does not match the segment there

@@ -140,8 +140,8 @@ export class OptionsMismatchError extends NamedError {
 }
 
 /**
- * The call is not possible at this point: inside a callback or a transaction, or in a transaction of a client
- * that is over.
+ * The call is not possible at this point: inside a callback or a transaction, while the collection is being
+ * migrated, or in a client's transaction that is over.
  */
 export class ReentrancyError extends NamedError {
   static {
@@ -218,7 +218,10 @@ export class VersionChangedError extends NamedError {
   }
 }
 
-/** The engine needs more memory than the platform gives. The call changed nothing. */
+/**
+ * The engine needs more memory than the platform gives, or more for views than the database was opened with.
+ * The call changed nothing.
+ */
 export class OutOfMemoryError extends NamedError {
   static {
     named(OutOfMemoryError, "OutOfMemoryError");

@@ -30,7 +30,7 @@ const CLEAR_PAGE = 1_024;
 /** Decides from the bytes of a record whether to change it. Has to return `true` or `false`, synchronously. */
 export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
 
-/** Changes the bytes of a record in place, or returns the new value: a string or bytes of any length. */
+/** Changes the bytes of a record in place, or returns the new value. */
 export type Change = (view: Uint8Array<ArrayBuffer>) => Nothing | Value;
 
 /** Also what a function returns that is declared to return nothing. */

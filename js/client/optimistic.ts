@@ -7,7 +7,10 @@ import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
 import { bytesOf, own } from "./own.js";
 
-/** The options of `client.updateIf` and `client.transaction`. */
+/**
+ * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they
+ * make, not to all of them together.
+ */
 export interface RetryOptions extends CallOptions {
   /** How often it is repeated after a conflict, at most. 10 by default. */
   retries?: number | undefined;

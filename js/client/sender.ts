@@ -5,8 +5,8 @@
  *   when the present owner has lost it.
  * - Writes are numbered without gaps. A request gets its number when it is first sent. So a request that was
  *   never sent leaves no gap, and it is certain that it was not applied.
- * - Requests made after a new watch are sent once the watch has begun: whoever is owner then, or later, what
- *   they write is told.
+ * - Requests made after a new watch are sent once the watch has begun. So their writes are told, whoever is
+ *   owner then or later.
  * - A request ends by its answer, by its signal, or some time after its deadline.
  */
 

@@ -23,10 +23,14 @@ export function versioned<const F extends Fields>(name: string, fields: F): Sche
 
 /**
  * A field that a later version of a `versioned` struct has appended, with its default in values of earlier
- * versions. It may be left out when a value is stored. A collection keeps the default that the field was
- * introduced with; changing the default later has no effect on it. If the earlier struct ended in padding,
- * the field may lie in that padding, where earlier values have zeros. Then only a default of zero is
- * accepted; for another default, add a filler field first.
+ * versions. It may be left out when a value is stored.
+ *
+ * Do not change a default once values were stored. Reading gives the default that the program declares. A
+ * collection also stores the default that the field was introduced with, for readers that do not declare the
+ * struct, such as `db.migrate`; another default that is declared later does not replace that one.
+ *
+ * If the earlier struct ended in padding, the field may lie in that padding, where earlier values have zeros.
+ * Then only a default of zero is accepted; for another default, add a filler field first.
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
   const { bytes, put, take, span } = inner(type);
