@@ -389,12 +389,14 @@ export class EngineMemory {
    * are sure to fit there.
    */
   protected waits(key: Key, value: Value, keyspace: number): boolean {
+    const keyUnits = lengthOf(key);
+    const units = lengthOf(value);
     const { queueEnd, u32 } = this;
     const keyAt = queueEnd + QUEUE_HEAD;
-    const keyLength = this.enqueue(key, keyAt);
+    const keyLength = this.enqueue(key, keyUnits, keyAt);
     if (keyLength <= 0) return false;
     const valueAt = keyAt + ((keyLength + 7) & ~7);
-    const length = this.enqueue(value, valueAt);
+    const length = this.enqueue(value, units, valueAt);
     const end = valueAt + ((length + 7) & ~7);
     if (length <= 0 || end > this.queueLimit) return false;
     const head = queueEnd >>> 2;
@@ -410,9 +412,7 @@ export class EngineMemory {
    * Copies bytes or a short text of ASCII to an address in the queue, and gives their length. It is 0 or less
    * where they are none, have no room or are not there: who takes them then says so, or finds them room.
    */
-  private enqueue(given: Key | Value, at: number): number {
-    // Asked for once: an array may say another length than it has, or another one each time.
-    const length = ((given as string | undefined)?.length ?? 0) >>> 0;
+  private enqueue(given: Key | Value, length: number, at: number): number {
     if (length === 0 || at + length > this.queueLimit) return 0;
     if (typeof given === "string") return length <= SHORT_TEXT ? this.copyAscii(given, at) : 0;
     if (!(given instanceof Uint8Array) || given[0] === undefined) return 0;
@@ -458,6 +458,14 @@ export class EngineMemory {
   private refusal(code: number): Error {
     return failureOf(code, { name: this.name, cause: {} });
   }
+}
+
+/**
+ * The length that a key or value says it has, if any. Asked for once, and before anything is written: an array
+ * may say another than it has, or another one each time, and who tells it may write as well.
+ */
+function lengthOf(given: Key | Value): number {
+  return ((given as string | undefined)?.length ?? 0) >>> 0;
 }
 
 /**

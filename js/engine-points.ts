@@ -71,8 +71,9 @@ export class EnginePoints extends EngineInstance {
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
     const { length } = bytes;
     if (length <= SHORT_VALUE) {
+      const keyLength = this.encodeKey(key);
       this.stage(bytes, length);
-      this.setStaged(this.encodeKey(key), length, keyspace);
+      this.setStaged(keyLength, length, keyspace);
       return;
     }
     if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes, length);
@@ -83,6 +84,7 @@ export class EnginePoints extends EngineInstance {
 
   private setText(key: Key, text: string, keyspace: number): void {
     const { length } = text;
+    const keyLength = this.encodeKey(key);
     let written = length <= SHORT_TEXT ? this.copyAscii(text, this.secondAt) : -1;
     if (written < 0) {
       refuseLoneSurrogates("value", text);
@@ -92,7 +94,7 @@ export class EnginePoints extends EngineInstance {
       }
       written = encoder.encodeInto(text, this.second).written;
     }
-    this.setStaged(this.encodeKey(key), written, keyspace);
+    this.setStaged(keyLength, written, keyspace);
   }
 
   /** Sets the encoded key to so many bytes of the second key area. */

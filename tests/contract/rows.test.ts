@@ -1,6 +1,6 @@
 /** Sets in a row, of which the engine does several at once: nobody can tell. */
 
-import type { Database } from "varve";
+import type { Database, Key, Value } from "varve";
 import { bytes, deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
 
@@ -152,6 +152,42 @@ everywhere("sets in a row", ({ storage }) => {
       equal(db.get(key)?.length, length, key);
     }
     equal(db.count(), ROW + kinds.length);
+  });
+
+  test("are written though who says their length writes meanwhile", async () => {
+    const db = await opened(storage);
+    let writes = 0;
+    class Writes extends Uint8Array<ArrayBuffer> {
+      override get length(): number {
+        db.set("meanwhile", `${++writes}`);
+        return super.length;
+      }
+    }
+    const [name, short, long] = ["by its bytes", "some bytes", "z".repeat(2_000)];
+    const writing = (text: string) => new Writes(new TextEncoder().encode(text).buffer);
+    const all: [key: Key, value: Value][] = [
+      ["a", writing(short)],
+      ["bytes of another length", writing(long)],
+      [writing(name), short],
+      [writing(name), writing(short)],
+      [writing(name), new TextEncoder().encode(short)],
+      [writing(name), "é"],
+      [writing(name), long],
+    ];
+    for (const before of [0, 1, 5]) {
+      for (const [key, value] of all) {
+        for (let i = 0; i < before; i++) db.set(keyOf(i), "before");
+        const had = writes;
+        db.set(key, value);
+        for (let i = 0; i < before; i++) db.set(keyOf(i), "behind");
+        ok(writes > had);
+        equal(db.getText("meanwhile"), `${writes}`);
+        const stored = db.getText(typeof key === "string" ? key : name);
+        equal(stored, typeof value === "string" ? value : value === all[1]?.[1] ? long : short);
+        for (let i = 0; i < before; i++) equal(db.getText(keyOf(i)), "behind");
+      }
+    }
+    equal(db.count(), 4 + 5);
   });
 
   test("go by the length that an array says once, whatever it is", async () => {
