@@ -164,7 +164,7 @@ everywhere("sets in a row", ({ storage }) => {
       }
     }
     const [name, short, long] = ["by its bytes", "some bytes", "z".repeat(2_000)];
-    const writing = (text: string) => new Writes(new TextEncoder().encode(text).buffer);
+    const writing = (text: string) => new Writes(bytes(text).slice().buffer);
     const all: [key: Key, value: Value][] = [
       ["a", writing(short)],
       ["bytes of another length", writing(long)],

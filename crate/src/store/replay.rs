@@ -21,9 +21,12 @@ use crate::sort;
 use super::{Changing, Job, NewRecord, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
-/// crash is never given to other bytes: a lost tail may leave no trace. Versions stay exact as
-/// JavaScript numbers for two million such openings.
+/// crash is never given to other bytes: a lost tail may leave no trace.
 const VERSION_JUMP: u64 = 1 << 32;
+/// Above this, behind nearly two million such openings, by less, so that a program that never closes has
+/// versions which JavaScript's numbers tell apart for a billion more.
+const MANY_VERSIONS: u64 = 7 << 50;
+const LATE_JUMP: u64 = 1 << 20;
 
 /// Records whose places in the index are fetched together: one by one each would be waited for.
 const AT_ONCE: usize = 256;
@@ -195,7 +198,8 @@ impl<F: File> Store<F> {
             }
         }
         if !self.recovery.clean {
-            self.next_version += VERSION_JUMP;
+            let is_late = self.next_version > MANY_VERSIONS;
+            self.next_version += if is_late { LATE_JUMP } else { VERSION_JUMP };
         }
         if self.recovery.damaged && !self.read_only {
             self.renew(options)?;

@@ -1,5 +1,6 @@
 //! What a close leaves: the next opening has little to replay, however the session wrote.
 
+use varve::format::superblock::{SIZE, SLOT_STRIDE, Slot, Superblock};
 use varve::{MemoryFile, Options, Recovery, Store};
 
 const SEGMENT: usize = 1 << 14;
@@ -84,5 +85,38 @@ fn a_close_amid_a_checkpoint_leaves_no_tail_of_what_came_since_it_began() {
         assert!(found.clean && found.checkpoint, "{turns} turns");
         let tail = found.replayed_frames as usize * SEGMENT;
         assert!(tail <= limit + 2 * SEGMENT, "{} frames, {turns} turns", found.replayed_frames);
+    }
+}
+
+/// The file as it is after so many openings that nobody ended that its versions have come to this.
+fn aged(mut file: MemoryFile, next_version: u64) -> MemoryFile {
+    for slot in 0..2 {
+        let at = (slot * SLOT_STRIDE) as usize;
+        let Slot::Valid(mut superblock) = Superblock::decode(&file.bytes[at..at + SIZE], slot)
+        else {
+            panic!("it is whole")
+        };
+        superblock.next_version = next_version;
+        file.bytes[at..at + SIZE].copy_from_slice(&superblock.encode(slot));
+    }
+    file
+}
+
+#[test]
+fn versions_stay_numbers_of_javascript_for_as_often_as_nobody_closes() {
+    const MOST: u64 = 1 << 53;
+    for left in [1 << 51, 1 << 50, 1 << 49, 1 << 40, 1 << 33, 1 << 32] {
+        let mut file = MemoryFile::default();
+        burst(&mut file, 0, End::Close);
+        let mut file = aged(file, MOST - left);
+        let mut before = MOST - left;
+        for session in 1..200 {
+            burst(&mut file, session, End::Death);
+            let store = Store::open(file, Options::default()).expect("it opens");
+            let next = store.stats().next_version;
+            assert!(before + 1000 < next && next < MOST, "{left} left, session {session}: {next}");
+            before = next;
+            file = store.into_file();
+        }
     }
 }
