@@ -69,22 +69,22 @@ export class Groups extends Gate implements EngineListener {
 
   // ---------------------------------------------------------------- the end of a turn
 
-  /** Arranges for the end of the turn, at the first write in it. */
+  /**
+   * Arranges for the end of the turn, at the first write in it. That it is arranged for is noted when it is: where
+   * there is no stack for it, the next write does it.
+   */
   queue(): void {
+    const isBuffered = this.settings.durability === "buffered";
+    if (isBuffered) this.timers.armBuffer();
+    if (!isBuffered || this.watch !== undefined) this.soon();
     this.queued = true;
-    if (this.settings.durability !== "buffered") {
-      this.soon();
-      return;
-    }
-    this.timers.armBuffer();
-    if (this.watch !== undefined) this.soon();
   }
 
   protected soon(): void {
     if (this.microtask) return;
-    this.microtask = true;
     // Not queueMicrotask: tests put it off with their clocks.
     Promise.resolve().then(this.onTurnEnd);
+    this.microtask = true;
   }
 
   /** Runs between turns: hands the group on, and looks after views and memory. */

@@ -512,6 +512,29 @@ suite("a failure inside the engine", () => {
     });
   }
 
+  test("for want of stack when the end of a turn is arranged for leaves that to the next write", async () => {
+    const { fake, db } = await setting();
+    // No timer is to hand on what the turn's end does not.
+    await turn(200);
+    const { resolve } = Promise;
+    Promise.resolve = () => {
+      throw new RangeError("no stack");
+    };
+    try {
+      throws(() => db.set("b", "1"), { message: "no stack" });
+    } finally {
+      Promise.resolve = resolve;
+    }
+    for (let i = 0; i < 5; i++) {
+      db.set("c", `${i}`);
+      await turn();
+      equal(db.stats().pendingBytes, 0);
+      const again = await opened(fake.crashed());
+      equal(again.getText("c"), `${i}`);
+    }
+    await db.close();
+  });
+
   function updated(db: Database, value: Uint8Array, i: number): void {
     db.updateIf(`base ${i}`, () => value);
   }
