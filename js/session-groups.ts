@@ -143,14 +143,18 @@ export class Groups extends Gate implements EngineListener {
   /** Moves everything together that lives, a slice at a time. */
   async compact(heed: () => void): Promise<void> {
     this.admitOutside("compact()");
-    this.handOn(false);
     for (let more = true, begins = true; more; ) {
       heed();
       // What it has called may have closed the database.
       this.admitOutside("compact()");
       const until = this.until();
       do {
-        more = this.guarded(() => this.engine.tend(begins), this.lost);
+        // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
+        this.commit();
+        more = this.guarded(
+          () => this.engine.tend(begins),
+          () => {},
+        );
         begins = false;
       } while (more && Date.now() < until);
       await this.rest("compact()");

@@ -217,6 +217,33 @@ suite("a full disk", () => {
     equal(db.count(), 51);
   });
 
+  test("that leaves compact() no room fails that alone, and no write that was handed on", async () => {
+    const { fake, db, heard } = await setting();
+    for (let i = 0; i < 1_200; i++) db.set(`key ${i}`, filled(10_000, i));
+    db.commit();
+    const { length } = fake.content;
+    failing(fake, "write", platform.enospc);
+    const { fault } = fake;
+    fake.fault = (call) => (call.at + call.length > length ? fault(call) : undefined);
+    db.set("a", "new");
+    const { flushed } = db;
+    await rejects(db.compact(), QUOTA);
+    await flushed;
+    // Nor one that its listener makes.
+    const { committed } = await new Promise<{ committed: Promise<void> }>((resolve) => {
+      const onProgress = () => {
+        db.set("b", "new");
+        resolve({ committed: db.committed });
+      };
+      db.compact({ onProgress }).catch(() => {});
+    });
+    await committed;
+    equal(heard.length, 2);
+    const again = await opened(fake.crashed());
+    deepEqual([again.getText("a"), again.getText("b")], ["new", "new"]);
+    await db.close();
+  });
+
   test("when nobody listens, nothing is rejected unheard, and the next call still throws", async () => {
     const unhandled = forbidUnhandled();
     const { fake, db } = await setting({ onError: undefined });
