@@ -133,16 +133,22 @@ export class EnginePoints extends EngineInstance {
   }
 
   removeEncoded(keyLength: number, keyspace: number): boolean {
+    let before: number;
     let answer: number;
     this.changes += 1;
     try {
-      answer = this.wasm.remove(keyspace, keyLength);
+      before = this.wasm.pending();
+      answer = this.exports.remove(keyspace, keyLength);
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
       throw this.die(trap);
     }
-    if (answer < 0) throw this.writeFailure(this.u32[this.codeAt] as number);
+    if (answer < 0) {
+      const code = this.u32[this.codeAt] as number;
+      // Where there was no group, none is lost.
+      throw before === 0 ? this.failure(code) : this.writeFailure(code);
+    }
     return answer === 1;
   }
 

@@ -244,6 +244,27 @@ suite("a full disk", () => {
     await db.close();
   });
 
+  test("a deletion that is refused says nothing of what was handed on before it in its turn", async () => {
+    const fake = new FakeStorage();
+    const heard: Error[] = [];
+    let db = await opened(fake, { memory: 4 << 20 });
+    for (let i = 0; i < 800; i++) db.set(`key ${i}`, filled(10_000, i));
+    await db.close();
+    db = await opened(fake, { memory: 4 << 20, onError: (error) => heard.push(error) });
+    for (const handOn of [() => db.set("large", filled(300_000, 1)), () => db.commit()]) {
+      db.set("a", "new");
+      const { committed, flushed } = db;
+      handOn();
+      failing(fake, "read", platform.io);
+      throws(() => db.delete("key 0"), { code: "VARVE_STORAGE" });
+      healed(fake);
+      await Promise.all([committed, flushed]);
+    }
+    deepEqual(heard, []);
+    ok(db.delete("key 0"));
+    await db.close();
+  });
+
   test("when nobody listens, nothing is rejected unheard, and the next call still throws", async () => {
     const unhandled = forbidUnhandled();
     const { fake, db } = await setting({ onError: undefined });
