@@ -50,7 +50,9 @@ export class EngineRanges extends EnginePoints {
 
   /** Sorts a part of the keys, of which the first range sorts all at once. Says whether there are more. */
   sortPart(): boolean {
-    return this.counted(() => this.wasm.sort_part()) > 0;
+    const more = this.counted(() => this.wasm.sort_part()) > 0;
+    if (!more) this.onSorting = undefined;
+    return more;
   }
 
   private counted(wasmCall: () => number): number {
@@ -105,6 +107,5 @@ export class EngineRanges extends EnginePoints {
       more = this.sortPart();
       if (host.readBytes > before) onSorting?.(host.readBytes - before);
     }
-    this.onSorting = undefined;
   }
 }

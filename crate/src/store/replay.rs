@@ -198,8 +198,8 @@ impl<F: File> Store<F> {
             }
         }
         if !self.recovery.clean {
-            let is_late = self.next_version > MANY_VERSIONS;
-            self.next_version += if is_late { LATE_JUMP } else { VERSION_JUMP };
+            let is_early = self.next_version <= MANY_VERSIONS;
+            self.next_version += if is_early { VERSION_JUMP } else { LATE_JUMP };
         }
         if self.recovery.damaged && !self.read_only {
             self.renew(options)?;
