@@ -88,11 +88,7 @@ export class Client<
         (...args: unknown[]) =>
           link.request("call", () => structuredClone([name, ...args]), true),
     );
-  }
-
-  /** @internal With its collections. */
-  withCollections(): this {
-    return withNames(this, Client<S>, (name) => new RemoteCollection(name, this.link)) as this;
+    withNames(this, (name) => new RemoteCollection(name, link));
   }
 
   /** Who has the database, and why calls wait. Changes are announced by the event `"status"`. */
@@ -223,7 +219,7 @@ export class Client<
    */
   transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
     return transact("transaction", this.link, options, (log) =>
-      body(withNames(new Tx(log), Tx, (name) => new TxPart(log, name)) as TxOf<S>),
+      body(withNames(new Tx(log), (name) => new TxPart(log, name)) as TxOf<S>),
     );
   }
 

@@ -76,13 +76,15 @@ export function connect<S extends ServedTypes = Nothing>(
   const client = new Client<S>(link, timeout);
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
   if (isBrowser()) link.need();
-  return client.withCollections() as ClientOf<S>;
+  return client as ClientOf<S>;
 }
 
 /** A page, or one of its workers. */
 function isBrowser(): boolean {
-  const { WorkerGlobalScope } = globalThis as { WorkerGlobalScope?: unknown };
-  const { process } = globalThis as { process?: unknown };
+  const { WorkerGlobalScope, process } = globalThis as {
+    WorkerGlobalScope?: unknown;
+    process?: unknown;
+  };
   return (
     typeof Worker === "function" &&
     (typeof document !== "undefined" || (WorkerGlobalScope !== undefined && process === undefined))

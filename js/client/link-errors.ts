@@ -23,7 +23,7 @@ export function errorOf(
       { applied: true },
     );
   }
-  const applied = writes && ending.lapsed === "unknown" ? "unknown" : false;
+  const applied = writes && ending.lapsed === "unknown" && "unknown";
   const fate = applied ? "may have been" : "was not";
   return new OwnerUnavailableError(
     `${call}() on "${name}" was not answered in time. It ${fate} done. ${reason ?? ""}`.trim(),
@@ -32,7 +32,7 @@ export function errorOf(
 }
 
 export function closed(name: string): DatabaseClosedError {
-  return new DatabaseClosedError(`The client of "${name}" was closed. Connect again to go on.`);
+  return new DatabaseClosedError(`The client of "${name}" was closed. Connect again.`);
 }
 
 export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
@@ -46,7 +46,7 @@ export function noWorker(name: string, cause?: unknown): StorageUnavailableError
 export function broken(name: string, { message, error }: Partial<ErrorEvent>) {
   return new StorageUnavailableError(
     `The worker of connect("${name}") failed${message ? `: ${message}` : " to load"}. ` +
-      'If a bundler lost it, give the option worker one whose file is export default serve("…").',
+      "If a bundler lost it, give the option worker one with export default serve(…).",
     { cause: error },
   );
 }

@@ -8,7 +8,7 @@ import { followPage, hesitate } from "./page.js";
 import type { ClientProgress } from "./progress.js";
 import { type Ending, Sender } from "./sender.js";
 import { type Adder, type Heard, type Over, WatchList } from "./watch.js";
-import { Ways } from "./ways.js";
+import { type Ways, waysOf } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
 
 /** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
@@ -146,9 +146,6 @@ const CALL_OPTIONS = ["signal", "timeout"];
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
 
-/** Requests made in so many microtasks, one after the other, still are one message. */
-const HOPS = 3;
-
 /** Its reactions cost a third of what `queueMicrotask` does, and in Firefox 6 µs less than `await`. */
 const NOW = Promise.resolve();
 
@@ -164,11 +161,10 @@ const DEAF_MS = 6_000;
 /** A worker that has lived for so long and then ended is replaced at once. */
 const LIFE_MS = 1_000;
 
-const WAITS = {
+const WAITS: Readonly<Record<string, string>> = {
   waiting: "Another tab has the database.",
-  opening: undefined,
   busy: "The file is still held by a tab that ends or sleeps.",
-} as const;
+};
 
 /** Those of this realm that others may join, by the names of their databases. */
 export const links: Map<string, Link> = new Map();
@@ -196,8 +192,8 @@ export class Link {
   private local: string | undefined;
   private ways: Ways | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private hops = 0;
-  private isReady: (failure?: unknown) => void = () => {};
+  private isSoon = false;
+  private isReady!: (failure?: unknown) => void;
   private released: (() => void) | undefined;
   /** Why nothing can be asked for any more: it is outdated, or over. */
   private refusal: unknown;
@@ -212,10 +208,7 @@ export class Link {
     this.name = name;
     this.options = options;
     this.id = randomNumber();
-    this.sender = new Sender(this.id, {
-      ask: (owner, message) => this.post(owner, message),
-      who: (message) => this.ask(message),
-    });
+    this.sender = new Sender(this.id, this);
     this.watches = new WatchList(this.sender);
     this.ready = new Promise((resolve, reject) => {
       this.isReady = (failure) => (failure === undefined ? resolve() : reject(failure));
@@ -265,7 +258,7 @@ export class Link {
         this.sender.giveUp(id, { thrown: signal?.reason });
         this.sender.tell({ type: "stop", id });
       };
-      signal?.addEventListener("abort", abort, { once: true });
+      signal?.addEventListener("abort", abort);
       this.soon();
     });
   }
@@ -279,14 +272,15 @@ export class Link {
   /** Sends at the end of the task what is asked for in it, in one message. */
   private soon(): void {
     this.need();
-    if (this.hops > 0) return;
-    this.hops = HOPS;
-    const hop = () => {
-      this.hops -= 1;
-      if (this.hops > 0) NOW.then(hop);
-      else this.sender.flush();
-    };
-    NOW.then(hop);
+    if (this.isSoon) return;
+    this.isSoon = true;
+    // Requests made in so many microtasks, one after the other, still are one message.
+    NOW.then()
+      .then()
+      .then(() => {
+        this.isSoon = false;
+        this.sender.flush();
+      });
     this.arm();
   }
 
@@ -326,8 +320,7 @@ export class Link {
     if (this.refusal !== undefined) return;
     if (this.sender.owner === undefined) this.show("starting");
     try {
-      const worker = this.worker ?? this.begin();
-      this.worker = worker;
+      this.worker ??= this.begin();
       this.toHost({ type: "hello", name: this.name, version: this.options.version });
     } catch (error) {
       this.failed(error);
@@ -341,7 +334,7 @@ export class Link {
       // What is none, or makes none, throws here.
       worker = (make as () => WorkerLike)();
       worker.addEventListener("message", (event) => {
-        if (this.worker === worker) this.hear((event as MessageEvent).data as FromHost);
+        if (this.worker === worker) this.listen((event as MessageEvent).data as FromHost);
       });
     } catch (cause) {
       throw noWorker(this.name, cause);
@@ -365,7 +358,7 @@ export class Link {
     this.worker?.postMessage(message);
   }
 
-  private hear(message: FromHost): void {
+  private listen(message: FromHost): void {
     this.deafSince = undefined;
     switch (message.type) {
       case "up":
@@ -396,7 +389,7 @@ export class Link {
         break;
       default:
         if (message.type === "here") this.local = message.owner;
-        this.told(message);
+        this.hear(message);
     }
   }
 
@@ -420,7 +413,7 @@ export class Link {
   }
 
   /** Something an owner says, here or elsewhere. */
-  private told(message: ToClient): void {
+  hear(message: ToClient): void {
     if (this.asleep) return;
     const { state, reason, progress } = this.status;
     const { owner } = this.sender;
@@ -477,18 +470,26 @@ export class Link {
     this.local = undefined;
     this.deafSince = undefined;
     this.guarding?.abort();
-    if (worker !== undefined) stop(worker);
+    if (worker?.terminate) worker.terminate();
+    else if (worker) {
+      worker.postMessage({ type: "release" });
+      // What has no end can be begun with again.
+      if (worker.close) worker.close();
+      else taken.delete(worker);
+    }
   }
 
   // ---------------------------------------------------------------- owners elsewhere
 
   private join(channel: string | undefined): void {
     if (channel === undefined || this.ways !== undefined || this.asleep) return;
-    this.ways = new Ways(channel, this.id, {
-      hear: (message) => this.told(message),
-      visit: (port) => this.worker?.postMessage({ type: "visit" }, [port]),
-    });
+    this.ways = waysOf(channel, this.id, this);
     this.sender.ask();
+  }
+
+  /** A client elsewhere has sent a port to the owner of this page. */
+  visit(port: MessagePort): void {
+    this.worker?.postMessage({ type: "visit" }, [port]);
   }
 
   private leave(): void {
@@ -496,12 +497,12 @@ export class Link {
     this.ways = undefined;
   }
 
-  private post(owner: string, message: ToOwner): void {
+  ask(owner: string, message: ToOwner): void {
     if (owner === this.local) this.toHost(message);
     else this.ways?.post(owner, message);
   }
 
-  private ask(message: Who): void {
+  who(message: Who): void {
     if (this.asleep) return;
     if (this.sender.isUnheard && this.status.state === "open") {
       this.show("waiting", "The owner does not answer: it may be asleep or at work.");
@@ -588,16 +589,6 @@ export class Link {
     if (isSame && status.progress === progress) return;
     this.status = { state, owner, reason, ...(progress && { progress }) };
     for (const { tell } of this.handles) tell("status");
-  }
-}
-
-function stop(worker: WorkerLike): void {
-  if (worker.terminate) worker.terminate();
-  else {
-    worker.postMessage({ type: "release" });
-    // What has no end can be begun with again.
-    if (worker.close) worker.close();
-    else taken.delete(worker);
   }
 }
 

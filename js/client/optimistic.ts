@@ -233,29 +233,21 @@ export class Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
 
 /** An object whose properties are made from their names. */
 export function byName<T extends object>(make: (name: string) => object): T {
-  return withNames(Object.create(null) as T, { prototype: null }, make);
+  return withNames(Object.create(null) as T, make);
 }
 
 /** Gives an object more properties: whatever it has no other meaning for is the name of a collection. */
-export function withNames<T extends object>(
-  of: T,
-  type: { readonly prototype: object | null },
-  make: (name: string) => object,
-): T {
+export function withNames<T extends object>(of: T, make: (name: string) => object): T {
   const known = new Map<string, object>();
-  const behind = new Proxy(Object.create(type.prototype) as object, {
+  const behind = new Proxy(Object.create(Object.getPrototypeOf(of)) as object, {
     get(target, name, receiver) {
       // Who awaits it by mistake asks for "then", and Deno asks whatever events are dispatched at whether
       // it is a node of a document.
       if (typeof name !== "string" || /^(then|nodeType)$/.test(name) || name in target) {
         return Reflect.get(target, name, receiver);
       }
-      let made = known.get(name);
-      if (made === undefined) {
-        made = make(name);
-        known.set(name, made);
-      }
-      return made;
+      if (!known.has(name)) known.set(name, make(name));
+      return known.get(name);
     },
   });
   return Object.setPrototypeOf(of, behind) as T;

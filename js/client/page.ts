@@ -12,7 +12,6 @@ export function followPage(sleeper: Sleeper): () => void {
   if (typeof document === "undefined") return () => {};
   const end = new AbortController();
   const sleep = () => sleeper.sleep();
-  const wake = () => sleeper.wake();
   // Not before the program's own listeners have asked for what they want at the last moment: they run
   // before a page freezes, and before one that was seen is hidden.
   const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
@@ -26,9 +25,9 @@ export function followPage(sleeper: Sleeper): () => void {
   };
   last();
   document.addEventListener("visibilitychange", last, end);
-  addEventListener("pageshow", wake, end);
+  addEventListener("pageshow", () => sleeper.wake(), end);
   document.addEventListener("freeze", sleep, end);
-  document.addEventListener("resume", wake, end);
+  document.addEventListener("resume", () => sleeper.wake(), end);
   return () => end.abort();
 }
 

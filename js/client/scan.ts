@@ -20,12 +20,11 @@ export class RemoteScan<T> implements AsyncIterable<T, undefined> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, undefined> {
-    let after: unknown = null;
-    do {
+    for (let after: unknown = null; after !== undefined; ) {
       const page = (await this.read(after)) as { rows: T[]; after?: unknown };
       yield* page.rows;
       after = page.after;
-    } while (after !== undefined);
+    }
     return undefined;
   }
 }

@@ -13,8 +13,8 @@ import type { ToClient, ToOwner, Who } from "./messages.js";
  * anything in an address.
  */
 const COURIER =
-  "data:text/javascript,let owner,at;onconnect=({ports:[page]})=>{page.onmessage=({data,ports})=>" +
-  "{if(!ports[0]){owner=data;at=page}else if(data===owner)at.postMessage(0,ports)}}";
+  "data:text/javascript,let o,a;onconnect=({ports:[p]})=>p.onmessage=({data:d,ports:t})=>" +
+  "t[0]?d===o&&a.postMessage(0,t):(o=d,a=p)";
 
 /** Between two attempts to get a port over. */
 const PATIENCE_MS = 1_000;
@@ -35,100 +35,84 @@ export interface WaysOut {
 }
 
 /** The ways of one client. */
-export class Ways {
-  private readonly channel: string;
-  private readonly out: WaysOut;
-  private readonly all: BroadcastChannel;
-  private readonly inbox: BroadcastChannel;
-  private box: { readonly owner: string; readonly channel: BroadcastChannel } | undefined;
-  private courier: MessagePort | undefined;
-  private port: Port | undefined;
-
-  constructor(channel: string, client: number, out: WaysOut) {
-    this.channel = channel;
-    this.out = out;
-    this.all = new BroadcastChannel(channel);
-    this.inbox = new BroadcastChannel(`${channel}:${client}`);
-    const hear = ({ data }: MessageEvent) => {
-      if ((data as ToClient | Who).type !== "who") out.hear(data as ToClient);
-    };
-    this.all.onmessage = hear;
-    this.inbox.onmessage = hear;
-  }
-
+export interface Ways {
   /** To an owner elsewhere. */
-  post(owner: string, message: ToOwner): void {
-    const { port } = this;
-    if (port?.owner === owner && port.isOpen) {
-      port.port.postMessage(message);
-      return;
-    }
-    if (this.box?.owner !== owner) {
-      this.box?.channel.close();
-      this.box = { owner, channel: new BroadcastChannel(`${this.channel}:${owner}`) };
-    }
-    this.box.channel.postMessage(message);
-    this.reach(owner);
-  }
-
+  post(owner: string, message: ToOwner): void;
   /** Asks all owners that there may be. Whoever has to ask has waited in vain at a port. */
-  who(message: Who): void {
-    this.drop();
-    this.all.postMessage(message);
-  }
-
+  who(message: Who): void;
   /** Whether there is an owner, who has the lock of that name; `undefined` where nobody tells. */
-  async isOwned(): Promise<boolean | undefined> {
-    const { held } = await navigator.locks.query();
-    return held?.some(({ name }) => name === this.channel);
-  }
-
+  isOwned(): Promise<boolean | undefined>;
   /** The owner is this page's worker, and is asked for elsewhere. */
-  offer(owner: string): void {
-    this.carrier()?.postMessage(owner);
-  }
+  offer(owner: string): void;
+  close(): void;
+}
 
-  close(): void {
-    this.drop();
-    this.all.close();
-    this.inbox.close();
-    this.box?.channel.close();
-    this.courier?.close();
-  }
-
-  /** Has a port carried to the owner, unless one is there or on its way. */
-  private reach(owner: string): void {
-    const now = Date.now();
-    const { port } = this;
-    if (port?.owner === owner && now < port.since + PATIENCE_MS) return;
-    this.drop();
-    const carrier = this.carrier();
-    if (carrier === undefined) return;
-    const { port1, port2 } = new MessageChannel();
-    const mine: Port = { owner, port: port1, isOpen: false, since: now };
-    this.port = mine;
-    port1.onmessage = ({ data }) => {
-      mine.isOpen = true;
-      this.out.hear(data as ToClient);
-    };
-    carrier.postMessage(owner, [port2]);
-  }
-
-  private drop(): void {
-    this.port?.port.close();
-    this.port = undefined;
-  }
-
-  private carrier(): MessagePort | undefined {
-    if (this.courier !== undefined || typeof SharedWorker === "undefined") return this.courier;
+/** Opens them: the channel of that name, and one of the client's own. */
+export function waysOf(name: string, client: number, out: WaysOut): Ways {
+  const all = new BroadcastChannel(name);
+  const inbox = new BroadcastChannel(`${name}:${client}`);
+  let box: { readonly owner: string; readonly channel: BroadcastChannel } | undefined;
+  let courier: MessagePort | undefined;
+  let mine: Port | undefined;
+  all.onmessage = inbox.onmessage = ({ data }: MessageEvent) => {
+    if ((data as ToClient | Who).type !== "who") out.hear(data as ToClient);
+  };
+  const drop = () => {
+    mine?.port.close();
+    mine = undefined;
+  };
+  const carrier = () => {
+    if (courier !== undefined || typeof SharedWorker === "undefined") return courier;
     try {
-      const { port } = new SharedWorker(COURIER, this.channel);
-      port.onmessage = ({ ports: [visitor] }) => this.out.visit(visitor as MessagePort);
-      this.courier = port;
-      return port;
+      courier = new SharedWorker(COURIER, name).port;
+      courier.onmessage = ({ ports: [visitor] }) => out.visit(visitor as MessagePort);
     } catch {
       // Refused, as in sandboxed frames: the channel leads there too.
-      return undefined;
     }
-  }
+    return courier;
+  };
+  /** Has a port carried to the owner, unless one is there or on its way. */
+  const reach = (owner: string) => {
+    const now = Date.now();
+    if (mine?.owner === owner && now < mine.since + PATIENCE_MS) return;
+    drop();
+    if (carrier() === undefined) return;
+    const { port1: port, port2 } = new MessageChannel();
+    const made: Port = { owner, port, isOpen: false, since: now };
+    mine = made;
+    port.onmessage = ({ data }) => {
+      made.isOpen = true;
+      out.hear(data as ToClient);
+    };
+    courier?.postMessage(owner, [port2]);
+  };
+  return {
+    post(owner, message) {
+      if (mine?.owner === owner && mine.isOpen) {
+        mine.port.postMessage(message);
+        return;
+      }
+      if (box?.owner !== owner) {
+        box?.channel.close();
+        box = { owner, channel: new BroadcastChannel(`${name}:${owner}`) };
+      }
+      box.channel.postMessage(message);
+      reach(owner);
+    },
+    who(message) {
+      drop();
+      all.postMessage(message);
+    },
+    async isOwned() {
+      const { held } = await navigator.locks.query();
+      return held?.some((lock) => lock.name === name);
+    },
+    offer(owner) {
+      carrier()?.postMessage(owner);
+    },
+    close() {
+      drop();
+      for (const one of [all, inbox, box?.channel, courier]) one?.close();
+    },
+  };
 }

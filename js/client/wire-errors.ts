@@ -39,7 +39,7 @@ function told(error: unknown, most: number): WireError {
 
 /** The error that a `WireError` stands for. */
 export function fromWire({ name, message, code, stack, more, cause }: WireError): Error {
-  const options = cause === undefined ? {} : { cause: fromWire(cause as WireError) };
+  const options = cause === undefined ? undefined : { cause: fromWire(cause as WireError) };
   const error = Object.assign(make(name, message, code, options), more);
   for (const [key, value] of Object.entries({ name, code, stack })) {
     if (value === undefined || error[key as keyof Error] === value) continue;
@@ -52,10 +52,10 @@ function make(
   name: string,
   message: string,
   code: string | undefined,
-  options: { cause?: Error },
+  options: { cause: Error } | undefined,
 ): Error {
   const known = code !== undefined && errorClasses.get(name);
   if (!known) return new (name === "TypeError" ? TypeError : Error)(message, options);
   if (name === "VarveError") return new VarveError(code, message, options);
-  return new known(message, options);
+  return new known(message, options as { cause: Error });
 }

@@ -462,7 +462,6 @@ suite("a call", () => {
       values: (of) => of.values().all(),
       verify: (of) => of.verify(),
       watch: (of) => of.watch({}, heard),
-      withCollections: "stays",
     });
     await refuseAll(products, {
       batch: (of) => of.batch([]),
