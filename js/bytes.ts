@@ -27,15 +27,20 @@ export function bury(buffer: ArrayBuffer): void {
   buried.add(buffer);
 }
 
+/** By what it is and not by its class, of which every realm has another. */
+export function isBuffer(given: unknown): given is ArrayBuffer {
+  return (given as Partial<ArrayBuffer> | null)?.[Symbol.toStringTag] === "ArrayBuffer";
+}
+
 /** A key or value that is no `Uint8Array`, as one, without a copy. */
 export function asBytes(role: Role, given: unknown): Uint8Array {
   if (ArrayBuffer.isView(given)) {
     refuseGone(role, given.buffer);
     return new Uint8Array(given.buffer, given.byteOffset, given.byteLength);
   }
-  if (Object.prototype.toString.call(given) === "[object ArrayBuffer]") {
-    refuseGone(role, given as ArrayBuffer);
-    return new Uint8Array(given as ArrayBuffer);
+  if (isBuffer(given)) {
+    refuseGone(role, given);
+    return new Uint8Array(given);
   }
   throw badArgument(
     `A ${role} has to be a string, an ArrayBuffer or a view such as Uint8Array.`,

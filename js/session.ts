@@ -5,7 +5,7 @@
  * one object, so that the hot path reads plain fields.
  */
 
-import type { Key, Value } from "./bytes.js";
+import { isBuffer, type Key, type Value } from "./bytes.js";
 import type { Engine } from "./engine.js";
 import { type KeyRange, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
@@ -401,8 +401,7 @@ export class Session extends Groups {
 
   private replaced(result: unknown): number {
     this.refuseLater("The callback of updateIf()", result);
-    const bytes =
-      typeof result === "string" || ArrayBuffer.isView(result) || result instanceof ArrayBuffer;
+    const bytes = typeof result === "string" || ArrayBuffer.isView(result) || isBuffer(result);
     if (!bytes) {
       throw badArgument(
         "The callback of updateIf() has to return nothing, or the new bytes. " +

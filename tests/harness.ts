@@ -196,10 +196,20 @@ export function text(value: Uint8Array | undefined): string | undefined {
   return value === undefined ? undefined : new TextDecoder().decode(value.slice());
 }
 
-/** A date of which this realm's class knows nothing: one from a frame, or what a clone is in a test by jest. */
+/** Has this realm's classes know nothing of a thing, as of one from a frame, or of a clone in a test by jest. */
+export function ofAnotherRealm<T extends object>(thing: T): T {
+  const copyOf = (prototype: object | null): object | null =>
+    prototype &&
+    Object.create(
+      copyOf(Object.getPrototypeOf(prototype)),
+      Object.getOwnPropertyDescriptors(prototype),
+    );
+  return Object.setPrototypeOf(thing, copyOf(Object.getPrototypeOf(thing)));
+}
+
+/** A date of which this realm's class knows nothing. */
 export function dateOfAnotherRealm(ms: number): Date {
-  const elsewhere = Object.create(null, Object.getOwnPropertyDescriptors(Date.prototype));
-  return Object.setPrototypeOf(new Date(ms), elsewhere);
+  return ofAnotherRealm(new Date(ms));
 }
 
 /** Gives the event loop a turn: all microtasks, and one task. */

@@ -10,15 +10,7 @@ import type { DatabaseStats } from "../session.js";
 import { split } from "./call-options.js";
 import { RemoteCollection } from "./collection.js";
 import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
-import {
-  byName,
-  type RetryOptions,
-  Tx,
-  TxPart,
-  transact,
-  updateIf,
-  withNames,
-} from "./optimistic.js";
+import { byName, type RetryOptions, transact, txOf, updateIf, withNames } from "./optimistic.js";
 import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
@@ -218,9 +210,7 @@ export class Client<
    * @throws (rejects) ConflictError if others were faster each time; what `body` throws
    */
   transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
-    return transact("transaction", this.link, options, (log) =>
-      body(withNames(new Tx(log), (name) => new TxPart(log, name)) as TxOf<S>),
-    );
+    return transact("transaction", this.link, options, (log) => body(txOf(log) as TxOf<S>));
   }
 
   /**

@@ -122,7 +122,7 @@ export class RemoteReads<K, Given, Plain, Range> {
     const { name, of } = this;
     return this.caller.request(
       call,
-      () => args,
+      () => own(args),
       false,
       options,
       of ?? name,
@@ -161,7 +161,7 @@ export class RemoteCollection<
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
   getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.ask("getMany", [own(keys)], options);
+    return this.ask("getMany", [keys], options);
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */

@@ -3,6 +3,7 @@
  * worker that has the file. Everything here can be cloned from one realm to another.
  */
 
+import { isBytes, own } from "./own.js";
 import type { ClientProgress } from "./progress.js";
 
 /** The version of this protocol. */
@@ -194,8 +195,8 @@ export type ToClient = Here | Gone | Told | Again | Seen | Progress;
 
 /** The same text for the same key, whichever object it is, and of whatever realm. */
 export function keyName(key: unknown): string {
-  if (typeof key !== "object") return `${typeof key} ${key}`;
+  if (typeof key !== "object") return typeof key + String(key);
   if (Array.isArray(key)) return JSON.stringify(key.map(keyName));
   // A time may be given as a date or as its number.
-  return ArrayBuffer.isView(key) ? (key as Uint8Array).join() : keyName(+(key as Date));
+  return isBytes(key) ? String(own(key)) : keyName(+(key as Date));
 }

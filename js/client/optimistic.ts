@@ -5,7 +5,7 @@ import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "
 import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
-import { bytesOf, own } from "./own.js";
+import { bytesOf } from "./own.js";
 
 /**
  * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they
@@ -31,14 +31,9 @@ export interface Writes {
   }[];
 }
 
-/** As it was given: the program may change what it has. */
-function kept(place: string | undefined, given: unknown): unknown {
-  return place === undefined ? own(given as Key | Value) : structuredClone(given);
-}
-
-/** As it is read: the program may change what it is given. */
-function copied(place: string | undefined, value: unknown): unknown {
-  return place === undefined ? bytesOf(value as Value) : structuredClone(value);
+/** As it is at this moment, for the program may change what it has: raw keys and values as bytes. */
+function copied<T>(place: string | undefined, given: T): T {
+  return place === undefined ? bytesOf(given) : structuredClone(given);
 }
 
 /**
@@ -127,12 +122,12 @@ export async function updateIf(
   given: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
   const { predicate, valueIfMissing, ...options } = admitted("A call", given);
-  const [wanted, missing] = [kept(place, key), kept(place, valueIfMissing)];
+  const [wanted, missing] = [copied(place, key), copied(place, valueIfMissing)];
   return transact("updateIf", caller, options, async (log) => {
-    const part = new TxPart<unknown, unknown, unknown>(log, place);
+    const part = partOf(log, place);
     const found = await part.get(wanted);
     // A copy for each time: the callback changes it.
-    const value = (found === undefined ? missing && copied(place, missing) : found) as never;
+    const value = (found === undefined ? copied(place, missing) : found) as never;
     if (value === undefined) return false;
     const isWanted: unknown = predicate === undefined || predicate(value);
     if (isWanted === false) return false;
@@ -163,72 +158,68 @@ interface Log {
 }
 
 /** A collection inside a client's transaction: reads go to the database, and writes are made at the end. */
-export class TxPart<Given, Plain, Input> {
-  private readonly log: Log;
-  private readonly place: string | undefined;
-
-  /** @internal */
-  constructor(log: Log, place?: string) {
-    this.log = log;
-    this.place = place;
-  }
-
+export interface TxPart<Given, Plain, Input> {
   /**
    * Resolves to the value of a key as this transaction sees it: the value that it has written, as it was
    * given, or else the one that its first read of the key found.
    */
-  async get(key: Given): Promise<Plain | undefined> {
-    const { place, log } = this;
-    const name = this.admit(key);
+  get(key: Given): Promise<Plain | undefined>;
+  /** Resolves to whether the key has a value, as this transaction sees it. */
+  has(key: Given): Promise<boolean>;
+  /** Stores a value under a key when the transaction commits. */
+  set(key: Given, value: Input): void;
+  /** Deletes a key when the transaction commits. */
+  delete(key: Given): void;
+}
+
+/** A client's transaction, as its function sees it: raw keys, and the collections by name. */
+export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
+  /** Resolves to the value of a key as a string. */
+  getText(key: Key): Promise<string | undefined>;
+}
+
+/** A collection within a transaction, or its raw keys. */
+function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
+  /** What a key counts as. */
+  const admit = (key: unknown) => {
+    if (log.over) {
+      throw new ReentrancyError("The transaction is over. Await all that its function does.");
+    }
+    // The same for a string and for its bytes.
+    return keyName(place === undefined ? bytesOf(key) : [place, key]);
+  };
+  const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
+    const one = { type, key: copied(place, key), value: copied(place, value), in: place };
+    log.written.set(admit(key), one);
+  };
+  const get = async (key: unknown) => {
+    const name = admit(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
-      seen = log.read(kept(place, key), place);
+      seen = log.read(copied(place, key), place);
       log.seen.set(name, seen);
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
     }
     const { value } = log.written.get(name) ?? ((await seen) as Seen);
-    return value === undefined ? undefined : (copied(place, value) as Plain);
-  }
-
-  /** Resolves to whether the key has a value, as this transaction sees it. */
-  async has(key: Given): Promise<boolean> {
-    return (await this.get(key)) !== undefined;
-  }
-
-  /** Stores a value under a key when the transaction commits. */
-  set(key: Given, value: Input): void {
-    const name = this.admit(key);
-    this.write(name, "set", key, kept(this.place, value));
-  }
-
-  /** Deletes a key when the transaction commits. */
-  delete(key: Given): void {
-    this.write(this.admit(key), "delete", key);
-  }
-
-  private write(name: string, type: "set" | "delete", key: Given, value?: unknown): void {
-    const { place } = this;
-    this.log.written.set(name, { type, key: kept(place, key), value, in: place });
-  }
-
-  /** What a key counts as. */
-  private admit(key: Given): string {
-    if (this.log.over) {
-      throw new ReentrancyError("The transaction is over. Await all that its function does.");
-    }
-    // The same for a string and for its bytes.
-    return keyName(this.place === undefined ? bytesOf(key as Key) : [this.place, key]);
-  }
+    return copied(place, value);
+  };
+  return {
+    get,
+    has: async (key) => (await get(key)) !== undefined,
+    delete: (key) => write("delete", key),
+    set: (key, value) => write("set", key, value),
+  };
 }
 
-/** A client's transaction, as its function sees it: raw keys, and the collections by name. */
-export class Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
-  /** Resolves to the value of a key as a string. */
-  async getText(key: Key): Promise<string | undefined> {
-    const value = await this.get(key);
+/** What the function of a transaction is given. */
+export function txOf(log: Log): object {
+  const part = partOf(log);
+  const getText = async (key: Key) => {
+    const value = (await part.get(key)) as Uint8Array<ArrayBuffer> | undefined;
     return value && new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
-  }
+  };
+  return withNames({ ...part, getText }, (name) => partOf(log, name));
 }
 
 /** An object whose properties are made from their names. */

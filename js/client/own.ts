@@ -1,9 +1,13 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
-import type { Bytes, Value } from "../bytes.js";
+import type { Bytes } from "../bytes.js";
 
+/** By what it is and not by its class, of which every realm has another. */
 export function isBytes(given: unknown): given is Bytes {
-  return given instanceof ArrayBuffer || ArrayBuffer.isView(given);
+  return (
+    ArrayBuffer.isView(given) ||
+    (given as Partial<ArrayBuffer> | null)?.[Symbol.toStringTag] === "ArrayBuffer"
+  );
 }
 
 /** A copy of keys, values, operations and ranges, as far as they can change. What can be gone over is an array then. */
@@ -11,7 +15,10 @@ export function own<T>(given: T): T {
   // Dates are keys of collections, also those of another realm.
   if (typeof given !== "object" || given === null || (given as { getTime?: unknown }).getTime)
     return given;
-  if (isBytes(given)) return bytesOf(given) as T;
+  if (isBytes(given)) {
+    const { buffer = given, byteOffset, byteLength } = given as unknown as Uint8Array<ArrayBuffer>;
+    return new Uint8Array(new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength)) as T;
+  }
   // The usual one apart: going over it costs as much as all else that a call does here.
   if (Array.isArray(given)) return given.map(own) as T;
   if (Symbol.iterator in given) return own([...(given as never)]) as T;
@@ -19,9 +26,8 @@ export function own<T>(given: T): T {
   return Object.fromEntries(all) as T;
 }
 
-/** A copy as bytes. */
-export function bytesOf(value: Value): Uint8Array<ArrayBuffer> {
-  if (typeof value === "string") return new TextEncoder().encode(value);
-  const { buffer = value as ArrayBuffer, byteOffset, byteLength } = value as Partial<Uint8Array>;
-  return new Uint8Array(new Uint8Array(buffer, byteOffset, byteLength));
+/** A copy as bytes, if it is text or bytes; what can be neither key nor value stays what it is, for the owner to refuse. */
+export function bytesOf<T>(given: T): T {
+  if (typeof given !== "string" || /\p{Surrogate}/u.test(given)) return own(given);
+  return new TextEncoder().encode(given) as T;
 }

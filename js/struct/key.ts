@@ -343,8 +343,12 @@ function binary(what: string): PartCodec {
     kind: { kind: "blob" },
     isRun: true,
     write(area, at, value) {
-      if (!(value instanceof Uint8Array)) throw refused(what, "a Uint8Array", value);
-      return value.length > area.length ? at + value.length : writeRun(area, at, value);
+      // By what it does: those of another realm are none of this one's class.
+      if ((value as Partial<Uint8Array> | null)?.BYTES_PER_ELEMENT !== 1) {
+        throw refused(what, "a Uint8Array", value);
+      }
+      const { length } = value as Uint8Array;
+      return length > area.length ? at + length : writeRun(area, at, value as Uint8Array);
     },
     read: readRun,
   };

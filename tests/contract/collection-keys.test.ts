@@ -24,7 +24,7 @@ import {
   u53,
   u64,
 } from "varve/struct";
-import { dateOfAnotherRealm, deepEqual, equal, test, throws } from "../harness.js";
+import { dateOfAnotherRealm, deepEqual, equal, ofAnotherRealm, test, throws } from "../harness.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -104,6 +104,17 @@ everywhere("the keys of a collection", ({ storage }) => {
     visits.set(dateOfAnotherRealm(5), { at: dateOfAnotherRealm(7) });
     equal(visits.get(new Date(5))?.at, 7);
     equal(visits.index.byTime.count({ gte: 7 }), 1);
+  });
+
+  test("may hold bytes of another realm", async () => {
+    const db = await opened(storage);
+    const parts = db.collection("parts", json<number>(), { key: [str, blob] });
+    parts.set(["a", ofAnotherRealm(Uint8Array.of(0, 1))], 1);
+    equal(parts.get(["a", Uint8Array.of(0, 1)]), 1);
+    throws(
+      () => parts.set(["a", new DataView(new ArrayBuffer(1)) as unknown as Uint8Array], 1),
+      BAD,
+    );
   });
 
   test("are refused where they are none", async () => {

@@ -1,5 +1,5 @@
 import type { Change, Predicate } from "varve";
-import { deepEqual, equal, ok, test, text, throws, turn } from "../harness.js";
+import { deepEqual, equal, ofAnotherRealm, ok, test, text, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -175,6 +175,16 @@ everywhere("updateIf", ({ storage }) => {
     db.updateIf("key", () => "the last one");
     db = await reopened(db, storage, name);
     equal(db.getText("key"), "the last one");
+  });
+
+  test("the callback may return an ArrayBuffer of another realm", async () => {
+    const db = await opened(storage);
+    db.set("key", "1");
+    equal(
+      db.updateIf("key", () => ofAnotherRealm(Uint8Array.of(50).buffer)),
+      true,
+    );
+    equal(db.getText("key"), "2");
   });
 
   test("the callback may return a part of its own view, and a view of another record", async () => {
