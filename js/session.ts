@@ -6,6 +6,7 @@
  */
 
 import { isBuffer, type Key, type Value } from "./bytes.js";
+import { laterOf } from "./callback.js";
 import type { Engine } from "./engine.js";
 import { type KeyRange, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
@@ -415,14 +416,12 @@ export class Session extends Groups {
   /** Refuses what an asynchronous function or a generator returns: it runs when its bytes were taken back. */
   refuseLater(what: string, result: unknown): void {
     if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
-    const { then, [Symbol.toStringTag]: tag } = result as Partial<Promise<unknown>>;
-    const promise = typeof then === "function";
-    if (!promise && tag !== "Generator" && tag !== "AsyncGenerator") return;
-    if (result instanceof Promise) result.catch(() => {});
+    const later = laterOf(result);
+    if (later === undefined) return;
     // What runs on must not find a living view: it would write into a record unseen.
     if (this.death === undefined) this.engine.detach();
     throw badArgument(
-      `${what} has to be synchronous, and it returned a ${promise ? "promise" : "generator"}. ` +
+      `${what} has to be synchronous, and it returned a ${later}. ` +
         "Nothing of it was kept. Await what you need first, then call.",
     );
   }

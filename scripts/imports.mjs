@@ -13,7 +13,7 @@ const JS_ROOMS = [
   { room: "wasm", files: /^js\/(wasm\/.*|wasm-inline(\.d)?|varve\.d\.wasm)\.ts$/ },
   { room: "options", files: /^js\/(options|range)\.ts$/ },
   { room: "engine", files: /^js\/(host|failures|engine(-[a-z]+)?)\.ts$/ },
-  { room: "session", files: /^js\/(strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
+  { room: "session", files: /^js\/(callback|strict|session(-[a-z]+)?|scan|pin)\.ts$/ },
   { room: "collection", files: /^js\/collection\// },
   {
     room: "database",

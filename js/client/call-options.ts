@@ -8,33 +8,45 @@ export const LONGEST_TIMEOUT = 3_600_000;
 /** What was called, in the options of the requests that it is made of. */
 export const AS: unique symbol = /* @__PURE__ */ Symbol();
 
+/** What every call takes beside what it is about. */
+const CALL_OPTIONS: readonly string[] = ["signal", "timeout"];
+
 interface Known {
   readonly signal?: AbortSignal | undefined;
   readonly timeout?: number | undefined;
+}
+
+/** What an option has to be, or `true` where this is one; nothing of those that others look at. */
+function wanted(option: string, value: unknown): string | true | undefined {
+  const isWhole =
+    (Number.isSafeInteger(value) && (value as number) >= 0) || "a whole number from 0";
+  const isFunction = typeof value === "function" || "a function";
+  const isTime = typeof value === "number" && value > 0 && value <= LONGEST_TIMEOUT;
+  return {
+    signal: "throwIfAborted" in Object(value) || "an AbortSignal",
+    // What lapses never would hold its caller for ever.
+    timeout: isTime || `a number of ms up to ${LONGEST_TIMEOUT}`,
+    retries: isWhole,
+    version: isWhole,
+    predicate: isFunction,
+    worker: isFunction,
+  }[option];
 }
 
 /** @throws TypeError for options that are none or not among the known, and for wrong values of some */
 export function admitted<T extends Known>(
   what: string,
   options = {} as T,
-  known?: readonly string[],
+  known: readonly string[] = CALL_OPTIONS,
 ): T {
   if (Object(options) !== options) throw badCall(`${what} takes an object of options.`);
   for (const option in options) {
-    if (known && !known.includes(option)) {
+    if (!known.includes(option)) {
       throw badCall(`${what} has no option ${option}, but ${known.join(", ")}.`);
     }
-  }
-  const { signal, timeout } = options;
-  if (signal !== undefined && !("aborted" in Object(signal))) {
-    throw badCall("The option signal is an AbortSignal.");
-  }
-  // What lapses never would hold its caller for ever.
-  if (
-    timeout !== undefined &&
-    !(typeof timeout === "number" && timeout > 0 && timeout <= LONGEST_TIMEOUT)
-  ) {
-    throw badCall(`The option timeout is a number of milliseconds, up to ${LONGEST_TIMEOUT}.`);
+    const value: unknown = options[option];
+    const right = value === undefined || wanted(option, value);
+    if (right && right !== true) throw badCall(`The option ${option} is ${right}.`);
   }
   return options;
 }

@@ -184,7 +184,8 @@ export class Client<
    * several times. Resolves to whether the value was changed: `false` if the key is missing and there is no
    * `valueIfMissing`, or if `predicate` refused.
    *
-   * @throws (rejects) ConflictError if others were faster each time; what `change` throws
+   * @throws (rejects) ConflictError if others were faster each time; what `change` throws; TypeError where
+   * that is asynchronous or a generator
    */
   updateIf(
     key: Key,
@@ -207,10 +208,11 @@ export class Client<
    * });
    * ```
    *
-   * @throws (rejects) ConflictError if others were faster each time; what `body` throws
+   * @throws (rejects) ConflictError if others were faster each time; what `body` throws; TypeError where
+   * that is a generator
    */
   transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
-    return transact("transaction", this.link, options, (log) => body(txOf(log) as TxOf<S>));
+    return transact("transaction", this.link, options, body, (log) => body(txOf(log) as TxOf<S>));
   }
 
   /**

@@ -62,9 +62,6 @@ export function connect<S extends ServedTypes = Nothing>(
     throw badCall("The name is a string that is not empty.");
   }
   const { worker, timeout = 30_000, version } = admitted("connect()", options, KNOWN);
-  if (worker !== undefined && typeof worker !== "function") {
-    throw badCall("The option worker is a function that makes a worker.");
-  }
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
   const link = links.get(name) ?? new Link(name, { worker: make, version });
   const { options: of } = link;

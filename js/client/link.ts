@@ -140,9 +140,6 @@ export class Handle implements Caller {
 /** Calls that take as long as the file is large. */
 const LONG = /^(compact|verify|export)$/;
 
-/** What every call takes beside what it is about. */
-const CALL_OPTIONS = ["signal", "timeout"];
-
 /** How often it is looked what is late, while anything is waited for. */
 const TICK_MS = 100;
 
@@ -235,7 +232,6 @@ export class Link {
       const { signal, timeout = LONG.test(call) ? LONGEST_TIMEOUT : of.timeout } = admitted(
         "A call",
         options,
-        CALL_OPTIONS,
       );
       signal?.throwIfAborted();
       const args = argsOf();

@@ -1,6 +1,7 @@
 /** Transactions of clients: what they read is remembered, and checked when they commit. */
 
 import type { Key, Value } from "../bytes.js";
+import { laterOf } from "../callback.js";
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors.js";
 import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
@@ -12,7 +13,7 @@ import { bytesOf } from "./own.js";
  * make, not to all of them together.
  */
 export interface RetryOptions extends CallOptions {
-  /** How often it is repeated after a conflict, at most. 10 by default. */
+  /** How often it is repeated after a conflict, at most: a whole number. 10 by default. */
   retries?: number | undefined;
 }
 
@@ -45,40 +46,51 @@ const DOUBLINGS = 7;
 /** Whoever is at it for longer holds up nobody behind, for whom it may be waiting itself. */
 const TURN_MS = 1_000;
 
+/** What transactions take, and what updates take. */
+const OPTIONS = {
+  transaction: ["signal", "timeout", "retries"],
+  updateIf: ["signal", "timeout", "retries", "predicate", "valueIfMissing"],
+};
+
 /**
  * Runs what reads and writes, and makes its writes if what it has read still holds; else again, until it is
  * done or was done often enough. Those that have met a conflict stand in a line and go one behind the other:
  * of hundreds of one key each meets no second one then but with those of other realms. It is a
- * courtesy and no lock: when no owner answers they all go.
+ * courtesy and no lock: when no owner answers they all go. `callback` is the program's function, which `body`
+ * calls.
  */
 export async function transact<T>(
   as: "updateIf" | "transaction",
   caller: Caller,
   options: RetryOptions | undefined,
+  callback: unknown,
   body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
-  const { retries = 10, ...mine } = { ...admitted("A call", options), [AS]: as };
+  const { retries = 10, signal, timeout } = admitted(`${as}()`, options, OPTIONS[as]);
+  if (typeof callback !== "function")
+    throw badCall(`${as}() takes a function that is no generator.`);
+  const mine = { signal, timeout, [AS]: as };
   const read = async (key: unknown, place: string | undefined) => {
     const entry = (await caller.request("getEntry", () => [key], false, mine, place)) as Found;
     return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
   };
-  const { line } = caller;
   let go = () => {};
   let isAlone: boolean | undefined;
   let turn: ReturnType<typeof setTimeout> | undefined;
   const leave = () => {
-    if (!line.delete(go)) return;
-    for (const next of line) {
+    if (!caller.line.delete(go)) return;
+    for (const next of caller.line) {
       next();
       if (!isAlone) break;
     }
   };
-  try {
+  const run = async () => {
     for (let tries = 0; ; tries += 1) {
       try {
         const log: Log = { read, seen: new Map(), written: new Map() };
         const result = await body(log);
         log.over = true;
+        if (laterOf(result)) throw badCall(`${as}() takes a function that is no generator.`);
         const seen = await Promise.all(log.seen.values());
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
@@ -92,15 +104,20 @@ export async function transact<T>(
       }
       await new Promise<void>((resolve) => {
         // Others who have met the same conflict are not to meet again.
-        if (tries > 0) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
+        if (tries) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
         else {
-          go = resolve;
-          if (line.add(go).size === 1) go();
+          go = () => {
+            turn ??= setTimeout(leave, TURN_MS);
+            resolve();
+          };
+          if (caller.line.add(go).size === 1) go();
         }
       });
-      turn ??= setTimeout(leave, TURN_MS);
-      mine.signal?.throwIfAborted();
+      signal?.throwIfAborted();
     }
+  };
+  try {
+    return await run();
   } finally {
     clearTimeout(turn);
     leave();
@@ -119,22 +136,24 @@ export async function updateIf(
   place: string | undefined,
   key: unknown,
   change: (value: never) => unknown,
-  given: AnyUpdateOptions | undefined,
+  options: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
-  const { predicate, valueIfMissing, ...options } = admitted("A call", given);
+  const { predicate = () => true, valueIfMissing } = options ?? {};
   const [wanted, missing] = [copied(place, key), copied(place, valueIfMissing)];
-  return transact("updateIf", caller, options, async (log) => {
+  return transact("updateIf", caller, options, change, async (log) => {
     const part = partOf(log, place);
     const found = await part.get(wanted);
     // A copy for each time: the callback changes it.
     const value = (found === undefined ? copied(place, missing) : found) as never;
     if (value === undefined) return false;
-    const isWanted: unknown = predicate === undefined || predicate(value);
+    const isWanted: unknown = predicate(value);
     if (isWanted === false) return false;
-    if (isWanted !== true) throw badCall("The predicate of updateIf() returns true or false.");
+    if (laterOf(isWanted) || isWanted !== true) {
+      throw badCall("The predicate of updateIf() returns true or false.");
+    }
     const changed = change(value) ?? value;
-    if (typeof (changed as { then?: unknown } | null)?.then === "function") {
-      throw badCall("The callback of updateIf() returns the new value or nothing.");
+    if (laterOf(changed)) {
+      throw badCall("The function of updateIf() returns the new value or nothing.");
     }
     part.set(wanted, changed);
     return true;

@@ -1,10 +1,24 @@
 /** Clients that are used wrongly: each call is told at once, none hangs, and none is done by half. */
 
+import { connect } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
-import { bytes, deepEqual, equal, ofAnotherRealm, rejects, suite, test, text } from "../harness.js";
+import {
+  bytes,
+  deepEqual,
+  equal,
+  ofAnotherRealm,
+  rejects,
+  suite,
+  test,
+  text,
+  throws,
+} from "../harness.js";
 import { shop } from "./support.js";
 
 const BAD = { code: "VARVE_BAD_ARGUMENT" };
+
+type Change = () => undefined;
+type Predicate = () => boolean;
 
 const stocked = () =>
   shop({
@@ -14,6 +28,129 @@ const stocked = () =>
       parts: { of: json<number>(), key: [str, blob] },
     },
   });
+
+suite("functions that a client is given", () => {
+  test("are refused where they are generators, which would never run", async () => {
+    const client = stocked();
+    await client.set("a", "1");
+    await client.products.set("a", { stock: 1 });
+    let runs = 0;
+    const generators: unknown[] = [
+      function* () {
+        runs += 1;
+        yield;
+      },
+      async function* () {
+        runs += 1;
+        yield;
+      },
+    ];
+    for (const generator of generators) {
+      const refused = { ...BAD, message: /transaction\(\).*generator/ };
+      await rejects(client.transaction(generator as Change), refused);
+      // Also where one comes of it in the end, whatever was to be written.
+      const late = client.transaction(async (tx) => {
+        tx.set("a", "2");
+        return (generator as () => unknown)();
+      });
+      await rejects(late, refused);
+      const returns = { ...BAD, message: /returns the new value or nothing/ };
+      await rejects(client.updateIf("a", generator as Change), returns);
+      await rejects(client.products.updateIf("a", generator as Change), returns);
+      const judges = { ...BAD, message: /returns true or false/ };
+      const predicate = generator as Predicate;
+      await rejects(
+        client.updateIf("a", () => "2", { predicate }),
+        judges,
+      );
+    }
+    equal(runs, 0);
+    equal(await client.getText("a"), "1");
+    deepEqual(await client.products.get("a"), { stock: 1 });
+  });
+
+  test("are refused where they are none, also when the key is missing", async () => {
+    const client = stocked();
+    for (const none of [undefined, null, 5, {}] as unknown[]) {
+      await rejects(client.transaction(none as Change), BAD);
+      await rejects(client.updateIf("a", none as Change), BAD);
+      await rejects(client.products.updateIf("a", none as Change), BAD);
+      if (none === undefined) continue;
+      const predicate = none as Predicate;
+      await rejects(
+        client.updateIf("a", () => "2", { predicate }),
+        BAD,
+      );
+    }
+  });
+
+  test("that are asynchronous where they may not be leave no rejection behind that nobody takes", async () => {
+    const client = stocked();
+    await client.set("a", "1");
+    let taken = 0;
+    const later = () => ({
+      // biome-ignore lint/suspicious/noThenProperty: what counts as a promise is what has this.
+      then: () => {},
+      catch: () => {
+        taken += 1;
+      },
+    });
+    await rejects(client.updateIf("a", later), BAD);
+    const predicate = later as unknown as Predicate;
+    await rejects(
+      client.updateIf("a", () => "2", { predicate }),
+      BAD,
+    );
+    equal(taken, 2);
+    equal(await client.getText("a"), "1");
+  });
+});
+
+suite("options of a client that are wrong", () => {
+  test("are refused before anything is read or run, whatever they are", async () => {
+    const client = stocked();
+    await client.set("a", "1");
+    let runs = 0;
+    const run = () => {
+      runs += 1;
+    };
+    const wrong: object[] = [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 60, "3", null].map(
+      (retries) => ({ retries }),
+    );
+    wrong.push({ retires: 3 }, { predicate: null }, { signal: { aborted: false } });
+    for (const options of wrong) {
+      await rejects(client.transaction(run, options), BAD);
+      await rejects(client.updateIf("a", run, options), BAD);
+      await rejects(client.products.updateIf("a", run, options), BAD);
+    }
+    // A transaction has none.
+    await rejects(client.transaction(run, { predicate: () => true } as object), BAD);
+    equal(runs, 0);
+    equal(await client.getText("a"), "1");
+  });
+
+  test("that are a version come at once, with the same error", () => {
+    for (const version of [-1, 1.5, Number.NaN, "1", null] as unknown[] as number[]) {
+      throws(() => connect("shop", { version }), { ...BAD, message: /version is a whole number/ });
+    }
+  });
+
+  test("of a retry may be none at all", async () => {
+    const client = stocked();
+    let runs = 0;
+    const meddling = client.transaction(
+      async (tx) => {
+        runs += 1;
+        await tx.get("a");
+        await client.set("a", "1");
+        tx.set("a", "2");
+      },
+      { retries: 0 },
+    );
+    await rejects(meddling, { code: "VARVE_CONFLICT" });
+    equal(runs, 1);
+  });
+});
 
 suite("bytes of another realm", () => {
   const buffer = (of: string) => ofAnotherRealm(bytes(of).slice().buffer as ArrayBuffer);
