@@ -56,8 +56,8 @@ export interface ClientStatus {
 /** The options of every call of a client. */
 export interface CallOptions {
   /**
-   * Ends the call when it is aborted: it rejects with the signal's reason. A write may have been done all the
-   * same.
+   * Ends the call when it is aborted, whatever it waits for: it rejects with the signal's reason. A write may
+   * have been done all the same.
    */
   signal?: AbortSignal | undefined;
   /**

@@ -75,6 +75,7 @@ export async function transact<T>(
     return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
   };
   let go = () => {};
+  let stop = () => {};
   let isAlone: boolean | undefined;
   let turn: ReturnType<typeof setTimeout> | undefined;
   const leave = () => {
@@ -86,6 +87,7 @@ export async function transact<T>(
   };
   const run = async () => {
     for (let tries = 0; ; tries += 1) {
+      signal?.throwIfAborted();
       try {
         const log: Log = { read, seen: new Map(), written: new Map() };
         const result = await body(log);
@@ -100,6 +102,7 @@ export async function transact<T>(
         return result;
       } catch (error) {
         isAlone = error instanceof OwnerUnavailableError;
+        signal?.throwIfAborted();
         if (!(error instanceof ConflictError && tries < retries)) throw error;
       }
       await new Promise<void>((resolve) => {
@@ -113,12 +116,17 @@ export async function transact<T>(
           if (caller.line.add(go).size === 1) go();
         }
       });
-      signal?.throwIfAborted();
     }
   };
+  // Whoever gives it up is told at once, whatever it waits for.
+  const stopped = new Promise<never>((_, reject) => {
+    stop = () => reject(signal?.reason);
+  });
+  signal?.addEventListener("abort", stop);
   try {
-    return await run();
+    return await Promise.race([stopped, run()]);
   } finally {
+    signal?.removeEventListener("abort", stop);
     clearTimeout(turn);
     leave();
   }

@@ -4,6 +4,7 @@ import { connect } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
 import {
   bytes,
+  cleanup,
   deepEqual,
   equal,
   ofAnotherRealm,
@@ -12,6 +13,8 @@ import {
   test,
   text,
   throws,
+  turn,
+  until,
 } from "../harness.js";
 import { shop } from "./support.js";
 
@@ -248,5 +251,90 @@ suite("what a client's call is about", () => {
       BAD,
     );
     equal(await client.has("b"), false);
+  });
+});
+
+suite("a client's transaction that is given up", () => {
+  const wanted = { message: "not wanted" };
+
+  test("is not begun where it was given up before", async () => {
+    const client = stocked();
+    const signal = AbortSignal.abort(new Error("not wanted"));
+    let runs = 0;
+    const run = () => {
+      runs += 1;
+    };
+    await rejects(client.transaction(run, { signal }), wanted);
+    await rejects(client.updateIf("a", run, { signal, valueIfMissing: "1" }), wanted);
+    equal(runs, 0);
+  });
+
+  test("ends at once, whatever its function waits for, and writes nothing any more", async () => {
+    const client = stocked();
+    const controller = new AbortController();
+    let goOn = () => {};
+    const hanging = client.transaction(
+      async (tx) => {
+        tx.set("a", "1");
+        await new Promise<void>((resolve) => {
+          goOn = resolve;
+        });
+        tx.set("b", "1");
+      },
+      { signal: controller.signal },
+    );
+    await turn();
+    controller.abort(new Error("not wanted"));
+    await rejects(hanging, wanted);
+    goOn();
+    await turn(20);
+    equal(await client.count(), 0);
+  });
+
+  test("ends at once in the line of those that want the same key, and lets them go on", async () => {
+    const client = stocked();
+    await client.set("n", "0");
+    const { setTimeout: later } = globalThis;
+    cleanup(() => {
+      globalThis.setTimeout = later;
+    });
+    // Nobody's turn in the line is over because it has lasted long.
+    const limited = (act: () => void, ms = 0) => (ms === 1_000 ? later(() => {}) : later(act, ms));
+    globalThis.setTimeout = limited as typeof setTimeout;
+    let waiting = 0;
+    let isFirst = false;
+    /** Meets a conflict, and so stands in the line. */
+    const meeting = (then: () => unknown, signal?: AbortSignal) => {
+      let runs = 0;
+      return client.transaction(
+        async (tx) => {
+          runs += 1;
+          const n = Number(await tx.getText("n"));
+          if (runs === 1) {
+            await client.set("n", `${n}`);
+            waiting += 1;
+          } else await then();
+          tx.set("n", `${n + 1}`);
+        },
+        { signal },
+      );
+    };
+    const [first, second] = [new AbortController(), new AbortController()];
+    const hanging = meeting(() => {
+      isFirst = true;
+      return new Promise(() => {});
+    }, first.signal);
+    await until(() => isFirst);
+    const behind = meeting(() => {}, second.signal);
+    const last = meeting(() => {});
+    await until(() => waiting === 3);
+    await client.has("n");
+    await turn(20);
+    second.abort(new Error("not wanted"));
+    await rejects(behind, wanted);
+    first.abort(new Error("not wanted"));
+    await rejects(hanging, wanted);
+    await last;
+    equal(await client.getText("n"), "1");
   });
 });
