@@ -542,7 +542,7 @@ export class Link {
     const refusal = closed(this.name);
     of.refusal = refusal;
     this.sender.flush();
-    while (of.waiting > 0 && this.worker !== undefined) {
+    while (of.waiting > 0) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
     this.watches.stop(undefined, of);

@@ -1,6 +1,6 @@
 /** Clients that are used wrongly: each call is told at once, none hangs, and none is done by half. */
 
-import { connect } from "varve";
+import { type Client, connect } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
 import {
   bytes,
@@ -336,5 +336,31 @@ suite("a client's transaction that is given up", () => {
     await rejects(hanging, wanted);
     await last;
     equal(await client.getText("n"), "1");
+  });
+});
+
+suite("a client that is closed while its own worker is gone", () => {
+  test("waits for what was asked for before, and leaves none of it without an answer", async () => {
+    const { port1, port2 } = new MessageChannel();
+    cleanup(() => port1.close());
+    const client = connect("shop", { worker: () => port2, timeout: 50 });
+    let isGone = false;
+    port1.onmessage = ({ data }) => {
+      if (data.type === "release") isGone = true;
+    };
+    port1.postMessage({ type: "up", channel: undefined, build: "0.1.x" });
+    const here = { type: "here", owner: "elsewhere", client: 0, round: 0 };
+    const ready = client.ready;
+    port1.postMessage(here);
+    await ready;
+    port1.postMessage({ type: "failed", error: { name: "Error", message: "it has ended" } });
+    await until(() => isGone);
+    const late = client.set("a", "1");
+    const [closing, again] = [client.close(), client.close()];
+    await rejects(late, { code: "VARVE_OWNER_UNAVAILABLE" });
+    await closing;
+    await again;
+    equal((client as Client).status.state, "closed");
+    await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
   });
 });
