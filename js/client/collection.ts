@@ -10,6 +10,7 @@ import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } f
 
 /** A range of an index. The options mean the same as in `IndexRange`. */
 export interface RemoteRange<Bound> {
+  eq?: Bound | undefined;
   gt?: Bound | undefined;
   gte?: Bound | undefined;
   lt?: Bound | undefined;

@@ -104,6 +104,7 @@ suite("a collection from far away", () => {
       { type: "set", key: "c", value: { stock: 9, name: "C" } },
     ]);
     const few = await client.products.index.byStock.entries({ lt: 5 }).all();
+    deepEqual(await client.products.index.byStock.entries({ eq: 1 }).all(), few.slice(0, 1));
     deepEqual(
       few.map(([key, { name }]) => key + name),
       ["bB", "aA"],
