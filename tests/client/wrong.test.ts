@@ -91,13 +91,14 @@ suite("functions that a client is given", () => {
     const client = stocked();
     await client.set("a", "1");
     let taken = 0;
-    const later = () => ({
-      // biome-ignore lint/suspicious/noThenProperty: what counts as a promise is what has this.
-      then: () => {},
-      catch: () => {
+    const later = () => {
+      const promise = Promise.resolve();
+      promise.catch = () => {
         taken += 1;
-      },
-    });
+        return promise;
+      };
+      return promise;
+    };
     await rejects(client.updateIf("a", later), BAD);
     const predicate = later as unknown as Predicate;
     await rejects(
