@@ -213,14 +213,16 @@ export class EngineInstance extends EngineMemory {
   protected die(trap: unknown): DatabasePoisonedError {
     if (this.death !== undefined) return this.death;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
-    this.death = new DatabasePoisonedError(
+    const death = new DatabasePoisonedError(
       `The engine of the database "${this.name}" failed and refuses everything from now on: ${panic}. ` +
         "Close the database and open it again: what was committed is there. Please report this.",
       { cause: trap },
     );
     if (this.u8.length === 0) this.refresh();
-    this.listener?.died(this.death);
-    return this.death;
+    // Noted when it is told: where there is no stack for that, the next call tells it.
+    this.listener?.died(death);
+    this.death = death;
+    return death;
   }
 
   protected check(status: number): void {

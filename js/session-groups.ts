@@ -392,8 +392,9 @@ export class Groups extends Gate implements EngineListener {
         this.checkViews();
         this.engine.close();
       }
-      this.reports.settleCommitted();
-      this.reports.settleFlushed();
+      // Who waits still was not told of that death: there was no stack for it.
+      this.reports.settleCommitted(this.death);
+      this.reports.settleFlushed(this.death);
     } catch (error) {
       this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
