@@ -67,8 +67,7 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.Full]: ({ name }) =>
     new QuotaExceededError(
       `The database "${name}" has the 32 GiB that a database can have. Nothing of this call was done, ` +
-        "and what is there stays. Delete what is not needed and await compact(), or put what comes next " +
-        "into another database.",
+        "and what is there stays. Delete what is not needed and await compact(), or use another database.",
     ),
   [Code.Io]: ({ name, cause }) =>
     new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
