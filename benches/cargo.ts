@@ -1,6 +1,10 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 
+const WASM = "wasm32-unknown-unknown";
+/** As the package's wasm: with vectors. */
+const WASM_ENV = { CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: "-C target-feature=+simd128" };
+
 /** Builds a program of benches/ in release mode and gives the folder that it was built into. */
 export function cargoBuild(root: string, name: string, ...more: string[]): string {
   const target = join(root, "target", name);
@@ -17,9 +21,15 @@ export function cargoBuild(root: string, name: string, ...more: string[]): strin
       target,
       ...more,
     ],
-    { stdio: ["ignore", "inherit", "inherit"] },
+    { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, ...WASM_ENV } },
   );
   if (error !== undefined) throw error;
   if (status !== 0) throw new Error(`cargo could not build benches/${name}`);
   return target;
+}
+
+/** Builds a library of benches/ as wasm and gives the module's path. */
+export function cargoBuildWasm(root: string, name: string): string {
+  const target = cargoBuild(root, name, "--lib", "--target", WASM);
+  return join(target, WASM, "release", `${name}_bench.wasm`);
 }

@@ -61,7 +61,8 @@ export const CHECKS = [
     run: async () =>
       (await passesBench("graus")) &&
       (await passesBench("keys")) &&
-      (await passesBench("keys", "--lib", ...WASM)),
+      (await passesBench("keys", "--lib", ...WASM)) &&
+      (await passesBench("tail", "--lib", ...WASM)),
   },
   {
     name: "biome",

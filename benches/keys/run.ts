@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { cargoBuild } from "../cargo.js";
+import { cargoBuild, cargoBuildWasm } from "../cargo.js";
 import type { BenchOptions } from "../main.js";
 import { type Row, row, type Section } from "../report.js";
+import { instantiateAlone } from "../wasm.js";
 
 const SETS = ["engine", "vec"] as const;
 const PHASES = ["insert", "seek", "walk"] as const;
@@ -18,20 +18,6 @@ interface KeysWasm {
   keys_held_bytes(): number;
   keys_held_blocks(): number;
   keys_clear(): void;
-}
-
-/** The engine's host functions come along in the module; nothing here calls them. */
-async function instantiate(path: string): Promise<KeysWasm> {
-  const module = await WebAssembly.compile(readFileSync(path));
-  const imports: Record<string, Record<string, () => never>> = {};
-  for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-    imports[from] ??= {};
-    imports[from][name] = () => {
-      throw new Error(`${from}.${name} was called`);
-    };
-  }
-  const { exports } = await WebAssembly.instantiate(module, imports);
-  return exports as unknown as KeysWasm;
 }
 
 function empty(): Measured {
@@ -70,10 +56,7 @@ export async function keysBench({ root, quick }: BenchOptions): Promise<Section>
       encoding: "utf8",
     }),
   );
-  cargoBuild(root, "keys", "--lib", "--target", "wasm32-unknown-unknown");
-  const wasm = await instantiate(
-    join(target, "wasm32-unknown-unknown", "release", "keys_bench.wasm"),
-  );
+  const wasm = await instantiateAlone<KeysWasm>(cargoBuildWasm(root, "keys"));
   const places = { native, wasm: runWasm(wasm, count, samples) };
 
   const names = { engine: "the engine's set", vec: "BTreeSet<Vec<u8>>" };

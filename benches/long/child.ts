@@ -5,8 +5,8 @@ import { type Database, file, open as openVarve, type Storage } from "varve";
 import { openLevel } from "../sizes/node/level.js";
 import { openLmdb } from "../sizes/node/lmdb.js";
 import type { OpenStore } from "../sizes/store.js";
-import { type Around, runStep, type Step } from "./steps.js";
-import { keep, type Read, whatATailAdds } from "./tail.js";
+import { type Around, type Kept, runStep, type Step } from "./steps.js";
+import { keep, leastForATail, type Pair, type Read, whatATailAdds } from "./tail.js";
 import { watchedVarve } from "./varve.js";
 
 /** What a process is told: one step of one store's life. */
@@ -17,6 +17,8 @@ export interface Request {
   memory: number;
   spaceFactor: number;
   step: Step;
+  /** Where the wasm of benches/tail is, for the step that needs it. */
+  wasm?: string;
 }
 
 const request: Request = JSON.parse(process.argv[2] ?? "");
@@ -83,22 +85,21 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
   if (store === "varve") {
     const { open, counts } = watchedVarve(file(folder), request);
     const path = (name: string) => join(folder, `${name}.varve`);
+    const pairOf = ({ closed, crashed, bytes, key }: Kept): Pair => ({
+      closed: path(closed),
+      crashed: path(crashed),
+      bytes,
+      timedOpen: (at) => timedOpen(basename(at, ".varve"), key),
+      readsOf: (at) => readsOf(basename(at, ".varve"), key),
+    });
     return {
       open,
       written: () => counts.written,
       tails: {
         keep: (from, to) => keep(path(from), path(to)),
-        added: ({ closed, crashed, bytes, key }, rounds) =>
-          whatATailAdds(
-            {
-              closed: path(closed),
-              crashed: path(crashed),
-              bytes,
-              timedOpen: (at) => timedOpen(basename(at, ".varve"), key),
-              readsOf: (at) => readsOf(basename(at, ".varve"), key),
-            },
-            rounds,
-          ),
+        added: (kept, rounds) => whatATailAdds(pairOf(kept), rounds),
+        least: (kept, of, rounds) =>
+          leastForATail(pairOf(kept), { ...of, wasm: request.wasm ?? "" }, rounds),
       },
     };
   }

@@ -4,11 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { summarize } from "../../demo/statistics.js";
 import { Chromium } from "../browser/chromium.js";
+import { cargoBuildWasm } from "../cargo.js";
 import type { BenchOptions } from "../main.js";
-import { type Goal, goal, type Row, row, type Section } from "../report.js";
+import { figure, type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Request as NodeRequest } from "./child.js";
 import type { Step, StepResult } from "./steps.js";
-import type { Added } from "./tail.js";
+import type { Added, Least } from "./tail.js";
 import type { Request as WorkerRequest } from "./worker.js";
 
 const MIB = 1_048_576;
@@ -146,7 +147,9 @@ async function openings<Id extends string>(
       const rounds = (size > 10_000 ? 3 : 30) * amounts.opens;
       const opens = { size, count: rounds, seed: 1, tail };
       const { samples: added } = await run(contender, { step: "added", ...opens });
+      const { samples: least } = await run(contender, { step: "least", ...opens });
       addTail(table, group, overwritten, added as unknown as Added);
+      addLeast(table, group, least as unknown as Least);
     }
   }
 }
@@ -174,6 +177,24 @@ function addTail(table: Table, group: string, tail: string, added: Added): void 
       ),
     );
   }
+}
+
+/** What stands below any opening that verifies what it reads and has an index: whether twice the reads can be reached. */
+function addLeast(table: Table, group: string, { read, verified, looked }: Least): void {
+  const cached = "from the system's cache into wasm memory";
+  const reads = `bare reads of what these add, ${cached}`;
+  for (const [work, samples] of [
+    [reads, read],
+    [`${reads}, with their checksum`, verified],
+    [`${reads}, with their checksum and a look for each key in a table like the index`, looked],
+  ] as const) {
+    table.add(group, work, "ms", "bare file", samples);
+  }
+  if (read.length === 0) return;
+  const times = (samples: readonly number[]) => figure(median(samples) / median(read));
+  table.notes.add(
+    `The tail of ${group}, ${cached}: reading it and its checksum take ${times(verified)} times as long as reading it, with one look for each key in a table like the index ${times(looked)} times. No opening takes less; it also finds frames, hashes keys, and changes the index.`,
+  );
 }
 
 async function lives<Id extends string>(
@@ -284,9 +305,10 @@ export async function nodeLong(options: BenchOptions): Promise<Section> {
     ...FACTORS.map((spaceFactor) => ({ store: "varve" as const, spaceFactor })),
     ...(["lmdb", "level"] as const).filter(wanted).map((store) => ({ store, spaceFactor: 1.5 })),
   ];
+  const wasm = cargoBuildWasm(root, "tail");
   const run: Run<NodeRequest["store"]> = async ({ store, spaceFactor }, step) => {
     const memory = memoryFor(step.size);
-    const request: NodeRequest = { root, folder, store, memory, spaceFactor, step };
+    const request: NodeRequest = { root, folder, store, memory, spaceFactor, step, wasm };
     process.stderr.write(`  [${store}, ${step.size} keys] ${step.step}\n`);
     const { status, signal, stdout, error } = spawnSync(
       process.execPath,

@@ -6,9 +6,9 @@
 import { newDigest } from "../sizes/digest.js";
 import type { Store } from "../sizes/store.js";
 import { Chooser, KEY_BYTES, keysOf, VALUE_BYTES, Values } from "../sizes/workload.js";
-import type { Added } from "./tail.js";
+import type { Added, Least } from "./tail.js";
 
-export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "overwrite";
+export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "least" | "overwrite";
 
 export interface Step {
   step: StepName;
@@ -29,14 +29,21 @@ export interface Watched extends Store {
   slices?(): readonly number[];
 }
 
+/** A store as it was closed, the same behind a tail of so many bytes, and a key that is in both. */
+export interface Kept {
+  closed: string;
+  crashed: string;
+  bytes: number;
+  key: string;
+}
+
 export interface Tails {
   /** Copies a store's file to the medium. */
   keep(from: string, to: string): void;
-  /** Opens two stores in turn up to the first get of a key: see `whatATailAdds`. */
-  added(
-    pair: { closed: string; crashed: string; bytes: number; key: string },
-    rounds: number,
-  ): Promise<Added>;
+  /** Opens the two in turn up to the first get: see `whatATailAdds`. */
+  added(kept: Kept, rounds: number): Promise<Added>;
+  /** What any opening of the second does with its tail: see `leastForATail`. */
+  least(kept: Kept, of: { keys: number; records: number }, rounds: number): Promise<Least>;
 }
 
 export interface Around {
@@ -83,6 +90,8 @@ export async function runStep(step: Step, around: Around): Promise<StepResult> {
       return crashed(step, around);
     case "added":
       return added(step, around);
+    case "least":
+      return least(step, around);
     case "overwrite":
       return overwrite(step, around);
   }
@@ -170,10 +179,22 @@ async function crashed({ size }: Step, around: Around): Promise<StepResult> {
   return { name, settings, digest, samples: { crashed: [ms] } };
 }
 
-/** Opens what the last two steps kept, so many times each. */
+/** What the last two steps kept. */
+const keptBehind = (tail: number): Kept => ({
+  closed: CLOSED,
+  crashed: CRASHED,
+  bytes: tail * RECORD,
+  key: KEY,
+});
+
+/** Opens what was kept, so many times each. */
 async function added({ count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
-  const pair = { closed: CLOSED, crashed: CRASHED, bytes: tail * RECORD, key: KEY };
-  const samples = await tails?.added(pair, count);
+  const samples = await tails?.added(keptBehind(tail), count);
+  return { name: "", settings: "", samples: { ...samples } };
+}
+
+async function least({ size, count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
+  const samples = await tails?.least(keptBehind(tail), { keys: size, records: tail }, count);
   return { name: "", settings: "", samples: { ...samples } };
 }
 

@@ -6,6 +6,7 @@
 
 import { spawnSync } from "node:child_process";
 import { closeSync, copyFileSync, fsyncSync, openSync, readSync } from "node:fs";
+import { instantiateAlone } from "../wasm.js";
 
 /** Openings before the timed ones: the first ones run code that is not optimized yet. */
 const WARM = 4;
@@ -49,15 +50,30 @@ async function tailOf({ closed, crashed, bytes, readsOf }: Pair): Promise<Read[]
   });
 }
 
-/** Milliseconds that these reads take, all into the same memory. */
-function rawRead(path: string, reads: readonly Read[]): number {
-  const block = new Uint8Array(SEGMENT);
+/** Milliseconds that these reads take, all into the same memory, and what is done there after each. */
+function rawRead(
+  path: string,
+  reads: readonly Read[],
+  block: Uint8Array = new Uint8Array(SEGMENT),
+  after?: (length: number) => void,
+): number {
   const fd = openSync(path, "r");
   const start = performance.now();
-  for (const { at, length } of reads) readSync(fd, block, 0, length, at);
+  for (const { at, length } of reads) {
+    readSync(fd, block, 0, length, at);
+    after?.(length);
+  }
   const ms = performance.now() - start;
   closeSync(fd);
   return ms;
+}
+
+/** The exports of benches/tail. */
+interface LeastWasm {
+  memory: WebAssembly.Memory;
+  tail_prepare(segment: number, placesLog2: number): number;
+  tail_checksum(length: number): number;
+  tail_look(count: number): number;
 }
 
 /** The two files, and how one is opened up to the first get and closed again: the milliseconds before that. */
@@ -76,6 +92,47 @@ export type Added = Record<
   "closed" | "crashed" | "read" | "closedCold" | "crashedCold" | "readCold",
   number[]
 >;
+
+/** Samples in ms of what grows with a tail in any opening: reads, with checksums, with a look for each key too. */
+export type Least = Record<"read" | "verified" | "looked", number[]>;
+
+/**
+ * The least that opening can do with a tail which the system has in its cache: each segment is read into wasm
+ * memory, its checksum is computed there, and a place of a table as large as the index is looked at for each of
+ * its records, none of which waits for another.
+ */
+export async function leastForATail(
+  pair: Pair,
+  { wasm, keys, records }: { wasm: string; keys: number; records: number },
+  rounds: number,
+): Promise<Least> {
+  const least: Least = { read: [], verified: [], looked: [] };
+  const tail = await tailOf(pair);
+  if (tail.length === 0) return least;
+  const { memory, tail_prepare, tail_checksum, tail_look } =
+    await instantiateAlone<LeastWasm>(wasm);
+  // Three quarters of the index's places are in use at most.
+  const at = tail_prepare(SEGMENT, Math.ceil(Math.log2((keys + 1) * (4 / 3))));
+  const block = new Uint8Array(memory.buffer, at, SEGMENT);
+  let sum = 0;
+  const verify = (length: number) => {
+    sum ^= tail_checksum(length);
+  };
+  const look = (length: number) => {
+    verify(length);
+    sum ^= tail_look(Math.round((length * records) / pair.bytes));
+  };
+  const read = (after?: (length: number) => void) => rawRead(pair.crashed, tail, block, after);
+  for (let i = -WARM; i < rounds; i++) {
+    const [bare, verified, looked] = [read(), read(verify), read(look)];
+    if (i < 0) continue;
+    least.read.push(bare);
+    least.verified.push(verified);
+    least.looked.push(looked);
+  }
+  if (!Number.isInteger(sum)) throw new Error("no checksum was computed");
+  return least;
+}
 
 export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> {
   const { closed, crashed, timedOpen } = pair;

@@ -1,0 +1,53 @@
+//! The least that opening does with the tail of a log once it is read: the checksum of its bytes, and one look
+//! for each record at a place of a table as large as the index. No frame, no record, no key, no hash, and
+//! nothing is changed: no look waits for another.
+
+use std::cell::RefCell;
+
+use varve::format::checksum::checksum;
+
+#[derive(Default)]
+struct Ground {
+    segment: Vec<u8>,
+    /// As many as a power of two.
+    places: Vec<u64>,
+    looks: u32,
+}
+
+thread_local! {
+    static GROUND: RefCell<Ground> = RefCell::default();
+}
+
+/// Makes room for a segment, and a table of `1 << places_log2` places. Answers where the segment lies.
+#[unsafe(no_mangle)]
+extern "C" fn tail_prepare(segment: usize, places_log2: u32) -> *const u8 {
+    GROUND.with_borrow_mut(|ground| {
+        // Written to, so that there is memory behind them.
+        ground.segment = vec![1; segment];
+        ground.places = vec![1; 1 << places_log2];
+        ground.segment.as_ptr()
+    })
+}
+
+/// The checksum of the segment's first bytes, folded into what a number holds exactly.
+#[unsafe(no_mangle)]
+extern "C" fn tail_checksum(length: usize) -> u32 {
+    GROUND.with_borrow(|ground| {
+        let sum = checksum(&ground.segment[..length], 7);
+        (sum ^ (sum >> 32)) as u32
+    })
+}
+
+/// Looks at so many places, no two of which lie together. Answers what stands there, added up.
+#[unsafe(no_mangle)]
+extern "C" fn tail_look(count: u32) -> u32 {
+    GROUND.with_borrow_mut(|ground| {
+        let shift = 32 - ground.places.len().trailing_zeros();
+        let looks = ground.looks..ground.looks.wrapping_add(count);
+        ground.looks = looks.end;
+        looks.fold(0_u32, |sum, look| {
+            let place = u32::wrapping_mul(look, 0x9E37_79B1) >> shift;
+            sum.wrapping_add(ground.places[place as usize] as u32)
+        })
+    })
+}
