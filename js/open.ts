@@ -40,8 +40,8 @@ const IMAGE_MEMORY = 4_194_304;
  * ```
  *
  * Opening a database that is already open in this realm joins it: all handles see the same data, and the last
- * `close` closes it. Each handle has its own `onError`. `wasm` and `recovery` have an effect only on the
- * first open.
+ * `close` closes it. Each handle has its own `onError`. `wasm` has an effect only on the first open, and
+ * `recovery` is refused on a later one unless the first one had it too.
  *
  * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it
  * @throws TypeError for a bad name, an unknown option or a bad value of one
@@ -184,8 +184,8 @@ async function start(
   options: Asked,
   interrupt: (reason: unknown) => never,
 ): Promise<Session> {
-  const { onProgress, signal, source, recovery } = options;
-  const { readOnly } = settings;
+  const { onProgress, signal, source } = options;
+  const { readOnly, recovery } = settings;
   const heed = () => {
     if (signal?.aborted === true) interrupt(signal.reason);
   };

@@ -203,6 +203,8 @@ export interface Settings {
   ordered: boolean;
   strictViews: boolean;
   readOnly: boolean;
+  /** Only of whoever asks for it: the others take a database as it is. */
+  recovery: OpenOptions["recovery"];
   /** Whether something may be done later than at the end of a turn. It is the storage that says so. */
   timers: boolean;
 }
@@ -315,20 +317,22 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
     );
   }
   const handedOn = timers || durability !== "buffered" ? durability : "written";
-  return { durability: handedOn, memory, spaceFactor, ordered, strictViews, readOnly, timers };
+  return {
+    durability: handedOn,
+    memory,
+    spaceFactor,
+    ordered,
+    strictViews,
+    readOnly,
+    recovery,
+    timers,
+  };
 }
 
-/** The names of the settings in which two opens differ. */
+/** The names of the settings that are not, in a database that is open, as somebody else wants them. */
 export function differences(a: Settings, b: Settings): (keyof Settings)[] {
-  const names = [
-    "durability",
-    "memory",
-    "spaceFactor",
-    "ordered",
-    "strictViews",
-    "readOnly",
-  ] as const;
-  return names.filter((name) => a[name] !== b[name]);
+  const names = Object.keys(b) as (keyof Settings)[];
+  return names.filter((name) => a[name] !== b[name] && b[name] !== undefined);
 }
 
 function boolean(name: string, given: unknown): void {

@@ -95,6 +95,22 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(joined.count(), 0);
   });
 
+  test("a recovery that comes too late is refused, and joined by who asks for none", async () => {
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    await rejects(opened(storage, { recovery: "salvage" }, name), {
+      name: "OptionsMismatchError",
+      message: /recovery is undefined there and "salvage" here\. .*close it first/,
+    });
+    await db.close();
+    const salvaged = await opened(storage, { recovery: "salvage" }, name);
+    salvaged.set("a", "1");
+    for (const recovery of [undefined, "salvage"] as const) {
+      equal((await opened(storage, { recovery }, name)).getText("a"), "1");
+    }
+    await rejects(opened(storage, { recovery: "prefix" }, name), { name: "OptionsMismatchError" });
+  });
+
   test("closing again at once is the same as closing once", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
