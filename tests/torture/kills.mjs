@@ -169,15 +169,15 @@ class Tortured {
 
   /**
    * Nothing that deaths have left is kept for ever: no more than what lives half as much again, two
-   * copies of the index and four segments. (The file may be longer: values in extents are not moved.)
+   * copies of the index and four segments.
    */
-  #checkRoom({ found: { keys }, ended: { usedBytes, liveBytes, fileBytes } }) {
+  #checkRoom({ found: { keys }, ended: { liveBytes, fileBytes } }) {
     const segment = 2 ** this.#plan.segmentLog2;
     const bound = 1.5 * liveBytes + 2 * (32 * keys + segment) + 4 * segment;
-    const what = `${keys} keys; in use ${usedBytes} bytes of ${fileBytes}, live ${liveBytes}`;
+    const what = `${keys} keys, live ${liveBytes} bytes, file ${fileBytes} of ${Math.round(bound)}`;
     say(`  segments of ${segment} bytes: ${what}`);
-    if (usedBytes > bound) throw new Error(`${what}: more than ${Math.round(bound)}`);
-    return { segmentBytes: segment, keys, usedBytes, liveBytes, fileBytes };
+    if (fileBytes > bound) throw new Error(`the file is larger than its bound: ${what}`);
+    return { segmentBytes: segment, keys, liveBytes, fileBytes, boundBytes: Math.round(bound) };
   }
 }
 

@@ -44,8 +44,6 @@ export interface Found {
 
 /** What is in the file when everything was compacted and closed. */
 export interface Ended {
-  /** What segments take that are in use. */
-  readonly usedBytes: number;
   readonly liveBytes: number;
   readonly fileBytes: number;
 }
@@ -97,10 +95,9 @@ class Life {
     await db.close();
     const again = await this.#open();
     this.#held.walk(again);
-    const { segments, liveBytes, fileBytes } = again.stats();
+    const { liveBytes, fileBytes } = again.stats();
     await again.close();
-    const usedBytes = segments * 2 ** this.#order.segmentLog2;
-    await this.#tell({ life: this.#order.life, ended: { usedBytes, liveBytes, fileBytes } });
+    await this.#tell({ life: this.#order.life, ended: { liveBytes, fileBytes } });
   }
 
   #open(): Promise<Database> {
