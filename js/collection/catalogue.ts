@@ -191,13 +191,13 @@ export class Catalogue {
     if (found?.isBuilt) {
       if (JSON.stringify(found.shape) === JSON.stringify(shape)) return;
       throw new SchemaMismatchError(
-        `The index "${name}" of "${space.name}" is ${JSON.stringify(found.shape)} there and ` +
-          `${JSON.stringify(shape)} here. ${MIGRATE}`,
+        `The index "${name}" of "${space.name}" is ${JSON.stringify(found.shape)}, not ` +
+          `${JSON.stringify(shape)}. ${MIGRATE}`,
       );
     }
     if (found !== undefined || this.engine.count(space.keyspace) !== 0) {
       throw new SchemaMismatchError(
-        `The collection "${space.name}" has records, and no index "${name}" of them. ${MIGRATE}`,
+        `The collection "${space.name}" has records, but no index "${name}". ${MIGRATE}`,
       );
     }
     space.indexes.push(this.newIndex(space, name, shape));
@@ -215,8 +215,8 @@ export class Catalogue {
     const { name } = space;
     if (this.converting.has(name)) {
       throw new ReentrancyError(
-        `The collection "${name}" is being migrated, and cannot be written to until that is over: ` +
-          "await db.migrate() first.",
+        `The collection "${name}" is being migrated and cannot be written to: await ` +
+          "db.migrate() first.",
       );
     }
     const stored = this.read(keyOf(name));
@@ -284,7 +284,7 @@ export class Catalogue {
       Object.defineProperty(one, "keyspace", {
         get() {
           throw new SchemaMismatchError(
-            `The collection "${name}" was migrated: ask for it again, by db.collection().`,
+            `The collection "${name}" was migrated: get it again with db.collection().`,
           );
         },
       });
@@ -332,10 +332,10 @@ export class Catalogue {
 
 function keyOf(name: unknown): string {
   if (typeof name !== "string" || name.length === 0 || name.length > MAX_NAME) {
-    throw badArgument(`The name of a collection is a string of 1 to ${MAX_NAME} characters.`, name);
+    throw badArgument(`A collection name must be a string of 1 to ${MAX_NAME} characters.`, name);
   }
   if (/\p{Cs}/u.test(name)) {
-    throw badArgument("The name of a collection must not hold half of a surrogate pair.", name);
+    throw badArgument("A collection name must not contain a lone surrogate.", name);
   }
   return `collection/${name}`;
 }
@@ -410,8 +410,8 @@ export function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
     };
   } catch (cause) {
     throw new CorruptionError(
-      `The descriptor ${describe(key)} in this database is none. It was written by something ` +
-        "else than this package, or by a newer one.",
+      `The descriptor ${describe(key)} in this database is invalid. It was written by a newer ` +
+        "version, or by another program.",
       { cause },
     );
   }

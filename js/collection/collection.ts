@@ -165,7 +165,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   getMany(keys: Iterable<Given>): (View | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
-      throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
+      throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
     const wanted = Array.from(keys);
     const { memory } = this.handle.session.engine;

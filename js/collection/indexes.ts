@@ -105,7 +105,7 @@ export class IndexSpace implements Space {
     this.paths = fields.map(({ path }) => path);
     this.tuple = new TupleCodec(
       `The index "${name}"`,
-      fields.map(({ kind, path }) => partCodec(kind, `${path.join(".")}, which is indexed,`)),
+      fields.map(({ kind, path }) => partCodec(kind, `The indexed field ${path.join(".")}`)),
     );
   }
 
@@ -123,8 +123,8 @@ export class IndexSpace implements Space {
     const head = this.tuple.write(area, values);
     if (head + key.length > MAX_KEY) {
       throw badArgument(
-        `What the index "${this.name}" of "${this.collection}" is to be ordered by is too long: with ` +
-          `the record's key it may take ${MAX_KEY} bytes.`,
+        `An entry of the index "${this.name}" of "${this.collection}" is too long: with the ` +
+          `record's key it may take ${MAX_KEY} bytes.`,
       );
     }
     const bytes = new Uint8Array(head + key.length);
@@ -136,8 +136,9 @@ export class IndexSpace implements Space {
   /** The error for a field that only a later version of the struct has. */
   private unknown(path: readonly string[]): Error {
     return new SchemaMismatchError(
-      `The index "${this.name}" of "${this.collection}" is of the field ${path.join(".")}, which is not ` +
-        "declared here: without it nothing can be written. Declare the later version of the struct.",
+      `The index "${this.name}" of "${this.collection}" needs the field ${path.join(".")}, ` +
+        "which is not declared here, so nothing can be written. Declare the later version of the " +
+        "struct.",
     );
   }
 
@@ -166,9 +167,9 @@ export class IndexSpace implements Space {
     const values = this.tuple.read(tuple, 0);
     const names = this.paths.map((path) => path.join("."));
     throw new UniqueViolationError(
-      `Another record of "${this.collection}" has this ${names.join(" and ")} already: ` +
+      `Another record of "${this.collection}" already has this ${names.join(" and ")}: ` +
         `${values.map((value) => `${typeof value === "string" ? JSON.stringify(value) : value}`).join(", ")}. ` +
-        `The index "${this.name}" is unique, and nothing was written.`,
+        `The index "${this.name}" is unique; nothing was written.`,
       { collection: this.collection, index: this.name },
     );
   }
@@ -235,7 +236,7 @@ function isSame({ bytes }: Entry, { bytes: other }: Entry): boolean {
 export function declaredIndexes(specs: unknown): readonly DeclaredIndex[] {
   if (specs === undefined) return [];
   if (typeof specs !== "object" || specs === null) {
-    throw badArgument("The option indexes is an object of what to index, by names.", specs);
+    throw badArgument("The option indexes must be an object of indexes by name.", specs);
   }
   return Object.entries(specs).map(([name, spec]) => declared(name, spec as unknown));
 }
@@ -248,14 +249,14 @@ function declared(name: string, spec: unknown): DeclaredIndex {
     unique?: unknown;
   };
   if (typeof unique !== "boolean") {
-    throw badArgument(`The option unique of the index "${name}" is true or false.`, unique);
+    throw badArgument(`The option unique of the index "${name}" must be true or false.`, unique);
   }
   const list: readonly unknown[] = Array.isArray(fields) ? fields : [fields];
   const isField = (field: unknown): field is StoredField =>
     typeof field === "string" || typeof (field as Desc<string> | null)?.desc === "string";
   if (list.length === 0 || !list.every(isField)) {
     throw badArgument(
-      `The index "${name}" is of a field's name, of an array of them, or of { fields, unique }.`,
+      `The index "${name}" must be a field name, an array of them, or { fields, unique }.`,
       fields,
     );
   }
@@ -276,8 +277,8 @@ function fieldOf(
   }
   const found = find(value, field);
   if (found === undefined) {
-    const where = value.kind === "struct" ? `${value.name} has none` : "its values are no structs";
-    throw badArgument(`${what} is of the field ${JSON.stringify(field)}, and ${where}.`);
+    const where = value.kind === "struct" ? `${value.name} has none` : "its values are not structs";
+    throw badArgument(`${what} needs the field ${JSON.stringify(field)}, but ${where}.`);
   }
   return found;
 }

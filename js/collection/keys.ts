@@ -158,7 +158,7 @@ class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   /** Also bounds come this way: what is no array would be one without parts, and bound nothing. */
   override write(area: Uint8Array, values: readonly unknown[], leading = false): number {
     if (!Array.isArray(values)) {
-      throw badArgument(`${this.what} is an array of ${this.parts.length} parts.`, values);
+      throw badArgument(`${this.what} must be an array of ${this.parts.length} parts.`, values);
     }
     return super.write(area, values, leading);
   }
@@ -181,7 +181,7 @@ export function keyKindOf(spec: unknown): Keys<unknown> {
   const what = "The key";
   if (spec === undefined) return stringKeys as Keys<unknown>;
   if (Array.isArray(spec)) {
-    if (spec.length === 0) throw badArgument("A key of several parts has one at least.", spec);
+    if (spec.length === 0) throw badArgument("A key tuple needs at least one part.", spec);
     const parts = spec.map((part, i) => {
       const name = `Part ${i} of the key`;
       return partCodec(kindOf(part, name), name);

@@ -117,7 +117,7 @@ export async function readLines<K>(
   for await (const chunk of chunksOf(source)) {
     signal?.throwIfAborted();
     if (!(chunk instanceof Uint8Array)) {
-      throw badArgument("The chunks of JSON lines are texts or Uint8Arrays.", chunk);
+      throw badArgument("Chunks of JSON lines must be strings or Uint8Arrays.", chunk);
     }
     const bytes = rest.length === 0 ? chunk : joined([rest, chunk], rest.length + chunk.length);
     let start = 0;
@@ -157,10 +157,7 @@ async function* chunksOf(source: LinesSource): AsyncGenerator<Uint8Array> {
       yield typeof chunk === "string" ? encoder.encode(chunk) : chunk;
     }
   } else {
-    throw badArgument(
-      "JSON lines come from a text, bytes, a stream, or something to iterate.",
-      source,
-    );
+    throw badArgument("JSON lines must be a string, bytes, a stream or another iterable.", source);
   }
 }
 
@@ -195,13 +192,13 @@ function membersOf(line: Uint8Array): { key: unknown; from: number; to: number }
     if (name === "key" && key === undefined) key = parsed(line, start, end);
     else if (name === "value" && from < 0) [from, to] = [start, end];
     else
-      throw malformed(`it has to have one "key" and one "value", and has ${JSON.stringify(name)}.`);
+      throw malformed(`it must have one "key" and one "value", but has ${JSON.stringify(name)}.`);
     at = skipSpace(line, end);
     more = line[at] === 0x2c;
     if (more) at += 1;
   }
   at = skipSpace(line, expect(line, skipSpace(line, at), "}"));
-  if (at !== line.length) throw malformed(`there is more behind its end, at ${at}.`);
+  if (at !== line.length) throw malformed(`there is more text after its end, at ${at}.`);
   if (key === undefined || from < 0) throw malformed('it has no "key" or no "value".');
   return { key, from, to };
 }
@@ -214,7 +211,7 @@ function parsed(line: Uint8Array, from: number, to: number): unknown {
   try {
     return JSON.parse(decoder.decode(line.subarray(from, to)));
   } catch (cause) {
-    throw new MalformedValueError(`what begins at ${from} is no JSON.`, { cause });
+    throw new MalformedValueError(`invalid JSON at ${from}.`, { cause });
   }
 }
 
@@ -278,7 +275,7 @@ function keyOf<K>({ kind, isLone }: Keys<K, K>, key: unknown): K {
   if (kind === "bytes") return unbase64(key) as K;
   const kinds = kind as readonly PartKind[];
   if (isLone) return partOf(kinds[0] as PartKind, key) as K;
-  if (!Array.isArray(key)) throw malformed(`its key has to be an array of ${kinds.length} parts.`);
+  if (!Array.isArray(key)) throw malformed(`its key must be an array of ${kinds.length} parts.`);
   return key.map((part, i) => (kinds[i] === undefined ? part : partOf(kinds[i], part))) as K;
 }
 
@@ -311,7 +308,7 @@ function unbase64(text: unknown): Uint8Array {
   } catch {
     // What it says is the same.
   }
-  throw malformed("bytes in its key have to be base64.");
+  throw malformed("bytes in its key must be base64.");
 }
 
 /** Lets other tasks run. */

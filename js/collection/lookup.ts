@@ -139,14 +139,15 @@ export class Index<Value, K, View> {
     const ordered = {
       write: (area: Uint8Array, value: unknown) => {
         const given = values(value);
-        if (!Array.isArray(given)) throw badArgument(`A bound of ${call} is an array here.`, value);
+        if (!Array.isArray(given))
+          throw badArgument(`A bound of ${call} must be an array here.`, value);
         return tuple.write(area, given, true);
       },
     };
     const { engine } = this.form.source();
     const whole = (after: unknown) => {
       if (!Array.isArray(after) || after.length !== 2) {
-        throw badArgument(`The option after of ${call} is the record's value and its key.`, after);
+        throw badArgument(`The option after of ${call} must be a record's [value, key].`, after);
       }
       const head = bytesOf(ordered, after[0]);
       const key = engine.encoded(this.form.keys.encode(engine, after[1]));

@@ -70,7 +70,7 @@ export async function migrate<K, View, Writable, Input, Given>(
   for (const option of ["migrate", "rekey"] as const) {
     const given: unknown = options[option];
     if (given !== undefined && typeof given !== "function") {
-      throw badArgument(`The option ${option} of migrate() is a function.`, given);
+      throw badArgument(`The option ${option} of migrate() must be a function.`, given);
     }
   }
   const catalogue = Catalogue.of(session.engine);
@@ -79,14 +79,15 @@ export async function migrate<K, View, Writable, Input, Given>(
   const there = catalogue.known(name);
   if (there === undefined) return;
   if (catalogue.converting.has(name)) {
-    throw badArgument(`The collection "${name}" is being migrated already. Await that first.`);
+    throw badArgument(`The collection "${name}" is already being migrated. Await that first.`);
   }
   const run = new Run(handle, catalogue, name, codec, keys, options);
   const keepsKeys = JSON.stringify(there.key) === JSON.stringify(keys.kind);
   if (!keepsKeys && options.rekey === undefined) {
     throw new SchemaMismatchError(
-      `The keys of "${name}" are ${JSON.stringify(there.key)} and not ${JSON.stringify(keys.kind)}. ` +
-        "Give migrate() the option rekey, a function that makes new keys of old ones.",
+      `The keys of "${name}" are ${JSON.stringify(there.key)}, not ` +
+        `${JSON.stringify(keys.kind)}. Give migrate() the option rekey, a function that makes new ` +
+        "keys from old ones.",
     );
   }
   if (keepsKeys && there.fingerprint === fingerprint) await run.index(declaration, indexes);
@@ -312,7 +313,7 @@ class Run<K, View, Writable, Input, Given> {
       });
       return () => {
         const pending = catalogue.pending(name);
-        if (pending.to === undefined) throw new Error("A migration lost its note.");
+        if (pending.to === undefined) throw new Error("The state of a migration is gone.");
         catalogue.note(name, { ...pending, to: { ...pending.to, after: reached } });
       };
     });
@@ -333,7 +334,7 @@ class Run<K, View, Writable, Input, Given> {
       const bytes = engine.encoded(length);
       if (engine.find(length, space.keyspace) === 0) return bytes;
       throw badArgument(
-        `The function rekey gave this record of "${name}" the key of another: ${keyText(given)}.`,
+        `The function rekey gave this record of "${name}" another record's key: ${keyText(given)}.`,
       );
     };
   }

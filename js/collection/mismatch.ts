@@ -12,21 +12,21 @@ export interface Declaration {
 }
 
 /** What to do where data or indexes would have to change. */
-export const MIGRATE =
-  "Change it by await db.migrate(name, codec, options), or declare what is there.";
+export const MIGRATE = "Call await db.migrate(name, codec, options), or declare what is stored.";
 
 /** Refuses a declaration that is not that of the collection. */
 export function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
   const keys = differenceOfKeys(stored, declared);
   if (keys !== undefined) {
     throw new SchemaMismatchError(
-      `The collection "${name}" has keys of another kind: ${keys}. Declare what it has, or use another name.`,
+      `The collection "${name}" has keys of kind ${keys}. Declare what it has, or use another ` +
+        "name.",
     );
   }
   if (isReadable(stored, declared)) return;
   const lines = differences(stored.value, declared.value);
   throw new SchemaMismatchError(
-    `The collection "${name}" holds values of another kind: ${lines.join("; ")}. ${MIGRATE}`,
+    `The collection "${name}" does not hold what is declared: ${lines.join("; ")}. ${MIGRATE}`,
   );
 }
 
@@ -39,7 +39,7 @@ export function differencesOf(there: Declaration, here: Declaration): string[] {
 
 function differenceOfKeys(there: Declaration, here: Declaration): string | undefined {
   const [a, b] = [JSON.stringify(there.key), JSON.stringify(here.key)];
-  return a === b ? undefined : `${a} there and ${b} here`;
+  return a === b ? undefined : `${a}, not ${b}`;
 }
 
 /** Whether values of the one can be read as the other: as the same, or as another version of it. */
@@ -54,7 +54,7 @@ function isReadable(stored: Declaration, declared: Declaration): boolean {
 
 function differences(there: Descriptor, here: Descriptor): string[] {
   if (there.kind !== "struct" || here.kind !== "struct") {
-    return [`${text(there)} there and ${text(here)} here`];
+    return [`${text(there)}, not ${text(here)}`];
   }
   return fieldsOf(there, here);
 }
@@ -62,22 +62,22 @@ function differences(there: Descriptor, here: Descriptor): string[] {
 function fieldsOf(there: StructDescriptor, here: StructDescriptor): string[] {
   const lines: string[] = [];
   if (there.versioned !== here.versioned) {
-    lines.push(`it is ${there.versioned ? "" : "not "}versioned there and not so here`);
+    lines.push(`it is ${there.versioned ? "" : "not "}versioned`);
   }
   const [old, now] = [new Map(there.fields), new Map(here.fields)];
   for (const [field, kind] of old) {
     const other = now.get(field);
-    if (other === undefined) lines.push(`${field} (${text(kind)}) is not here`);
+    if (other === undefined) lines.push(`${field} (${text(kind)}) is unexpected`);
     else if (text(kind) !== text(other)) {
-      lines.push(`${field} is ${text(kind)} there and ${text(other)} here`);
+      lines.push(`${field} is ${text(kind)}, not ${text(other)}`);
     }
   }
   for (const [field, kind] of now) {
-    if (!old.has(field)) lines.push(`${field} (${text(kind)}) is not there`);
+    if (!old.has(field)) lines.push(`${field} (${text(kind)}) is missing`);
   }
   if (lines.length === 0) {
     const names = (of: StructDescriptor) => of.fields.map(([field]) => field).join(", ");
-    lines.push(`the order of its fields is ${names(there)} there and ${names(here)} here`);
+    lines.push(`the order of its fields is (${names(there)}), not (${names(here)})`);
   }
   return lines;
 }

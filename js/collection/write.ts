@@ -204,7 +204,7 @@ export function push<View, Writable, Input>(
   const { keys, space } = form;
   const { engine } = session;
   if (!keys.isAuto) {
-    throw badArgument("push() is for collections whose keys are auto(): use set() with a key.");
+    throw badArgument("push() needs a collection with auto() keys: use set() with a key.");
   }
   if (space.pushed.changes !== engine.changes) {
     session.admitRange("push()");
@@ -245,7 +245,7 @@ function admitOptions(options: object): void {
 }
 
 function noPredicate(given: unknown): Error {
-  return badArgument("The option predicate of updateIf() is a function.", given);
+  return badArgument("The option predicate of updateIf() must be a function.", given);
 }
 
 /** What the predicate, which there has to be, says of the value of another key. */
@@ -256,7 +256,7 @@ function allows<K, View, Writable, Input>(
   predicate: ((value: View) => boolean) | undefined,
 ): boolean {
   if (predicate !== undefined) return judgeOther(session, form, key, predicate);
-  throw badArgument("updateIf() has a predicateKey and no predicate that would look at it.");
+  throw badArgument("updateIf() has a predicateKey but no predicate.");
 }
 
 /** What the predicate says of the value of another key, or of one that cannot be staged. */
@@ -500,8 +500,8 @@ function returned<Input>(session: Session, writable: unknown, result: unknown): 
   session.refuseLater("The callback of updateIf()", result);
   if (typeof writable === "object" && typeof result !== "object") {
     throw badArgument(
-      "The callback of updateIf() has to return nothing, or the new value. " +
-        "(An arrow function returns the value of its expression: put it into braces.)",
+      "The callback of updateIf() must return nothing, or the new value. (An arrow function " +
+        "returns its expression: put it in braces.)",
       result,
     );
   }

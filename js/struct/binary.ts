@@ -12,7 +12,7 @@ export type BytesType = Type<Uint8Array, Uint8Array, Uint8Array, Uint8Array<Arra
 function bytesOf(value: unknown, length?: number): Uint8Array {
   const given = ArrayBuffer.isView(value) && (value as Partial<Uint8Array>).BYTES_PER_ELEMENT === 1;
   if (given && (length ?? value.byteLength) === value.byteLength) return value as Uint8Array;
-  throw wrong(`has to be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`, value);
+  throw wrong(`must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`, value);
 }
 
 /** Exactly `length` bytes, stored in the struct itself. */

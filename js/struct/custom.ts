@@ -21,7 +21,7 @@ class OwnCodec<T> extends CopyCodec<T> {
     const bytes: unknown = this.custom.encode(value);
     if (bytes instanceof Uint8Array) return bytes;
     if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
-    throw badArgument("The function encode of a codec has to return bytes.", bytes);
+    throw badArgument("A codec's encode() must return bytes.", bytes);
   }
 
   protected decode(bytes: Uint8Array): T {
@@ -77,8 +77,8 @@ export function codecOf<T>(given: Given<T>): Codec<T, T, T> {
   const codec = known(given as Given<unknown>);
   if (codec !== undefined) return codec as Codec<T, T, T>;
   throw badArgument(
-    "A collection needs a codec: json(), text() or a schema made by struct() of varve/struct, or an " +
-      "object with the functions encode and decode.",
+    "A collection needs a codec: json(), text() or a struct() schema of varve/struct, or an " +
+      "object with encode() and decode().",
     given,
   );
 }

@@ -80,7 +80,7 @@ export class Edit implements Editing {
     for (const [field, value] of Object.entries(fields)) {
       // Nothing else: what came from outside may name a view's own properties, or a prototype.
       if (!leaves.some((leaf) => leaf.name === field)) {
-        throw wrong(`${name}.${field} is no field.`);
+        throw wrong(`${name} has no field ${field}.`);
       }
       (view as unknown as Record<string, unknown>)[field] = value;
     }
@@ -89,7 +89,7 @@ export class Edit implements Editing {
   item({ $t, length }: Listed, to: Cursor, index: number, item: unknown): void {
     inside(`[${index}]`, () => {
       if (index >>> 0 !== index || index >= length) {
-        throw wrong(`is not in the list, which has ${length} items.`);
+        throw wrong(`is out of range: the list has ${length} items.`);
       }
       this.assign(to, to.o + index * $t.bytes, $t, item);
     });
@@ -104,7 +104,7 @@ export class Edit implements Editing {
     if (replaces(to, at, type, value)) return;
     const { m, b, n } = to;
     if (this.fixed) {
-      throw wrong("cannot change its length: a later version wrote the value.");
+      throw wrong("cannot change length: a newer version wrote the value.");
     }
     const writer = { m: lone(m.u8.slice(b, b + n)), end: n };
     zero(writer.m, at - b, type.bytes);

@@ -14,7 +14,7 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
   const { size } = numbers;
   const most = 2 ** bits;
   if (!size || size < variants.length || size > most) {
-    throw wrong(`An enum${bits} has 1 to ${most} names, all different.`);
+    throw wrong(`An enum${bits} needs 1 to ${most} different names.`);
   }
   return typed(
     { kind: `enum${bits}`, variants },
@@ -22,7 +22,7 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
     bytes,
     (to, at, value) => {
       const number = numbers.get(value);
-      if (number === undefined) throw wrong(`has to be one of: ${variants.join(", ")}.`, value);
+      if (number === undefined) throw wrong(`must be one of: ${variants.join(", ")}.`, value);
       put(to, at, number);
     },
     (from, at) => {

@@ -26,7 +26,7 @@ export function eq<V extends object, K extends Comparable<V>>(
   const place = alive($v);
   const leaf = $s?.leaves.find(({ name }) => name === field);
   const span = leaf?.type.span;
-  if (!span) throw wrong("eq() compares a view's fields of text or bytes.", field);
+  if (!span) throw wrong("eq() compares a view's text or byte fields.", field);
   return inside(`${$s?.name}.${leaf?.name}`, () =>
     same(span(place, place.o + (leaf as Leaf).at), value),
   );

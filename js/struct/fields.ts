@@ -44,7 +44,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
       throw wrong(
-        `${struct} has its fields in an object, by names that are no numbers, "__proto__" in brackets.`,
+        `${struct} needs an object of fields: no numeric names, and "__proto__" in brackets.`,
       );
     }
     const path = `${struct}.${name}`;
@@ -54,14 +54,15 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     const { kind, bytes, fallback } = type;
     const at = up(end, type.align);
     if (fallback === undefined) {
-      if (required < end) throw wrong(`${path} has to be added: a field before it is.`);
+      if (required < end) throw wrong(`${path} must be added(): a field before it is.`);
       required = at + bytes;
     } else {
-      if (!growing) throw wrong(`${path} cannot be added: only versioned() has such fields.`);
+      if (!growing) throw wrong(`${path} cannot be added(): that needs versioned().`);
       // An earlier version has zeros there, and counts the bytes as its own.
       if (at < up(end, align) && !fallback.isZero) {
         throw wrong(
-          `${path} lies in padding: its default has to be zero, or an added bytes(n) of zeros before it.`,
+          `${path} lies in padding: use a zero default, or put an added bytes(n) of zeros ` +
+            "before it.",
         );
       }
       added.push(base64(fallback.from.m.u8));
@@ -71,7 +72,7 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
     for (const leaf of flat?.leaves ?? [{ name, at: 0, type, put: type.put }]) {
       if (seen.has(leaf.name)) {
-        throw wrong(`${struct}.${leaf.name} is there twice, or is what views have.`);
+        throw wrong(`${struct}.${leaf.name} is a duplicate, or reserved by views.`);
       }
       seen.add(leaf.name);
       leaves.push({ ...leaf, at: at + leaf.at });

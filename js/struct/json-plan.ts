@@ -139,7 +139,7 @@ type Rest = Partial<Omit<Node, "op" | "kind" | "size" | "align" | "heads" | "see
 
 function made(kind: string, size: number, align: number, rest: Rest = {}): Node {
   const op = OP[kind as keyof typeof OP];
-  if (op === undefined) throw wrong(`Values of the kind ${kind} have no JSON.`);
+  if (op === undefined) throw wrong(`Values of kind ${kind} have no JSON form.`);
   const { count = 0, parts = false, names = NO_NAMES, nodes = [], starts = [], root = 0 } = rest;
   const of = rest.of as Node;
   const seen = new Uint32Array(names.list.length);

@@ -185,7 +185,7 @@ function readLarger(node: Node, at: number): void {
     case OP.optNonZero:
       if (isNull()) break;
       readValue(node.of, at);
-      if (isZero(at, node.size)) fail("zero stands for none here: write null");
+      if (isZero(at, node.size)) fail("0 means absent here: write null");
       break;
     case OP.union:
       readUnion(node, at);
@@ -258,7 +258,7 @@ function readEscape(at: number): number {
   let letter = readUnit();
   if (letter >= 0xd800 && letter < 0xe000) {
     const low = letter < 0xdc00 && text.bytes[text.at] === BACKSLASH ? readUnit() : 0;
-    if (low < 0xdc00 || low > 0xdfff) fail("half of a surrogate pair stands alone");
+    if (low < 0xdc00 || low > 0xdfff) fail("lone surrogate");
     letter = 0x10000 + ((letter - 0xd800) << 10) + low - 0xdc00;
   }
   let more = letter < 0x80 ? 0 : letter < 0x800 ? 1 : letter < 0x10000 ? 2 : 3;
@@ -273,7 +273,7 @@ function readUnit(): number {
   const start = text.at;
   text.at += 6;
   const digits = written(start);
-  if (!/^\\u[\da-fA-F]{4}$/.test(digits)) fail(`${digits} is no escape`);
+  if (!/^\\u[\da-fA-F]{4}$/.test(digits)) fail(`invalid escape ${digits}`);
   return Number.parseInt(digits.slice(2), 16);
 }
 
@@ -299,7 +299,7 @@ function readBase64(): number {
     if (at % 4 > 0) out[to++] = (bits >> (6 - 2 * (at % 4))) & 0xff;
   }
   // Each value is written in one way: what the last digit says beyond the last byte is zero.
-  if (!good || (bits & ((1 << (2 * fill)) - 1)) !== 0) fail("this is no base64");
+  if (!good || (bits & ((1 << (2 * fill)) - 1)) !== 0) fail("invalid base64");
   out.fill(0, to, end + length);
   return to - end;
 }
@@ -310,7 +310,7 @@ function fixed({ op, kind, count }: Node, at: number, length: number): void {
     fail(`${length} bytes do not fit ${kind}(${count})`);
   }
   if (op === OP.fixedStr && out.subarray(end, end + length).includes(0)) {
-    fail("a fixed string must not hold U+0000");
+    fail("fixedStr must not contain U+0000");
   }
   out.copyWithin(at, end, end + length);
   out.fill(0, end, end + length);
@@ -340,7 +340,8 @@ function name(node: Node, required: boolean, likely: number): number {
     index = node.names.find(out, end, end + length, likely);
     out.fill(0, end, end + length);
   }
-  if (required && index < 0) fail(`${written(start - 1)} is none of ${node.names.list.join(", ")}`);
+  if (required && index < 0)
+    fail(`${written(start - 1)} is not one of ${node.names.list.join(", ")}`);
   return index;
 }
 
@@ -355,7 +356,7 @@ function readArray({ of, count }: Node, at: number): void {
   } catch (error) {
     throw within(error, `[${index}]`);
   }
-  if (peek() === COMMA) fail(`there are more than ${count} items`);
+  if (peek() === COMMA) fail(`more than ${count} items`);
   expect(CLOSE_LIST);
 }
 
@@ -391,7 +392,7 @@ function readUnion(node: Node, at: number): void {
   const payload = node.nodes[index];
   out[at] = index;
   if (bare !== (payload === undefined)) {
-    fail(bare ? `${variant} has a payload` : `${variant} has no payload: write its name alone`);
+    fail(bare ? `${variant} needs a payload` : `${variant} has no payload: write only its name`);
   }
   if (payload === undefined) return;
   expect(COLON);
@@ -415,13 +416,13 @@ function readStruct(node: Node, at: number): void {
       peek();
       const start = text.at;
       index = name(node, false, index + 1);
-      if (index < 0 && !lenient) fail(`has no field ${written(start)}`);
+      if (index < 0 && !lenient) fail(`unknown field ${written(start)}`);
       expect(COLON);
       if (index < 0) {
         skip();
         continue;
       }
-      if (seen[index] === mine) fail(`has ${names.list[index]} twice`);
+      if (seen[index] === mine) fail(`duplicate field ${names.list[index]}`);
       seen[index] = mine;
       found += 1;
       try {
@@ -442,7 +443,7 @@ function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine
     const { op } = nodes[index] as Node;
     if (seen[index] === mine || op === OP.option || op === OP.optNonZero) continue;
     const leaf = root > 0 ? leaves[index] : undefined;
-    if (leaf?.type.fallback === undefined) fail(`has no ${name}`);
+    if (leaf?.type.fallback === undefined) fail(`missing field ${name}`);
     else addDefault(leaf, at + (starts[index] as number));
   }
 }

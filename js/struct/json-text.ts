@@ -31,8 +31,8 @@ export function begin(bytes: Uint8Array, from: number, to: number): void {
 /** Throws unless the text was one value and nothing more. */
 export function finish(): void {
   peek();
-  if (text.at > text.end) fail("ends too early");
-  if (text.at < text.end) wanted("the end");
+  if (text.at > text.end) fail("unexpected end of text");
+  if (text.at < text.end) wanted("end of text");
 }
 
 export function fail(why: string): never {
@@ -46,8 +46,8 @@ export function written(from: number): string {
 
 export function wanted(what: string): never {
   const { bytes, at, end } = text;
-  const found = at < end ? String.fromCharCode(bytes[at] as number) : "the end of the text";
-  return fail(`${what} is wanted, and at byte ${at} there is ${found}`);
+  const found = at < end ? String.fromCharCode(bytes[at] as number) : "end of text";
+  return fail(`expected ${what} at byte ${at}, found ${found}`);
 }
 
 /** The next byte that is no space; 0 at the end. */
@@ -93,7 +93,7 @@ export function bool(): boolean {
 }
 
 function outside(kind: string, from: number): never {
-  return fail(`${written(from)} is out of the range of ${kind}`);
+  return fail(`${written(from)} is out of range for ${kind}`);
 }
 
 /** The value of the digits from here on, exact up to 2^53; `NaN` if there are none, or a zero leads. */
@@ -123,7 +123,7 @@ export function whole(kind: string, least: number, most: number): number {
   if (Number.isNaN(value) || goesOn()) {
     text.at = start;
     value = number(kind);
-    if (!Number.isInteger(value)) fail(`${written(start)} is no whole number, as ${kind} is`);
+    if (!Number.isInteger(value)) fail(`${written(start)} is not an integer for ${kind}`);
   } else if (negative) value = -value;
   if (value < least || value > most) outside(kind, start);
   return value;
@@ -185,7 +185,9 @@ export function float(kind: string): number {
     skipString();
     text.at += 1;
     const letters = written(start);
-    return SPECIAL.test(letters) ? Number(letters.slice(1, -1)) : fail(`${letters} is no number`);
+    return SPECIAL.test(letters)
+      ? Number(letters.slice(1, -1))
+      : fail(`${letters} is not a number`);
   }
   value = number(kind);
   return Number.isFinite(value)
@@ -209,7 +211,7 @@ export function long(kind: "u64" | "i64"): number | bigint {
   let value: number | bigint = digits();
   if (Number.isNaN(value) || goesOn()) {
     text.at = start;
-    wanted(`a whole number for ${kind}`);
+    wanted(`an integer for ${kind}`);
   }
   if (value <= Number.MAX_SAFE_INTEGER) value = negative ? -value : value;
   else {
@@ -218,7 +220,7 @@ export function long(kind: "u64" | "i64"): number | bigint {
     if (fits !== value) outside(kind, start);
   }
   if (value < 0 && kind === "u64") outside(kind, start);
-  if (quoted && text.bytes[text.at++] !== QUOTE) fail(`${written(start)} is no whole number`);
+  if (quoted && text.bytes[text.at++] !== QUOTE) fail(`${written(start)} is not an integer`);
   return value;
 }
 
@@ -239,9 +241,7 @@ export function time(): number {
   const value = Date.parse(moment);
   // Some engines take the 30th of February for the 1st of March.
   const isDay = new Date(`${day}T00:00Z`).getUTCDate() === Number(date);
-  return Number.isNaN(value) || !isDay
-    ? fail(`${letters} is no time as ISO 8601 writes it`)
-    : value;
+  return Number.isNaN(value) || !isDay ? fail(`${letters} is not an ISO 8601 time`) : value;
 }
 
 /** Goes past a value, of which only strings and brackets are looked at. */
@@ -295,6 +295,6 @@ export function checkUtf8(from: number): string {
   try {
     return strict.decode(text.bytes.subarray(from, text.at));
   } catch {
-    return fail(`the text from byte ${from} on is no UTF-8`);
+    return fail(`the text from byte ${from} is not UTF-8`);
   }
 }

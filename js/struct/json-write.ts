@@ -47,7 +47,7 @@ function writeRoot({ node, leaves }: Writing, at: number, length: number): void 
   const { root, size } = node;
   const told = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
   if (length < Math.min(told, size)) {
-    throw malformed(`size: ${length} bytes do not hold the fields' ${size}.`);
+    throw malformed(`size: ${length} bytes, but the fields need ${size}.`);
   }
   if (root <= told) writeValue(node, at);
   else writeOlder(node, leaves, at, told);
@@ -62,7 +62,8 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
     copy(node.heads[index] as Uint8Array);
     if (start + field.size <= root) writeValue(field, at + start);
     else {
-      if (fallback === undefined) throw malformed(`size: it has no ${node.names.list[index]}.`);
+      if (fallback === undefined)
+        throw malformed(`size: field ${node.names.list[index]} is missing.`);
       open(fallback.from);
       writeValue(field, fallback.from.o);
       open(value);
@@ -150,7 +151,7 @@ const BOOLS = ["false", "true"];
 function pick<T>(index: number, list: readonly T[], kind: string): T {
   if (index < list.length) return list[index] as T;
   const why = kind === "bool" ? "bool" : "discriminant";
-  throw malformed(`${why}: ${index} is none of the ${list.length} that ${kind} has.`);
+  throw malformed(`${why}: ${index}, but ${kind} has only ${list.length} values.`);
 }
 
 function writeLarger(node: Node, at: number): void {
@@ -213,7 +214,7 @@ function isZero(at: number, size: number): boolean {
 function safe(high: number, at: number, most: number): number {
   const value = high * 0x1_0000_0000 + data.getUint32(at, true);
   if (Math.abs(value) <= most) return value;
-  throw malformed(`number: ${value} is beyond ${most}.`);
+  throw malformed(`number: ${value} exceeds ${most}.`);
 }
 
 /** 64 bits as a string, since most readers would round them. */
@@ -258,7 +259,7 @@ function lengthOf(at: number, most: number): number {
   let length = most;
   while (length > 0 && u8[at + length - 1] === 0) length--;
   for (let i = at; i < at + length; i++) {
-    if (u8[i] === 0) throw malformed("zero: there is text after a zero.");
+    if (u8[i] === 0) throw malformed("zero: text after a zero byte.");
   }
   return length;
 }

@@ -136,12 +136,12 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
     case "optNonZero":
       return optional(partCodec(kind.of, what));
     default:
-      throw badArgument(`${what} cannot be part of a key: it is of the kind ${kind.kind}.`);
+      throw badArgument(`${what} cannot be part of a key: its kind is ${kind.kind}.`);
   }
 }
 
 function refused(what: string, expected: string, value: unknown): Error {
-  return badArgument(`${what} has to be ${expected}.`, value);
+  return badArgument(`${what} must be ${expected}.`, value);
 }
 
 function writeNumber(area: Uint8Array, at: number, size: number, value: number): number {
@@ -197,7 +197,7 @@ function wide(kind: Descriptor, isSigned: boolean, what: string): PartCodec {
     kind,
     write(area, at, value) {
       if (typeof value !== "bigint" || as(64, value) !== value) {
-        throw refused(what, `a bigint of 64 bits, ${isSigned ? "signed" : "not negative"}`, value);
+        throw refused(what, `${isSigned ? "a signed" : "an unsigned"} 64-bit bigint`, value);
       }
       eight.setBigUint64(0, BigInt.asUintN(64, value + shift));
       return copyEight(area, at, 8, 0);
@@ -216,7 +216,7 @@ function moment(kind: Descriptor, what: string): PartCodec {
       // By what it does: dates of another realm are none of this one's class.
       const time = (value as Partial<Date> | null)?.getTime?.() ?? value;
       if (!Number.isSafeInteger(time)) {
-        throw refused(what, "a Date, or an integer of milliseconds within 2 ** 53", time);
+        throw refused(what, "a Date, or an integer of milliseconds within 2**53", time);
       }
       const high = Math.floor((time as number) / TWO_32);
       writeNumber(area, at, 4, high + TWO_32 / 2);
@@ -335,7 +335,7 @@ function textual(what: string): PartCodec {
 function utf8(what: string, text: string): Uint8Array {
   const bytes = encoder.encode(text);
   if (decoder.decode(bytes) === text) return bytes;
-  throw refused(what, "a string without half of a surrogate pair", text);
+  throw refused(what, "a string without lone surrogates", text);
 }
 
 function binary(what: string): PartCodec {
@@ -427,7 +427,7 @@ export class TupleCodec {
     const { parts } = this;
     const { length } = values;
     if (length > parts.length || (length < parts.length && !leading)) {
-      throw badArgument(`${this.what} has ${parts.length} parts, and not ${length}.`, values);
+      throw badArgument(`${this.what} has ${parts.length} parts, not ${length}.`, values);
     }
     let at = 0;
     for (let i = 0; i < length; i++) {

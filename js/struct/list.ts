@@ -91,7 +91,7 @@ function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
   const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
   const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
   if (isList && items.length === (length ?? items.length)) return items;
-  throw wrong(`has to be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
+  throw wrong(`must be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
 }
 
 function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<unknown>): void {

@@ -56,7 +56,7 @@ function checked<T>(fits: Fits<T>, low: T, high: T, value: unknown): T {
 
 function outside(low: unknown, high: unknown, value: unknown): Error {
   const what = Number.isSafeInteger(low) ? "an integer" : `a ${typeof low}`;
-  return wrong(`has to be ${what} from ${low} to ${high}.`, value);
+  return wrong(`must be ${what} from ${low} to ${high}.`, value);
 }
 
 /** An integer from 0 to 255, in one byte. */
@@ -134,7 +134,7 @@ function safe<T extends Type>(kind: SimpleKind, low: number, high: number): T {
     ({ d }, at) => {
       const value = d.getInt32(at + 4, true) * TWO_32 + d.getUint32(at, true);
       if (integer(value, low, high)) return value;
-      throw malformed(`number: not from ${low} to ${high}`);
+      throw malformed(`number: outside ${low} to ${high}`);
     },
   );
 }
@@ -162,7 +162,7 @@ export const bool: Type<boolean, boolean, boolean, boolean> = /* @__PURE__ */ ty
   1,
   1,
   (to, at, value) => {
-    if (typeof value !== "boolean") throw wrong("has to be true or false.", value);
+    if (typeof value !== "boolean") throw wrong("must be true or false.", value);
     to.m.data.setUint8(at, value ? 1 : 0);
   },
   (from, at) => {

@@ -38,7 +38,7 @@ export function optNonZero<V extends number | bigint, I>(
 ): Type<V | undefined, V | undefined, I | undefined | null, V | undefined> {
   const type = inner(of);
   if (!/^([uif]\d|timestamp)/.test(type.kind.kind)) {
-    throw wrong("Only a number can be absent where it is 0. Use option().", type.kind.kind);
+    throw wrong("optNonZero() takes only numbers. Use option().", type.kind.kind);
   }
   const { bytes } = type;
   return typed(
@@ -47,7 +47,7 @@ export function optNonZero<V extends number | bigint, I>(
     type.align,
     (to, at, value) => {
       if (value == null) return zero(to.m, at, bytes);
-      if (Number(value) === 0) throw wrong("has to be other than 0, or undefined.", value);
+      if (Number(value) === 0) throw wrong("must be undefined, or other than 0.", value);
       type.put(to, at, value);
     },
     (from, at) => {

@@ -162,7 +162,7 @@ class RustFile {
       case "json":
       case "text":
       case "custom":
-        throw badArgument("This is no part of a struct.", kind.kind);
+        throw badArgument("A struct cannot contain this.", kind.kind);
       default:
         return kind.kind;
     }
@@ -170,7 +170,7 @@ class RustFile {
 
   #nonZero(number: string): string {
     if (number.startsWith("f")) {
-      throw badArgument("Rust has no float for which 0 means nothing.", `optNonZero(${number})`);
+      throw badArgument("Rust has no non-zero float.", `optNonZero(${number})`);
     }
     const type = `NonZero${number.toUpperCase()}`;
     return `Option<${this.#use("std::num", type)}>`;

@@ -185,7 +185,7 @@ function typeOf(kind: Descriptor): Type {
     case "text":
     case "custom":
     case "flatten":
-      throw badArgument("This is no part of a struct.", kind.kind);
+      throw badArgument("A struct cannot contain this.", kind.kind);
     default:
       return SIMPLE[kind.kind];
   }

@@ -41,7 +41,7 @@ export function struct<const F extends Fields>(name: string, fields: F): Schema<
 
 /** Makes a schema, for the compiler of no type in particular. */
 export function schema(name: string, fields: object, versioned: boolean): StructSchema {
-  if (typeof name !== "string") throw wrong("A struct has a name.", name);
+  if (typeof name !== "string") throw wrong("A struct needs a name.", name);
   return new StructSchema(layOut(name, fields, versioned));
 }
 
@@ -52,7 +52,7 @@ export function schema(name: string, fields: object, versioned: boolean): Struct
  */
 export function flatten<L>(struct: Schema<L>): Flatten<L> {
   if (!(struct instanceof StructSchema)) {
-    throw wrong("Only structs are flattened.", struct);
+    throw wrong("Only structs can be flattened.", struct);
   }
   return { flat: struct };
 }
@@ -81,7 +81,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
       composite: true,
       apart: leaves.some(({ type }) => type.apart),
       put: (to, at, value) => {
-        if (typeof value !== "object" || value === null) throw wrong("has to be an object.", value);
+        if (typeof value !== "object" || value === null) throw wrong("must be an object.", value);
         if (growing) to.m.data.setUint16(at, bytes, true);
         const fields = value as Record<string, unknown>;
         let index = 0;
@@ -117,7 +117,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
     if (at === undefined) {
       if (from instanceof Uint8Array) return this.view(lone(from), 0, from.length);
-      throw wrong(`${this.name} is read from a Uint8Array.`, from);
+      throw wrong(`${this.name} needs a Uint8Array.`, from);
     }
     return this.over(placeOf(from as Memory, at, length as number));
   }
@@ -143,5 +143,5 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
 function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): void {
   const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
   if (told >= required && n >= Math.min(told, bytes)) return;
-  throw within(malformed(`size: ${n}, its root ${told}, the fields ${required}`), name);
+  throw within(malformed(`size: ${n}, root ${told}, fields need ${required}`), name);
 }

@@ -38,7 +38,7 @@ export function fixedStr(length: number): TextType {
       if (isShort && putAscii(m.u8, at, value) >= 0) return;
       const bytes = encoder.encode(textOf(value));
       if (bytes.length > length || bytes.includes(0)) {
-        throw wrong(`has to be a string of up to ${length} bytes, without U+0000.`, value);
+        throw wrong(`must be a string of up to ${length} bytes, without U+0000.`, value);
       }
       m.u8.set(bytes, at);
     },

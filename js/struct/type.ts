@@ -152,7 +152,7 @@ export function up(at: number, align: number): number {
 /** Throws if the view is used after its end. */
 export function stale(): never {
   throw new StaleViewError(
-    "This view has ended, with its update or turn. Get it again, or keep a .snapshot().",
+    "This view ended with its update or turn. Get it again, or keep a .snapshot().",
   );
 }
 
@@ -168,7 +168,7 @@ export function malformed(text: string): MalformedValueError {
 
 /** Throws for a number that stands for none of so many. */
 export function unknown(number: number, count: number): never {
-  throw malformed(`discriminant: ${number} is none of ${count}`);
+  throw malformed(`discriminant: ${number}, but only ${count} variants`);
 }
 
 /** The error for a value that cannot be stored. */
@@ -291,12 +291,12 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   const offset = data.getUint32(at, true);
   const length = data.getUint32(at + 4, true);
   if (offset + length * stride > from.n) {
-    throw malformed(`range: ${length} of ${stride} bytes at ${offset} are not within ${from.n}`);
+    throw malformed(`range: ${length} * ${stride} bytes at ${offset} exceed ${from.n}`);
   }
   allowance.left -= length * stride;
-  if (allowance.left < 0) throw malformed("range: parts lie over one another too often");
+  if (allowance.left < 0) throw malformed("range: parts overlap too often");
   if ((offset & (align - 1)) !== 0) {
-    throw malformed(`alignment: ${offset} is no multiple of ${align}`);
+    throw malformed(`alignment: ${offset} is not a multiple of ${align}`);
   }
   return { u8, from: from.b + offset, length };
 }
@@ -326,14 +326,14 @@ export function release({ m }: Writer): void {
 /** Throws unless a type is given a length that it can have. */
 export function whole(length: number): number {
   if (Number.isInteger(length) && length > 0 && length <= LARGEST) return length;
-  throw wrong(`A length is from 1 to ${LARGEST}.`, length);
+  throw wrong(`A length must be 1 to ${LARGEST}.`, length);
 }
 
 /** Throws unless this type can be a part of another. */
 export function inner(type: Type): Type {
   if (type?.put === undefined) {
-    throw wrong("A type is one of varve/struct.", type);
+    throw wrong("Use a type of varve/struct.", type);
   }
   if (!type.growing) return type;
-  throw wrong("A versioned struct is no part of another.");
+  throw wrong("A struct cannot contain a versioned one.");
 }

@@ -33,7 +33,7 @@ export type UnionType<U> = Type<
 export function union<const U extends Variants>(variants: U): UnionType<U> {
   const names = Object.keys(variants);
   const forms = Object.entries(variants).map(([name, type]): Form => [name, type && inner(type)]);
-  if (names.length === 0 || names.length > 256) throw wrong("A union has 1 to 256 variants.");
+  if (names.length === 0 || names.length > 256) throw wrong("A union needs 1 to 256 variants.");
   return tagged(
     { kind: "union", variants: forms.map(([name, type]) => [name, type?.kind ?? null] as const) },
     forms,
@@ -41,7 +41,7 @@ export function union<const U extends Variants>(variants: U): UnionType<U> {
       const { type, value } = Object(given) as { type?: unknown; value?: unknown };
       const tag = names.indexOf(type as string);
       if (tag >= 0) return [tag, value];
-      throw wrong(`has to be { type, value } with a type of: ${names.join(", ")}.`, type ?? given);
+      throw wrong(`must be { type, value } with a type of: ${names.join(", ")}.`, type ?? given);
     },
     ([type, has], value) => (has === null ? { type } : { type, value }),
   );

@@ -13,8 +13,8 @@ export const decoder: TextDecoder = /* @__PURE__ */ new TextDecoder("utf-8", {
 
 /** A text that has UTF-8: half of a surrogate pair has none. */
 export function textOf(value: unknown): string {
-  if (typeof value !== "string") throw wrong("has to be a string.", value);
-  if (/\p{Surrogate}/u.test(value)) throw wrong("has half of a surrogate pair.", value);
+  if (typeof value !== "string") throw wrong("must be a string.", value);
+  if (/\p{Surrogate}/u.test(value)) throw wrong("has a lone surrogate.", value);
   return value;
 }
 
@@ -77,6 +77,6 @@ function decode(u8: Uint8Array, at: number, length: number): string {
   try {
     return decoder.decode(u8.subarray(at, at + length));
   } catch {
-    throw malformed(`UTF-8: its ${length} bytes are none`);
+    throw malformed(`UTF-8: its ${length} bytes are invalid`);
   }
 }

@@ -113,14 +113,14 @@ everywhere("JSON lines", ({ storage }) => {
       [`{"value":${value}}`, /Line 2: .*no "key"/],
       [`{"key":[2,true],"value":${value},"more":1}`, /Line 2: .*"more"/],
       [`{"key":[2,true],"key":[2,true],"value":${value}}`, /Line 2: .*"key"/],
-      [`${good} x`, /Line 2: .*behind its end/],
+      [`${good} x`, /Line 2: .*after its end/],
       [`{"key":[2,true],"value":{"id":"1"}}`, /Line 2: .*\$/],
       [`{"key":[2,true],"value":${value.replace('"price":1', '"price":"a"')}}`, /Line 2: .*price/],
       [`{"key":[2,true],"value":${value}`, /Line 2: /],
       [`{"key":2,"value":${value}}`, /Line 2: .*array of 2 parts/],
       [`{"key":[2],"value":${value}}`, /Line 2: .*2 parts/],
       [`{"key":[-1,true],"value":${value}}`, /Line 2: Part 0 of the key/],
-      [`{"key":[2,tru],"value":${value}}`, /Line 2: .*no JSON/],
+      [`{"key":[2,tru],"value":${value}}`, /Line 2: .*invalid JSON/],
     ];
     for (const [line, message] of wrong) {
       rows.clear();
@@ -135,10 +135,10 @@ everywhere("JSON lines", ({ storage }) => {
     const [a, b] = ["a", "b"].map((key) => `{"key":"${key}","value":${value}}`);
     await rejects(names.fromJsonLines(`${a}\n${b}`), {
       code: "VARVE_UNIQUE_VIOLATION",
-      message: /^Line 2: Another record of "names" has this name/,
+      message: /^Line 2: Another record of "names" already has this name/,
     });
     await rejects(rows.fromJsonLines(5 as never), BAD);
-    await rejects(rows.fromJsonLines([5] as never), { ...BAD, message: /chunks .* Given: 5/ });
+    await rejects(rows.fromJsonLines([5] as never), { ...BAD, message: /Chunks .* Given: 5/ });
     await rejects(rows.fromJsonLines(good, { lenient: true } as never), BAD);
     const unknown = good.replace('"id"', '"other":{},"id"');
     await rejects(rows.fromJsonLines(unknown), MALFORMED);

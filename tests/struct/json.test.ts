@@ -75,22 +75,22 @@ suite("struct: JSON", () => {
     const good = { text: "", n: 1 };
     equal(
       refused(schema, json([good, good, { ...good, n: 256 }])),
-      "$.words[2].n: 256 is out of the range of u8",
+      "$.words[2].n: 256 is out of range for u8",
     );
-    equal(refused(schema, json([{ n: 1 }])), "$.words[0]: has no text");
-    equal(refused(schema, json([good, { ...good, m: 1 }])), '$.words[1]: has no field "m"');
-    equal(refused(schema, json([good, 7])), "$.words[1]: { is wanted, and at byte 45 there is 7");
+    equal(refused(schema, json([{ n: 1 }])), "$.words[0]: missing field text");
+    equal(refused(schema, json([good, { ...good, m: 1 }])), '$.words[1]: unknown field "m"');
+    equal(refused(schema, json([good, 7])), "$.words[1]: expected { at byte 45, found 7");
     equal(
       refused(vector("Unions").schema, '{"n":1,"shape":{"Boxed":{"flag":1}}}'),
-      "$.shape.Boxed.flag: false is wanted, and at byte 32 there is 1",
+      "$.shape.Boxed.flag: expected false at byte 32, found 1",
     );
     equal(
       refused(vector("Unions").schema, '{"n":1,"shape":"Round"}'),
-      '$.shape: "Round" is none of Empty, Tiny, Circle, Named, Corner, Half, Boxed',
+      '$.shape: "Round" is not one of Empty, Tiny, Circle, Named, Corner, Half, Boxed',
     );
     equal(
       refused(vector("Unions").schema, '{"n":1,"shape":"Tiny"}'),
-      "$.shape: Tiny has a payload",
+      "$.shape: Tiny needs a payload",
     );
   });
 
@@ -253,8 +253,8 @@ suite("struct: JSON", () => {
       c: { kind: "u8" },
     });
     equal(toJson(schema, fromJson(schema, '{"c":1}')), '{"a":null,"b":null,"c":1}');
-    equal(refused(schema.kind, "{}"), "$: has no c");
-    equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: zero stands for none here: write null");
+    equal(refused(schema.kind, "{}"), "$: missing field c");
+    equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: 0 means absent here: write null");
   });
 
   test("unknown fields may be gone past, whatever they hold", () => {
@@ -262,7 +262,7 @@ suite("struct: JSON", () => {
     for (const other of ["1", '"a\\"}"', "[[1],{}]", '{"n":{"n":[]}}', "null", "-1e5", '""']) {
       const json = `{"m":${other},"n":7,"o":${other}}`;
       deepEqual(fromJson(schema, json, { ignoreUnknown: true }), Uint8Array.of(7));
-      throws(() => fromJson(schema, json), { message: '$: has no field "m"' });
+      throws(() => fromJson(schema, json), { message: '$: unknown field "m"' });
     }
   });
 

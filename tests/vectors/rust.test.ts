@@ -119,6 +119,6 @@ pub struct Product {
     const notSchema = throws(() => toRust(json()), { code: "VARVE_BAD_ARGUMENT" });
     ok(notSchema.message.includes("Only a schema"));
     const noFloat = throws(() => toRust(struct("A", { a: optNonZero(f32) })));
-    ok(noFloat.message.includes("no float"));
+    ok(noFloat.message.includes("no non-zero float"));
   });
 });
