@@ -43,7 +43,7 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
     return new Uint8Array(given);
   }
   throw badArgument(
-    `A ${role} has to be a string, an ArrayBuffer or a view such as Uint8Array.`,
+    `A ${role} must be a string, an ArrayBuffer or a view such as Uint8Array.`,
     given,
   );
 }
@@ -77,12 +77,12 @@ function refuseGone(role: Role, buffer: ArrayBufferLike): void {
   if (!isDetached(buffer as ArrayBuffer)) return;
   if (buried.has(buffer)) {
     throw new StaleViewError(
-      `This ${role} is a view of the database that has died: its code yielded after it got the view. ` +
-        "Get it again, or keep a copy made in time with .slice().",
+      `This ${role} is a dead view of the database: the code yielded after getting it. Get it ` +
+        "again, or keep a copy made in time with .slice().",
     );
   }
   throw badArgument(
-    `The ArrayBuffer of this ${role} is detached: it was transferred to someone else, with its bytes.`,
+    `The ArrayBuffer of this ${role} is detached: it was transferred, with its bytes.`,
   );
 }
 
@@ -105,6 +105,6 @@ export function refuseLoneSurrogates(role: Role, text: string): void {
   const wellFormed =
     isWellFormed !== undefined ? isWellFormed.call(text) : !/\p{Surrogate}/u.test(text);
   if (!wellFormed) {
-    throw badArgument(`A ${role} must not hold half of a surrogate pair: it has no UTF-8.`, text);
+    throw badArgument(`A ${role} must not contain a lone surrogate: it has no UTF-8 form.`, text);
   }
 }

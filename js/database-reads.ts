@@ -190,9 +190,8 @@ function decode(view: Uint8Array<ArrayBuffer>): string {
   try {
     return utf8.decode(view);
   } catch (cause) {
-    throw Object.assign(
-      badArgument("The value is not UTF-8, so that it has no text. Use get() for its bytes."),
-      { cause },
-    );
+    throw Object.assign(badArgument("The value is not UTF-8 text. Use get() for its bytes."), {
+      cause,
+    });
   }
 }

@@ -120,7 +120,7 @@ export class EngineInstance extends EngineMemory {
 
   /** Does the sets that wait. */
   protected settle(): void {
-    if (this.queueLimit < 0) throw this.die("no stack was left");
+    if (this.queueLimit < 0) throw this.die("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
     const status = this.call(() => this.exports.set_waiting(length));
@@ -214,8 +214,9 @@ export class EngineInstance extends EngineMemory {
     if (this.death !== undefined) return this.death;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
     const death = new DatabasePoisonedError(
-      `The engine of the database "${this.name}" failed and refuses everything from now on: ${panic}. ` +
-        "Close the database and open it again: what was committed is there. Please report this.",
+      `The engine of the database "${this.name}" failed and refuses all further calls: ` +
+        `${panic}. Close the database and open it again: what was committed is there. Please ` +
+        "report this.",
       { cause: trap },
     );
     if (this.u8.length === 0) this.refresh();

@@ -53,21 +53,22 @@ export interface FailureContext {
 type Maker = (context: FailureContext) => Error;
 
 const makers: Readonly<Record<number, Maker>> = {
-  [Code.EmptyKey]: () => badArgument("A key has to have at least one byte."),
+  [Code.EmptyKey]: () => badArgument("A key must have at least one byte."),
   [Code.KeyTooLong]: () => badArgument(`A key may have at most ${MAX_KEY} bytes.`),
   [Code.ValueTooLong]: () => badArgument(`A value may have at most ${MAX_VALUE} bytes.`),
   [Code.Quota]: ({ name, cause }) =>
     new QuotaExceededError(
-      `There is no room to write to the database "${name}". What could not be written was rolled ` +
-        "back, and what was there stays. Delete what is not needed, much of it in several turns as by " +
-        "clear({ limit: 10_000 }), and await db.compact(), or make room " +
-        "beside it, then write again. db.stats() tells usage and quota; persist(), on a page, may gain more.",
+      `There is no room to write to the database "${name}". The write was rolled back, and what ` +
+        "was there is unchanged. Delete what is not needed, large amounts in several turns with " +
+        "clear({ limit: 10_000 }), and await db.compact(), or free space elsewhere, then write " +
+        "again. db.stats() shows usage and quota; on a page, persist() may gain more.",
       cause,
     ),
   [Code.Full]: ({ name }) =>
     new QuotaExceededError(
-      `The database "${name}" has the 32 GiB that a database can have. Nothing of this call was done, ` +
-        "and what is there stays. Delete what is not needed and await compact(), or use another database.",
+      `The database "${name}" has reached its limit of 32 GiB. This call did nothing, and what ` +
+        "was there is unchanged. Delete what is not needed and await compact(), or use another " +
+        "database.",
     ),
   [Code.Io]: ({ name, cause }) =>
     new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
@@ -78,20 +79,22 @@ const makers: Readonly<Record<number, Maker>> = {
     ),
   [Code.Poisoned]: ({ name, cause }) =>
     new DatabasePoisonedError(
-      `The database "${name}" refuses writes since a flush or a rollback of it failed: it is not ` +
-        "known what the file holds. Reads go on. Close it and open it again.",
+      `The database "${name}" refuses writes because a flush or rollback failed: what the file ` +
+        "holds is uncertain. Reads still work. Close it and open it again.",
       cause,
     ),
   [Code.Corruption]: ({ name, cause, details }) =>
     new CorruptionError(
-      `The database "${name}" is damaged ${details === undefined ? "" : placeOf(details)}. Nothing was ` +
-        `changed. Copy the file away before anything else. ${details === undefined ? "" : waysOut(details)}`,
+      `The database "${name}" is damaged ${details === undefined ? "" : placeOf(details)}. ` +
+        "Nothing was changed. Copy the file away first. " +
+        `${details === undefined ? "" : waysOut(details)}`,
       details === undefined ? cause : { details, ...cause },
     ),
   [Code.NotADatabase]: ({ name, cause }) =>
     new UnsupportedFormatError(
-      `The file of the database "${name}" is not a varve database. It was left as it is; choose ` +
-        'another name or move the file away. If it was one, recovery: "salvage" finds what is left.',
+      `The file of the database "${name}" is not a varve database. It was not changed; choose ` +
+        'another name or move the file away. If it was one, recovery: "salvage" finds what is ' +
+        "left.",
       { reason: "not-a-database", ...cause },
     ),
   [Code.UnsupportedFormat]: ({ name, cause, format }) =>
@@ -102,14 +105,15 @@ const makers: Readonly<Record<number, Maker>> = {
     ),
   [Code.OutOfMemory]: ({ name, cause }) =>
     new OutOfMemoryError(
-      `The views of this turn hold all memory of the database "${name}", so that nothing more can be ` +
-        "read inside a callback. Read before the update, yield in between, or open it with more memory.",
+      `The views of this turn hold all memory of the database "${name}", so nothing more can be ` +
+        "read inside a callback. Read before the update, yield in between, or open it with more " +
+        "memory.",
       cause,
     ),
   [Code.NotOpen]: ({ name, cause }) =>
     new DatabaseClosedError(`The database "${name}" is closed.`, cause),
   [Code.PointsOnly]: ({ name }) =>
-    badArgument(`The database "${name}" was opened with ordered: false, so that it has no ranges.`),
+    badArgument(`The database "${name}" was opened with ordered: false, so it has no ranges.`),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
 
@@ -117,10 +121,10 @@ const makers: Readonly<Record<number, Maker>> = {
 function placeOf(details: CorruptionDetails): string {
   const { position, flushedFrames, intactFrames, intactBytes } = details;
   if (position === 0) return "at its start: neither of its two superblocks can be read";
-  if (flushedFrames === 0) return `at byte ${position}: what was asked for stands there`;
+  if (flushedFrames === 0) return `at byte ${position}, where the requested data is`;
   return (
-    `at byte ${position}, in data that had been flushed; ${intactFrames} frames ` +
-    `(${intactBytes} bytes) are intact beyond`
+    `at byte ${position}, in flushed data; ${intactFrames} frames (${intactBytes} bytes) beyond ` +
+    "it are intact"
   );
 }
 
@@ -128,16 +132,16 @@ function waysOut({ before }: CorruptionDetails): string {
   const salvage = 'recovery: "salvage" keeps all that is intact and marks what may be out of date.';
   if (before === undefined) return `Opened with ${salvage}`;
   return (
-    `Opened with recovery: "prefix" it has ${before.keys} keys as of version ${before.version}, as ` +
-    `they were before the damage; ${salvage}`
+    `Opened with recovery: "prefix", it has the ${before.keys} keys of version ` +
+    `${before.version}, as they were before the damage; ${salvage}`
   );
 }
 
 /** What a refused write says. */
 export function readOnlyText(name: string): string {
   return (
-    `The database "${name}" was opened with readOnly: true, or the program is ending, so that it is not ` +
-    "written to. Close it and open it without that option to write."
+    `The database "${name}" was opened with readOnly: true, or the program is ending, so it ` +
+    "cannot be written to. To write, close it and open it without that option."
   );
 }
 
@@ -155,7 +159,7 @@ export function failureOf(code: number, context: FailureContext): Error {
 /** The error for a view that died while its callback ran. */
 export function diedInCallback(): StaleViewError {
   return new StaleViewError(
-    "The view died while the callback of updateIf() ran, so that its changes could not be kept. " +
+    "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
       "Nothing was changed.",
   );
 }

@@ -80,7 +80,7 @@ export async function fill(name: string, opened: OpenedStorage, given: Filling):
   }
   if (!given.replace) throw exists(name);
   if (opened.beside === undefined) {
-    throw badArgument("This storage can fill new databases, and replace none.");
+    throw badArgument("This storage can fill new databases, but not replace any.");
   }
   const beside = await opened.beside();
   try {
@@ -111,15 +111,16 @@ export async function settle(
   const mark = guarded(name, () => markOf(file));
   if (mark === FILLING) {
     throw new DatabaseNotFoundError(
-      `The database "${name}" was being filled when its program ended, and is not complete: it counts ` +
-        "as missing. Open it with the option from, which fills it anew, or destroy() it first.",
+      `The database "${name}" was being filled when its program ended and is incomplete, so it ` +
+        "counts as missing. Open it with the option from, which fills it again, or destroy() it " +
+        "first.",
     );
   }
   if (mark !== CHANGING) return false;
   if (readOnly) {
     throw new ReadOnlyError(
-      `The database "${name}" was being replaced when its program ended. Open it once without readOnly, ` +
-        "which completes that.",
+      `The database "${name}" was being replaced when its program ended. Open it once without ` +
+        "readOnly to complete that.",
     );
   }
   const beside = await opened.beside?.();
@@ -149,8 +150,8 @@ function leadsBeside(file: StorageFile): boolean {
 
 function exists(name: string): Error {
   return new DatabaseExistsError(
-    `There is a database "${name}" already. Open it without from; or, to give up all that it holds for ` +
-      "those bytes, with replace: true.",
+    `The database "${name}" already exists. Open it without from; or, to replace all that it ` +
+      "holds by those bytes, with replace: true.",
   );
 }
 
@@ -209,12 +210,14 @@ async function verify(name: string, filled: Filled, given: Filling): Promise<voi
     if (error instanceof CorruptionError) {
       const { details } = error;
       const what =
-        `What came for the database "${name}" is damaged at byte ${details?.position ?? 0} of ` +
-        `${filled.size}, or was cut off on its way. Nothing of it was kept.`;
+        `The bytes for the database "${name}" are damaged at byte ${details?.position ?? 0} of ` +
+        `${filled.size}, or were cut off in transit. None of them were kept.`;
       throw new CorruptionError(what, { cause: error, ...(details && { details }) });
     }
     if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
-      const what = `What came for the database "${name}" (${filled.size} bytes) is no varve database. Nothing of it was kept.`;
+      const what =
+        `The ${filled.size} bytes for the database "${name}" are not a varve database. None of ` +
+        "them were kept.";
       throw new UnsupportedFormatError(what, { cause: error, reason: error.reason });
     }
     throw error;
@@ -291,7 +294,7 @@ class Filled implements StorageFile {
   }
 
   write(): never {
-    throw new Error("It is only read until it is complete.");
+    throw new Error("It is read-only until it is complete.");
   }
 
   truncate(): never {
@@ -352,7 +355,7 @@ function copyOver(to: StorageFile, from: StorageFile): void {
   const buffer = new Uint8Array(PIECE);
   const copy = (at: number, end: number) => {
     const piece = buffer.subarray(0, Math.min(PIECE, end - at));
-    if (from.read(piece, { at }) !== piece.length) throw new Error("The file beside was cut off.");
+    if (from.read(piece, { at }) !== piece.length) throw new Error("The source file was cut off.");
     put(to, piece, at);
     return at + piece.length;
   };
@@ -370,7 +373,7 @@ function copyOver(to: StorageFile, from: StorageFile): void {
 /** A count that is short says that there is no more room. */
 function put(file: StorageFile, bytes: Uint8Array, at: number): void {
   if (file.write(bytes, { at }) === bytes.length) return;
-  throw Object.assign(new Error("The file took less than was written."), { code: "ENOSPC" });
+  throw Object.assign(new Error("The file took only part of a write."), { code: "ENOSPC" });
 }
 
 /** What a file throws as an error of this package. */

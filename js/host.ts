@@ -111,7 +111,7 @@ export class Host {
 
   /** The engine writes nothing then; that it could not is what the promise rests on. */
   private refuseReadOnly(): void {
-    if (this.readOnly) throw new Error("The file is open for reading only.");
+    if (this.readOnly) throw new Error("The file is open read-only.");
   }
 
   private guard(fileCall: () => number): number {
@@ -132,5 +132,5 @@ export class Host {
 /** A file that miscounts must not lead the engine to trust bytes that nobody wrote. */
 function counted(count: number, length: number): number {
   if (Number.isInteger(count) && count >= 0 && count <= length >>> 0) return count;
-  throw new RangeError(`The file answered ${count} to a request of ${length >>> 0} bytes.`);
+  throw new RangeError(`The file returned ${count} for a request of ${length >>> 0} bytes.`);
 }

@@ -75,7 +75,7 @@ interface Asked extends OpenOptions {
 
 /** `open`, where the package's own code is not to come along if it comes from elsewhere. */
 export async function openWith(load: Load, name: string, options: OpenOptions): Promise<Database> {
-  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
   checkFrom(options);
   const source = sourceOf(options);
   const named = source !== undefined && options.readOnly === true ? image(source) : options.storage;
@@ -141,7 +141,8 @@ function openAlready(name: string, { replace }: OpenOptions): Error {
         `The database "${name}" is open in this program. Close it before it is replaced.`,
       )
     : new DatabaseExistsError(
-        `There is a database "${name}" already, and it is open in this program: from fills new ones only.`,
+        `The database "${name}" already exists and is open in this program: from fills only new ` +
+          "ones.",
       );
 }
 
@@ -150,11 +151,11 @@ function refuseOther(name: string, given: Settings, wanted: Settings): void {
   if (different.length === 0) return;
   const list = different.map((option) => {
     const [a, b] = [given[option], wanted[option]];
-    return `${option} is ${JSON.stringify(a)} there and ${JSON.stringify(b)} here`;
+    return `${option} is ${JSON.stringify(a)}, not ${JSON.stringify(b)}`;
   });
   throw new OptionsMismatchError(
-    `The database "${name}" is open already with other options: ${list.join("; ")}. ` +
-      "Open it with the same options, or close it first.",
+    `The database "${name}" is already open with other options: ${list.join("; ")}. Open it ` +
+      "with the same options, or close it first.",
   );
 }
 
@@ -234,7 +235,8 @@ async function start(
 
 function nothingYet(name: string): Error {
   return new DatabaseNotFoundError(
-    `The file of the database "${name}" is empty: nothing was ever written to it, and with readOnly nothing is.`,
+    `The file of the database "${name}" is empty: nothing was ever written to it, and readOnly ` +
+      "writes nothing.",
   );
 }
 

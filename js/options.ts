@@ -242,7 +242,7 @@ export function refuseUnknown(
   known: readonly string[],
 ): asserts options is object {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw badArgument(`The options of ${what} have to be an object.`, options);
+    throw badArgument(`The options of ${what} must be an object.`, options);
   }
   for (const name in options) {
     if (!known.includes(name)) {
@@ -253,10 +253,10 @@ export function refuseUnknown(
   }
   const { onProgress, signal } = options as { onProgress?: unknown; signal?: unknown };
   if (onProgress !== undefined && typeof onProgress !== "function") {
-    throw badArgument("The option onProgress is a function.", onProgress);
+    throw badArgument("The option onProgress must be a function.", onProgress);
   }
   if (signal !== undefined && typeof (signal as AbortSignal | null)?.aborted !== "boolean") {
-    throw badArgument("The option signal is an AbortSignal.", signal);
+    throw badArgument("The option signal must be an AbortSignal.", signal);
   }
 }
 
@@ -267,12 +267,13 @@ export function checkFrom(options: OpenOptions): void {
   boolean("replace", replace);
   if (replace && (from === undefined || readOnly === true)) {
     throw badArgument(
-      "The option replace needs from, whose bytes are to take the place of what is there, and no readOnly.",
+      "The option replace needs from, whose bytes replace what is there, and no readOnly.",
     );
   }
   if (from !== undefined && readOnly === true && storage !== undefined) {
     throw badArgument(
-      "With readOnly a database is opened from the bytes of from, or from a storage: give one.",
+      "With readOnly, a database is opened from the bytes of from or from a storage: give only " +
+        "one.",
     );
   }
 }
@@ -289,30 +290,33 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
     readOnly = false,
   } = options;
   if (!DURABILITIES.includes(durability)) {
-    throw badArgument('The option durability is "buffered", "written" or "flushed".', durability);
+    throw badArgument(
+      'The option durability must be "buffered", "written" or "flushed".',
+      durability,
+    );
   }
   if (!Number.isInteger(memory) || memory < MIB || memory > 2048 * MIB) {
     throw badArgument(
-      "The option memory is a whole number of bytes, from 1 MiB (1048576) to 2 GiB (2147483648).",
+      "The option memory must be a whole number of bytes, from 1 MiB (1048576) to 2 GiB (2147483648).",
       memory,
     );
   }
   if (typeof spaceFactor !== "number" || !(spaceFactor >= 1.2 && spaceFactor <= 3)) {
-    throw badArgument("The option spaceFactor is a number from 1.2 to 3.", spaceFactor);
+    throw badArgument("The option spaceFactor must be a number from 1.2 to 3.", spaceFactor);
   }
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
   boolean("readOnly", readOnly);
   const { onError, recovery, storage } = options;
   if (!RECOVERIES.includes(recovery)) {
-    throw badArgument('The option recovery is "prefix" or "salvage", or left out.', recovery);
+    throw badArgument('The option recovery must be "prefix", "salvage" or left out.', recovery);
   }
   if (onError !== undefined && typeof onError !== "function") {
-    throw badArgument("The option onError is a function.", onError);
+    throw badArgument("The option onError must be a function.", onError);
   }
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument(
-      "The option storage is what opfs(), file(), memory() or durableObject() gives.",
+      "The option storage must come from opfs(), file(), memory() or durableObject().",
       storage,
     );
   }
@@ -336,5 +340,6 @@ export function differences(a: Settings, b: Settings): (keyof Settings)[] {
 }
 
 function boolean(name: string, given: unknown): void {
-  if (typeof given !== "boolean") throw badArgument(`The option ${name} is true or false.`, given);
+  if (typeof given !== "boolean")
+    throw badArgument(`The option ${name} must be true or false.`, given);
 }

@@ -42,8 +42,8 @@ export class Pin {
     if (session.gate !== 0) session.admitRead();
     if (!this.held) {
       throw new StaleViewError(
-        "This pin was disposed, so that its bytes are no longer held. Pin the key again, or copy " +
-          "the bytes in time with .slice().",
+        "This pin was disposed, so its bytes are no longer held. Pin the key again, or copy the " +
+          "bytes in time with .slice().",
       );
     }
     return session.pinnedBytes(this.handle);

@@ -23,7 +23,7 @@ export interface StorageOptions {
  * @throws StorageUnavailableError if there is no such storage here, or it refuses
  */
 export async function destroy(name: string, options: StorageOptions = {}): Promise<boolean> {
-  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
   const storage = storageOf("destroy()", options);
   if (isOpen(storage.identity(name))) {
     throw new DatabaseBusyError(
@@ -45,7 +45,7 @@ export async function destroy(name: string, options: StorageOptions = {}): Promi
 export async function databases(options: StorageOptions = {}): Promise<string[]> {
   const storage = storageOf("databases()", options);
   if (storage.databases === undefined) {
-    throw badArgument(`A storage of the kind "${storage.kind}" cannot tell its databases.`);
+    throw badArgument(`A storage of the kind "${storage.kind}" cannot list its databases.`);
   }
   return (await storage.databases()).sort();
 }
@@ -54,7 +54,7 @@ function storageOf(call: string, options: StorageOptions): Storage {
   refuseUnknown(call, options, ["storage"]);
   const { storage } = options;
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
-    throw badArgument("The option storage is what opfs(), file() or memory() gives.", storage);
+    throw badArgument("The option storage must come from opfs(), file() or memory().", storage);
   }
   // A page cannot open what lies there, but its workers can, and this is the place they mean.
   return storage ?? (hasFolders() ? opfs() : defaultStorage());
@@ -90,8 +90,8 @@ export function defaultStorage(): Storage {
   if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
     throw new StorageUnavailableError(
       "In Cloudflare Workers a database is kept in a Durable Object: give open() the option " +
-        "storage: durableObject(ctx.storage) there. Elsewhere it can be read from bytes, by the options " +
-        "from and readOnly, or be a memory() that is meant to vanish.",
+        "storage: durableObject(ctx.storage) there. Elsewhere, read it from bytes with the " +
+        "options from and readOnly, or use memory() for temporary data.",
     );
   }
   if (hasOpfs()) return opfs();

@@ -78,7 +78,7 @@ export function boundsOf(call: string, given: Range | undefined, keyed = false):
   refuseUnknown(call, range, keyed ? KEYED : OPTIONS);
   const keyAs: unknown = range.keyAs === undefined ? "string" : range.keyAs;
   if (keyAs !== "string" && keyAs !== "bytes") {
-    throw badArgument(`The option keyAs of ${call} is "string" or "bytes".`, keyAs);
+    throw badArgument(`The option keyAs of ${call} must be "string" or "bytes".`, keyAs);
   }
   const lower = [oneOf(call, range, "gt", "gte")];
   const upper = [oneOf(call, range, "lt", "lte")];
@@ -103,10 +103,10 @@ export function bounded(
 ): Bounds {
   const { reverse = false, limit = Number.POSITIVE_INFINITY } = range;
   if (typeof reverse !== "boolean") {
-    throw badArgument(`The option reverse of ${call} is true or false.`, reverse);
+    throw badArgument(`The option reverse of ${call} must be true or false.`, reverse);
   }
   if (range.limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
-    throw badArgument(`The option limit of ${call} is a whole number, 0 or more.`, limit);
+    throw badArgument(`The option limit of ${call} must be an integer, 0 or more.`, limit);
   }
   const lower = lowers.reduce(later, undefined);
   const upper = uppers.reduce(earlier, undefined);
@@ -148,7 +148,7 @@ export function boundKey(call: string, option: string, given: unknown): Uint8Arr
     });
   }
   if (key.length === 0 && option !== "prefix") {
-    throw badArgument(`The option ${option} of ${call}: A key has to have at least one byte.`);
+    throw badArgument(`The option ${option} of ${call}: A key must have at least one byte.`);
   }
   if (key.length > MAX_KEY) {
     throw badArgument(`The option ${option} of ${call}: A key may have at most ${MAX_KEY} bytes.`);

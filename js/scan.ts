@@ -129,8 +129,8 @@ class Walk {
       this.stop();
       throw Object.assign(
         badArgument(
-          "A key in this range is not UTF-8, so that it is no string. " +
-            'Ask for keys as bytes by the option keyAs: "bytes".',
+          "A key in this range is not UTF-8, so it is not a string. Get keys as bytes with the " +
+            'option keyAs: "bytes".',
         ),
         { cause },
       );

@@ -67,9 +67,9 @@ export class Gate {
     this.admitRead();
     if ((this.gate & IN_CALLBACK) !== 0) {
       throw new ReentrancyError(
-        `${call} was called inside a callback of updateIf() on "${this.name}". ` +
-          "Change the bytes of the view there, and write other records after updateIf() has returned, " +
-          "or put both into db.transaction().",
+        `${call} was called inside a callback of updateIf() on "${this.name}". There, change ` +
+          "only the bytes of the view, and write other records after updateIf() has returned, or " +
+          "do both in db.transaction().",
       );
     }
   }
@@ -79,7 +79,7 @@ export class Gate {
     this.admitIdle(call);
     if (this.depth === 0) return;
     throw new ReentrancyError(
-      `${call} was called inside db.transaction() on "${this.name}", which is not complete yet. ` +
+      `${call} was called inside db.transaction() on "${this.name}", which is not complete. ` +
         "Call it after the transaction has returned.",
     );
   }
@@ -104,5 +104,5 @@ export class Gate {
 }
 
 function closed(name: string): DatabaseClosedError {
-  return new DatabaseClosedError(`The database "${name}" was closed. Open it again to go on.`);
+  return new DatabaseClosedError(`The database "${name}" was closed. Open it again to use it.`);
 }

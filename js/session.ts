@@ -137,7 +137,7 @@ export class Session extends Groups {
   /** The values of several keys, whose views are all alive. */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
-      throw badArgument("getMany() needs an array of keys, or something else to iterate.", keys);
+      throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
     const wanted = Array.from(keys);
     // Reading a cold record may take memory and kill the views before it: then all are resident.
@@ -191,8 +191,8 @@ export class Session extends Groups {
     this.admitRead();
     if (this.settings.ordered) return;
     throw badArgument(
-      `The database "${this.name}" was opened with ordered: false, so that it has no ranges: ` +
-        `${call} needs order.`,
+      `The database "${this.name}" was opened with ordered: false, so it has no ranges: ${call} ` +
+        "needs order.",
     );
   }
 
@@ -248,17 +248,17 @@ export class Session extends Groups {
     if (ifVersion === undefined) return;
     if (!Number.isSafeInteger(ifVersion) || ifVersion < 0) {
       throw badArgument(
-        "The option ifVersion of set() is a version that getEntry() gave, or 0 for a missing key.",
+        "The option ifVersion of set() must be a version from getEntry(), or 0 for a missing key.",
         ifVersion,
       );
     }
     const version = this.engine.version(encode(), keyspace);
     if (version === ifVersion) return;
     const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
-    const wanted = ifVersion === 0 ? "it was to be missing" : `version ${ifVersion} was expected`;
+    const wanted = ifVersion === 0 ? "it should be missing" : `version ${ifVersion} was expected`;
     throw new ConflictError(
-      `Nothing was written to "${this.name}": ${is}, and ${wanted}. ` +
-        "Get the entry again and decide anew.",
+      `Nothing was written to "${this.name}": ${is}, but ${wanted}. Get the entry again and ` +
+        "decide again.",
     );
   }
 
@@ -298,11 +298,11 @@ export class Session extends Groups {
     }
     const { predicate, predicateKey, valueIfMissing } = options;
     if (predicate !== undefined && typeof predicate !== "function") {
-      throw badArgument("The option predicate of updateIf() is a function.", predicate);
+      throw badArgument("The option predicate of updateIf() must be a function.", predicate);
     }
     if (predicateKey === undefined) return this.update(key, change, predicate, valueIfMissing);
     if (predicate === undefined) {
-      throw badArgument("updateIf() has a predicateKey and no predicate that would look at it.");
+      throw badArgument("updateIf() has a predicateKey but no predicate.");
     }
     if (!this.judgeOther(predicateKey, predicate)) return false;
     return this.update(key, change, undefined, valueIfMissing);
@@ -397,7 +397,7 @@ export class Session extends Groups {
     if (answer === true) return true;
     if (answer === false) return false;
     this.refuseLater("The predicate of updateIf()", answer);
-    throw badArgument("The predicate of updateIf() has to return true or false.", answer);
+    throw badArgument("The predicate of updateIf() must return true or false.", answer);
   }
 
   private replaced(result: unknown): number {
@@ -405,8 +405,8 @@ export class Session extends Groups {
     const bytes = typeof result === "string" || ArrayBuffer.isView(result) || isBuffer(result);
     if (!bytes) {
       throw badArgument(
-        "The callback of updateIf() has to return nothing, or the new bytes. " +
-          "(An arrow function returns the value of its expression: put it into braces.)",
+        "The callback of updateIf() must return nothing, or the new bytes. (An arrow function " +
+          "returns its expression: put it in braces.)",
         result,
       );
     }
@@ -421,8 +421,8 @@ export class Session extends Groups {
     // What runs on must not find a living view: it would write into a record unseen.
     if (this.death === undefined) this.engine.detach();
     throw badArgument(
-      `${what} has to be synchronous, and it returned a ${later}. ` +
-        "Nothing of it was kept. Await what you need first, then call.",
+      `${what} must be synchronous, but it returned a ${later}. Nothing was kept. Await what ` +
+        "you need first, then call.",
     );
   }
 
@@ -493,7 +493,7 @@ function perform(operation: Operation, on: Performer): void {
   const type: unknown = operation?.type;
   if (type === "set") on.set(operation.key, operation.value);
   else if (type === "delete") on.delete(operation.key);
-  else throw badArgument('it has to be an object with the type "set" or "delete".', type);
+  else throw badArgument('it must be an object with the type "set" or "delete".', type);
 }
 
 /** What a step of a batch threw. Of a bad argument the number is told. */

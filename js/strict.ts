@@ -116,8 +116,8 @@ function kill({ buffer }: Uint8Array<ArrayBuffer>): void {
 function written(giver: string, first: number, length: number): VarveError {
   return new VarveError(
     "VARVE_VIEW_WRITTEN",
-    `A view that ${giver} gave was written to, at byte ${first} of ${length}. The bytes were put ` +
-      "back. Such views are for reading: change a value in place with updateIf(), or change a " +
+    `A view from ${giver} was written to, at byte ${first} of ${length}. The bytes were ` +
+      "restored. Such views are read-only: change a value in place with updateIf(), or change a " +
       "copy made with .slice() and set() it.",
   );
 }

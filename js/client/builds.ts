@@ -38,8 +38,9 @@ export function versionChanged(name: string, mine: string, theirs: string): Vers
   const [own, other] = [mine, theirs].map((build) => build.split(".")[0]);
   const which = own === other ? "of a newer varve" : `version ${other} of the application`;
   return new VersionChangedError(
-    `The database "${name}" belongs to ${which} now, and this page runs ` +
-      `${own === other ? "an older one" : `version ${own}`}. What was asked for was not done. Reload the page.`,
+    `The database "${name}" now belongs to ${which}, but this page runs ` +
+      `${own === other ? "an older one" : `version ${own}`}. The call was not done. Reload the ` +
+      "page.",
   );
 }
 
@@ -52,9 +53,9 @@ export function schemasDiffer(
   const lines = theirs === undefined ? [] : linesOf(mine.schemas, theirs.schemas);
   const how = lines.length === 0 ? "their indexes, or their order" : lines.join("; ");
   return new SchemaMismatchError(
-    `The tab that has "${name}" open runs another build with the same version, and its collections ` +
-      `are not those of this page: ${how}. Nothing was done. Give builds that differ different ` +
-      "versions: serve(name, { version }); until then close the other tabs.",
+    `The tab that has "${name}" open runs another build of the same version, and its ` +
+      `collections differ from this page's: ${how}. Nothing was done. Give different builds ` +
+      "different versions: serve(name, { version }); until then, close the other tabs.",
   );
 }
 
@@ -62,8 +63,8 @@ function linesOf(there: Declarations, here: Declarations): string[] {
   const lines: string[] = [];
   for (const name of new Set([...Object.keys(there), ...Object.keys(here)])) {
     const [owners, own] = [there[name], here[name]];
-    if (owners === undefined) lines.push(`"${name}" is not there`);
-    else if (own === undefined) lines.push(`"${name}" is not here`);
+    if (owners === undefined) lines.push(`"${name}" is missing`);
+    else if (own === undefined) lines.push(`"${name}" is unexpected`);
     else lines.push(...differencesOf(owners, own).map((line) => `in "${name}" ${line}`));
   }
   return lines;

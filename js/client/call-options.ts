@@ -18,8 +18,7 @@ interface Known {
 
 /** What an option has to be, or `true` where this is one; nothing of those that others look at. */
 function wanted(option: string, value: unknown): string | true | undefined {
-  const isWhole =
-    (Number.isSafeInteger(value) && (value as number) >= 0) || "a whole number from 0";
+  const isWhole = (Number.isSafeInteger(value) && (value as number) >= 0) || "an integer from 0";
   const isFunction = typeof value === "function" || "a function";
   const isTime = typeof value === "number" && value > 0 && value <= LONGEST_TIMEOUT;
   return {
@@ -42,11 +41,11 @@ export function admitted<T extends Known>(
   if (Object(options) !== options) throw badCall(`${what} takes an object of options.`);
   for (const option in options) {
     if (!known.includes(option)) {
-      throw badCall(`${what} has no option ${option}, but ${known.join(", ")}.`);
+      throw badCall(`${what} has no option ${option}, only ${known.join(", ")}.`);
     }
     const value: unknown = options[option];
     const right = value === undefined || wanted(option, value);
-    if (right && right !== true) throw badCall(`The option ${option} is ${right}.`);
+    if (right && right !== true) throw badCall(`The option ${option} must be ${right}.`);
   }
   return options;
 }

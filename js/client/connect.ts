@@ -59,7 +59,7 @@ export function connect<S extends ServedTypes = Nothing>(
   options?: ConnectOptions,
 ): ClientOf<S> {
   if (typeof name !== "string" || name === "") {
-    throw badCall("The name is a string that is not empty.");
+    throw badCall("The name must be a non-empty string.");
   }
   const { worker, timeout = 30_000, version } = admitted("connect()", options, KNOWN);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);

@@ -224,8 +224,8 @@ function tooLate(request: Request): WireError {
     name: "OwnerUnavailableError",
     code: "VARVE_OWNER_UNAVAILABLE",
     message:
-      `${calledFor(request)}() reached the owner of the database after its deadline, and was not done. ` +
-      "Do it again, or give it more time by the option timeout.",
+      `${calledFor(request)}() reached the owner of the database after its deadline, and was ` +
+      "not done. Try again, or allow more time with the option timeout.",
     more: { applied: false },
   };
 }

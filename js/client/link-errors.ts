@@ -19,7 +19,7 @@ export function errorOf(
   if ("thrown" in ending) return ending.thrown;
   if ("forgotten" in ending) {
     return new OwnerUnavailableError(
-      `${call}() on "${name}" was done, and its answer was too large to be kept. Do not do it again.`,
+      `${call}() on "${name}" was done, but its answer was too large to keep. Do not repeat it.`,
       { applied: true },
     );
   }

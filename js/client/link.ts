@@ -160,7 +160,7 @@ const LIFE_MS = 1_000;
 
 const WAITS: Readonly<Record<string, string>> = {
   waiting: "Another tab has the database.",
-  busy: "The file is still held by a tab that ends or sleeps.",
+  busy: "A closing or sleeping tab still holds the file.",
 };
 
 /** Those of this realm that others may join, by the names of their databases. */
@@ -501,7 +501,7 @@ export class Link {
   who(message: Who): void {
     if (this.asleep) return;
     if (this.sender.isUnheard && this.status.state === "open") {
-      this.show("waiting", "The owner does not answer: it may be asleep or at work.");
+      this.show("waiting", "The owner does not answer: it may be asleep or busy.");
     }
     const now = Date.now();
     this.deafSince ??= now;
@@ -526,7 +526,7 @@ export class Link {
     this.dismiss();
     this.leave();
     this.sender.owner = undefined;
-    this.show("suspended", "The page sleeps.");
+    this.show("suspended", "The page is asleep.");
   }
 
   wake(): void {

@@ -104,7 +104,7 @@ export function perform(service: Service, { call, args }: Request): unknown {
     // A promise is refused by the transaction around it.
     return typeof Object(answer).then === "function" ? answer : copied(answer, db);
   }
-  if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner knows no call ${describe(call)}.`);
+  if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner has no call ${describe(call)}.`);
   return (CALLS[call] as Call)(db, ...(args as never[]));
 }
 
@@ -126,13 +126,13 @@ function commitIf({ db, collections }: Service, { reads, writes }: Commitment): 
 }
 
 function changed(): ConflictError {
-  return new ConflictError("What was read has been changed by someone else since.");
+  return new ConflictError("Someone else has changed what was read.");
 }
 
 function noProcedure(name: unknown, procedures: Procedures): Error {
   const names = Object.keys(procedures).join(", ") || "none";
   return badArgument(
-    `The worker has no procedure ${describe(name)}. Those that it was given by serve(): ${names}.`,
+    `The worker has no procedure ${describe(name)}. Those given to serve(): ${names}.`,
   );
 }
 
@@ -191,7 +191,7 @@ function own(of: object, name: string, value: unknown): void {
 
 function noAnswer(value: unknown): Error {
   return badArgument(
-    "What a procedure returns is sent to its caller, and may hold only what structuredClone() takes.",
+    "The result of a procedure is sent to its caller, so structuredClone() must accept it.",
     value,
   );
 }

@@ -67,8 +67,7 @@ export async function transact<T>(
   body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
   const { retries = 10, signal, timeout } = admitted(`${as}()`, options, OPTIONS[as]);
-  if (typeof callback !== "function")
-    throw badCall(`${as}() takes a function that is no generator.`);
+  if (typeof callback !== "function") throw badCall(`${as}() takes a function, not a generator.`);
   const mine = { signal, timeout, [AS]: as };
   const read = async (key: unknown, place: string | undefined) => {
     const entry = (await caller.request("getEntry", () => [key], false, mine, place)) as Found;
@@ -92,7 +91,7 @@ export async function transact<T>(
         const log: Log = { read, seen: new Map(), written: new Map() };
         const result = await body(log);
         log.over = true;
-        if (laterOf(result)) throw badCall(`${as}() takes a function that is no generator.`);
+        if (laterOf(result)) throw badCall(`${as}() takes a function, not a generator.`);
         const seen = await Promise.all(log.seen.values());
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
@@ -157,11 +156,11 @@ export async function updateIf(
     const isWanted: unknown = predicate(value);
     if (isWanted === false) return false;
     if (laterOf(isWanted) || isWanted !== true) {
-      throw badCall("The predicate of updateIf() returns true or false.");
+      throw badCall("The predicate of updateIf() must return true or false.");
     }
     const changed = change(value) ?? value;
     if (laterOf(changed)) {
-      throw badCall("The function of updateIf() returns the new value or nothing.");
+      throw badCall("The function of updateIf() must return the new value or nothing.");
     }
     part.set(wanted, changed);
     return true;
@@ -210,7 +209,7 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
   /** What a key counts as. */
   const admit = (key: unknown) => {
     if (log.over) {
-      throw new ReentrancyError("The transaction is over. Await all that its function does.");
+      throw new ReentrancyError("The transaction is over. Await everything in its function.");
     }
     // The same for a string and for its bytes.
     return keyName(place === undefined ? bytesOf(key) : [place, key]);

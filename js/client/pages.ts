@@ -33,7 +33,7 @@ export function pageOf(
   rows: Rows,
   pick: (key: unknown, value: unknown) => unknown,
 ): Page {
-  if (Object(range) !== range) throw badArgument("A range has to be an object.", range);
+  if (Object(range) !== range) throw badArgument("A range must be an object.", range);
   const { limit = Number.POSITIVE_INFINITY } = range;
   let left = cursor === null ? limit : cursor[1];
   const most = cursor === null ? FIRST_ROWS : MOST_ROWS;

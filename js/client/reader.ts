@@ -264,8 +264,8 @@ function refused(
   options: { applied: false | "unknown"; cause?: unknown },
 ): OwnerUnavailableError {
   return new OwnerUnavailableError(
-    `${calledFor(request)}() on "${name}" was not done: a service worker only reads the file, and no page is open ` +
-      "whose worker could write to it. Keep what is to be written until one is.",
+    `${calledFor(request)}() on "${name}" was not done: a service worker only reads the file, ` +
+      "and no page is open whose worker could write to it. Keep the write until one is.",
     options,
   );
 }
@@ -276,8 +276,8 @@ function isSame(a: File, b: File): boolean {
 
 function unsteady(name: string): OwnerUnavailableError {
   return new OwnerUnavailableError(
-    `The file of "${name}" changes whenever it is read: a program that has opened it without serve() is at ` +
-      "work. Try again later.",
+    `The file of "${name}" keeps changing while it is read: a program opened it without serve() ` +
+      "and is writing. Try again later.",
     { applied: false },
   );
 }

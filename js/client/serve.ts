@@ -114,14 +114,14 @@ export function serve<
   P extends Procedures = Record<never, never>,
   const C extends CollectionSpecs = Record<never, never>,
 >(name: string, options: ServeOptions<P, C> = {}): Served<P, C> {
-  if (typeof name !== "string") throw badArgument("A database name has to be a string.", name);
+  if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
   refuseUnknown("serve()", options, KNOWN);
   const { procedures = {} as P, collections = {} as C, version, migrate, ...opening } = options;
   if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0)) {
-    throw badArgument("The option version of serve() is a whole number, 0 or more.", version);
+    throw badArgument("The option version of serve() must be an integer, 0 or more.", version);
   }
   if (migrate !== undefined && typeof migrate !== "function") {
-    throw badArgument("The option migrate of serve() is a function.", migrate);
+    throw badArgument("The option migrate of serve() must be a function.", migrate);
   }
   const served: Served<P, C> = {
     name,
@@ -224,6 +224,6 @@ function listen(
 
 function otherName(name: string, wanted: string): Error {
   return badArgument(
-    `The worker serves the database "${name}", and connect() asks for "${wanted}".`,
+    `The worker serves the database "${name}", but connect() asks for "${wanted}".`,
   );
 }

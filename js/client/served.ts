@@ -239,7 +239,7 @@ function update(
   const isTold = Object.keys({ ...add, ...set, ...where }).length > 0;
   const predicate = (value: unknown) => {
     if (isTold && Object(value) !== value) {
-      throw badArgument("update() is about fields, and this value has none.", value);
+      throw badArgument("update() changes fields, but this value has none.", value);
     }
     return Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
   };
@@ -255,7 +255,7 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
   if (typeof value === "bigint" && typeof more === "bigint") return value + more;
   if (typeof value === "number" && typeof more === "number") return value + more;
   throw badArgument(
-    `update() can add only numbers of one kind, and ${name} is another one.`,
+    `update() can add only numbers of the same type, but ${name} has another.`,
     value,
   );
 }
@@ -264,13 +264,13 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
 function refuseFields(part: string, told: unknown, fields: ReadonlySet<string> | undefined): void {
   if (told === undefined) return;
   if (typeof told !== "object" || told === null || Array.isArray(told)) {
-    throw badArgument(`The option ${part} of update() is an object of fields.`, told);
+    throw badArgument(`The option ${part} of update() must be an object of fields.`, told);
   }
   for (const name of Object.keys(told)) {
     if (fields?.has(name) === false) {
       const names = [...fields].join(", ");
       throw badArgument(
-        `The option ${part} of update() names ${describe(name)}, and the fields are: ${names}.`,
+        `The option ${part} of update() names ${describe(name)}, but the fields are: ${names}.`,
       );
     }
   }
@@ -283,12 +283,13 @@ function refuseCondition(name: string, wanted: unknown): void {
   for (const limit of LIMITS) {
     // Left out it would always hold, and as it is never: who forgot a value wants neither.
     if (limit in wanted && (wanted as Bounds)[limit] === undefined) {
-      throw badArgument(`The condition of update() on ${name} is ${limit}: undefined.`);
+      throw badArgument(`The condition of update() on ${name} has ${limit}: undefined.`);
     }
   }
   if (BOUNDS.some((bound) => bound in wanted)) return;
   throw badArgument(
-    `The condition of update() on ${name} is a number, a string or the like, or bounds: ${BOUNDS.join(", ")}.`,
+    `The condition of update() on ${name} must be a primitive value, or bounds: ` +
+      `${BOUNDS.join(", ")}.`,
     wanted,
   );
 }
@@ -309,6 +310,6 @@ function holds(value: unknown, wanted: unknown): boolean {
 function noCollection(name: unknown, specs: CollectionSpecs): Error {
   const names = Object.keys(specs).join(", ") || "none";
   return badArgument(
-    `The worker has no collection ${describe(name)}. Those that it was given by serve(): ${names}.`,
+    `The worker has no collection ${describe(name)}. Those given to serve(): ${names}.`,
   );
 }

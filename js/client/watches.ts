@@ -257,7 +257,7 @@ function stringOf(key: Uint8Array): string {
     return utf8.decode(key);
   } catch {
     throw badArgument(
-      'A key in this range is not UTF-8. Ask for keys as bytes by the option keyAs: "bytes".',
+      'A key in this range is not UTF-8. Get keys as bytes with the option keyAs: "bytes".',
     );
   }
 }

@@ -15,7 +15,7 @@ export function toWire(error: unknown, most = MOST_CAUSES): WireError {
     return told(error, most);
   } catch {
     // A property of it may be a function of the program, which throws in its turn.
-    return { name: "Error", message: "What was thrown cannot be read." };
+    return { name: "Error", message: "The thrown value cannot be read." };
   }
 }
 

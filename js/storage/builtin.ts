@@ -33,8 +33,8 @@ export function builtins(): Builtins {
     throw new StorageUnavailableError(
       typeof process?.versions?.node === "string"
         ? `file() needs Node 20.16 or later (or a current Deno or Bun); this is ${process.version}.`
-        : "file() keeps databases in the file system of Node, Deno or Bun, and there is none here. " +
-            "In a browser, open the database in a worker with opfs().",
+        : "file() needs the file system of Node, Deno or Bun, and there is none here. In a " +
+            "browser, open the database in a worker with opfs().",
     );
   }
   found = {

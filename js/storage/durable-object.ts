@@ -62,7 +62,7 @@ const places = new WeakMap<object, Place>();
 export function durableObject(storage: DurableObjectStorageLike): Storage {
   if (typeof storage !== "object" || storage === null) {
     throw badArgument(
-      "durableObject() needs the ctx.storage of a Durable Object. Outside of one there is none.",
+      "durableObject() needs the ctx.storage of a Durable Object, which exists only inside one.",
       storage,
     );
   }
@@ -305,8 +305,9 @@ class TableFile implements StorageFile {
     const { size, isMarked } = this.#measure();
     if (size === this.#size && isMarked) return;
     this.#torn = lost(
-      `The table ${this.#table} was changed beside the database, as by a transaction of ctx.storage that ` +
-        "was rolled back. What the database wrote within it is gone. Use db.transaction() instead.",
+      `The table ${this.#table} was changed outside the database, perhaps by a transaction of ` +
+        "ctx.storage that was rolled back. What the database wrote in it is gone. Use " +
+        "db.transaction() instead.",
     );
     this.close();
     throw this.#torn;
@@ -358,7 +359,9 @@ class TableFile implements StorageFile {
     } catch (cause) {
       // The platform's errors have no code; what they are can be told by the text alone.
       if (/no such table/.test(String(cause))) {
-        throw lost(`The table ${this.#table} is gone, as by ctx.storage.deleteAll().`, { cause });
+        throw lost(`The table ${this.#table} is gone, perhaps by ctx.storage.deleteAll().`, {
+          cause,
+        });
       }
       if (!/SQLITE_FULL|database or disk is full/.test(String(cause))) throw cause;
       throw Object.assign(new Error("This Durable Object is full.", { cause }), { code: "ENOSPC" });
@@ -373,7 +376,7 @@ function lost(message: string, options?: ErrorOptions): Error {
 
 function missing(name: string): Error {
   return new DatabaseNotFoundError(
-    `There is no database "${name}" in this Durable Object, and with readOnly none is created.`,
+    `There is no database "${name}" in this Durable Object, and readOnly creates none.`,
   );
 }
 

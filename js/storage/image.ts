@@ -56,7 +56,7 @@ export function chunksOf(source: ImageSource): Chunks {
     async next() {
       const chunk: unknown = (await reader?.read())?.value;
       if (chunk === undefined || chunk instanceof Uint8Array) return chunk;
-      throw badArgument("A stream that the option from is has to give Uint8Arrays.", chunk);
+      throw badArgument("A stream given as the option from must yield Uint8Arrays.", chunk);
     },
     cancel(reason) {
       // That it cannot be told is nothing to those who want no more of it.
@@ -116,7 +116,7 @@ function recognized(source: ImageSource): Uint8Array | Streamed {
     return { stream: (source as Blob).stream(), length: (source as Blob).size };
   }
   throw badArgument(
-    "The option from has to be the bytes of a database, a Response, a ReadableStream or a Blob of " +
+    "The option from must be the bytes of a database, a Response, a ReadableStream or a Blob of " +
       "them, or a promise of one.",
     source,
   );
@@ -127,8 +127,8 @@ function unread<T extends ReadableStream | null>(stream: T, source: ImageSource)
   const isUsed = (source as Partial<Response>).bodyUsed === true;
   if (!isUsed && stream?.locked !== true) return stream;
   throw badArgument(
-    "What the option from is was read already, or is just being read. Give a response or a stream that " +
-      "nobody has read, such as response.clone() before that.",
+    "The option from was already read, or is being read. Pass a response or a stream that " +
+      "nobody has read, such as an earlier response.clone().",
     source,
   );
 }
@@ -195,6 +195,6 @@ class ImageFile implements StorageFile {
   }
 
   #refusal(): Error {
-    return new Error(`The database "${this.#name}" was opened from bytes, which stay as they are.`);
+    return new Error(`The database "${this.#name}" was opened from bytes, which are not changed.`);
   }
 }

@@ -126,8 +126,8 @@ export class Lock {
     if (this.#held) return;
     throw Object.assign(
       new Error(
-        `The lock ${this.#path} was taken over by another process while this one stood still ` +
-          "(suspended, or busy for seconds), so that it must not write any more.",
+        `The lock ${this.#path} was taken over by another process while this one was suspended, ` +
+          "or busy for seconds, so this one must not write any more.",
       ),
       { code: "EBADF" },
     );
@@ -225,8 +225,8 @@ async function breakLock(
 ): Promise<void> {
   if (depth >= DEEPEST) {
     throw new DatabaseBusyError(
-      `The lock ${path} was left behind by programs that died one after the other. ` +
-        `When no program uses ${guarded}, delete every file whose name begins like the lock's.`,
+      `The lock ${path} was left behind by programs that died one after another. When no ` +
+        `program uses ${guarded}, delete all files whose names begin with the lock's.`,
     );
   }
   const node = builtins();
@@ -381,11 +381,12 @@ function busy(
   depth: number,
 ): DatabaseBusyError {
   if (holder === undefined || depth > 0) {
-    return new DatabaseBusyError(`Another program is just opening ${guarded}. Try again.`);
+    return new DatabaseBusyError(`Another program is opening ${guarded}. Try again.`);
   }
   return new DatabaseBusyError(
-    `The database ${guarded} is open in ${whose(holder)}. One process may have it open at a time: ` +
-      `close it there first. (The lock is ${path}. In a copy of a folder that was in use it was copied too: delete it there.)`,
+    `The database ${guarded} is open in ${whose(holder)}. Only one process may have it open: ` +
+      `close it there first. (The lock is ${path}. If this is a copy of a folder that was in use, ` +
+      "delete the copied lock.)",
     { pid: holder.pid },
   );
 }
@@ -396,7 +397,10 @@ function whose({ pid, host, space, name }: Holder): string {
     return `process ${pid} of another container or machine${name === undefined ? "" : ` (${name})`}`;
   }
   if (pid !== here.pid) return `process ${pid}`;
-  return `this process (${pid}), in another thread (threads reach it by connect()) or through another copy of varve`;
+  return (
+    `this process (${pid}), in another thread (threads use connect()) or through another copy ` +
+    "of varve"
+  );
 }
 
 /** That long and a little more, different for each waiter so that they do not meet again. */

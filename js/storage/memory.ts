@@ -140,7 +140,7 @@ function reserve(content: Content, size: number): void {
 
 function missing(name: string): Error {
   return new DatabaseNotFoundError(
-    `There is no database "${name}" in this memory(), and with readOnly none is created.`,
+    `There is no database "${name}" in this memory(), and readOnly creates none.`,
   );
 }
 

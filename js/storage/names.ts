@@ -43,7 +43,7 @@ export function namesOf(files: Iterable<string>): string[] {
 
 /** Escapes one name or folder; `what` is how the messages call it. */
 export function escapeName(name: string, what: string): string {
-  if (typeof name !== "string") throw badArgument(`A ${what} has to be a string.`, name);
+  if (typeof name !== "string") throw badArgument(`A ${what} must be a string.`, name);
   if (name === "") throw badArgument(`A ${what} must not be empty.`);
   let escaped = "";
   for (const character of name) {
@@ -56,7 +56,7 @@ export function escapeName(name: string, what: string): string {
   if (escaped.length > LONGEST) {
     throw badArgument(
       `A ${what} may take at most ${LONGEST} bytes; this one takes ${escaped.length}. ` +
-        "(Every character but a-z, 0-9, dash, underscore and dot counts three for each byte.)",
+        "(Characters other than a-z, 0-9, dash, underscore and dot count three per byte.)",
       name,
     );
   }
@@ -66,7 +66,7 @@ export function escapeName(name: string, what: string): string {
 function percent(character: string, name: string, what: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code >= 0xd800 && code <= 0xdfff) {
-    throw badArgument(`A ${what} must not hold half of a surrogate pair.`, name);
+    throw badArgument(`A ${what} must not contain a lone surrogate.`, name);
   }
   // encodeURIComponent leaves A-Z and some punctuation as they are, which must not stay.
   if (code < 0x80) return `%${code.toString(16).toUpperCase().padStart(2, "0")}`;

@@ -32,9 +32,7 @@ export async function openAt(
   } catch (error) {
     throw error instanceof VarveError ? error : unavailable(path, error);
   }
-  throw new DatabaseNotFoundError(
-    `There is no database file ${path}, and with readOnly none is created.`,
-  );
+  throw new DatabaseNotFoundError(`There is no database file ${path}, and readOnly creates none.`);
 }
 
 /**
@@ -48,7 +46,7 @@ function find({ fs }: Builtins, path: string): string | undefined {
   // Opening a pipe would wait for ever. What a link that leads nowhere is to lead to may come back.
   if (fs.statSync(path, stat)?.isFile() !== true) {
     throw new StorageUnavailableError(
-      `${path} is no ordinary file, nor a link to one. Move it away, or choose another name.`,
+      `${path} is not a regular file or a link to one. Move it away, or choose another name.`,
     );
   }
   return found.isSymbolicLink() ? fs.realpathSync.native(path) : path;
@@ -269,8 +267,8 @@ class NodeFile implements StorageFile {
     const { mtimeMs, size } = this.#node.fs.fstatSync(this.#living());
     if (mtimeMs === this.#written && size === this.#size) return;
     throw new StorageError(
-      `The file ${this.#path} was changed by another program since this one opened it for reading only, and what ` +
-        "was to be read is no longer there. Close the database and open it again.",
+      `The file ${this.#path} was changed by another program after this one opened it with ` +
+        "readOnly, and the data to be read is gone. Close the database and open it again.",
     );
   }
 
@@ -440,16 +438,13 @@ function flushFolder({ fs, path: paths }: Builtins, path: string): void {
 function unavailable(path: string, cause: unknown): VarveError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   if (ioCode(cause) === -2) {
-    return new QuotaExceededError(
-      `There is no room on the disk to open ${path}. Free some first.`,
-      {
-        cause,
-      },
-    );
+    return new QuotaExceededError(`The disk is too full to open ${path}. Free some space first.`, {
+      cause,
+    });
   }
   return new StorageUnavailableError(
-    `The database file ${path} cannot be opened: ${reason}. ` +
-      "See that the folder can be made and that its files can be read and written, or name another with file(directory).",
+    `The database file ${path} cannot be opened: ${reason}. Check that the folder can be ` +
+      "created and its files read and written, or choose another with file(directory).",
     { cause },
   );
 }

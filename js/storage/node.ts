@@ -41,7 +41,7 @@ const files = () => import("./node-file.js");
  */
 export function file(directory: string | URL = "."): Storage {
   if (typeof directory !== "string" && !(directory instanceof URL)) {
-    throw badArgument("A folder has to be a path or a URL.", directory);
+    throw badArgument("A folder must be a path or a URL.", directory);
   }
   if (directory === "") throw badArgument('A folder must not be empty; "." is the current one.');
   // Resolved once, so that a later change of the current folder moves no database.
@@ -93,7 +93,7 @@ export function fileAt(path: string): Storage {
 function resolve(node: Builtins, directory: string | URL): string {
   if (typeof directory === "string") return node.path.resolve(directory);
   if (directory.protocol !== "file:") {
-    throw badArgument('The URL of a folder has to have the scheme "file:".', directory.href);
+    throw badArgument('The URL of a folder must have the scheme "file:".', directory.href);
   }
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
 }

@@ -20,21 +20,21 @@ interface SyncFileHandle extends FileSystemFileHandle {
 }
 
 /** What there is always. It is named wherever there is nothing else, and never taken unasked. */
-const CHOICE = "For data that may vanish there is memory().";
+const CHOICE = "For temporary data, use memory().";
 
 const REFUSED =
-  "The browser refuses storage here: private windows of some browsers, blocked cookies and sandboxed " +
-  `or third-party frames have none. Have it allowed. ${CHOICE}`;
+  "The browser denies storage here: private windows of some browsers, blocked cookies and " +
+  `sandboxed or third-party frames have none. Allow it. ${CHOICE}`;
 
 /** By the name of what the browser threw. */
 const ADVICE: Readonly<Record<string, string>> = {
   SecurityError: REFUSED,
   NotAllowedError: REFUSED,
-  TypeMismatchError: "There is a folder of that name in its place. Choose another name.",
-  UnknownError: `Some browsers say no more than this in private windows, which have no storage. ${CHOICE}`,
+  TypeMismatchError: "There is a folder of that name. Choose another name.",
+  UnknownError: `Some browsers report only this in private windows, which have no storage. ${CHOICE}`,
 };
 
-const UNKNOWN = `Try again; if it persists, the browser's storage is in need of repair. ${CHOICE}`;
+const UNKNOWN = `Try again; if it persists, the browser's storage needs repair. ${CHOICE}`;
 
 /**
  * How long to wait for a file that is still held. After a reload the browser takes a moment to end
@@ -141,7 +141,7 @@ async function remove(folders: readonly string[], wanted: string, name: string):
     // Mostly it is not there, which Chromium tells sooner than it refuses to remove it.
     await folder.getFileHandle(wanted);
     await folder.removeEntry(wanted);
-  }, `database "${name}" cannot be tidied up`);
+  }, `database "${name}" cannot be cleaned up`);
 }
 
 /** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
@@ -197,7 +197,7 @@ export function requireSyncAccess(): void {
 }
 
 const INSECURE =
-  "Browsers give storage to secure origins only: serve the page over https or from localhost.";
+  "Browsers give storage only to secure origins: serve the page over https or from localhost.";
 
 const ON_A_PAGE =
   "A page's main thread has no synchronous files. Use connect(), which runs the database in a worker " +
@@ -248,7 +248,7 @@ async function findFile(
 
 function missing(name: string): Error {
   return new DatabaseNotFoundError(
-    `There is no database "${name}" in the origin private file system, and with readOnly none is created.`,
+    `There is no database "${name}" in the origin private file system, and readOnly creates none.`,
   );
 }
 
@@ -290,10 +290,9 @@ async function patiently<T>(name: string, task: string, attempt: () => Promise<T
 
 function unavailable(task: string, cause: unknown): VarveError {
   if (ioCode(cause) === -2) {
-    return new QuotaExceededError(
-      `The ${task}: there is no room left in this origin's share of the disk.`,
-      { cause },
-    );
+    return new QuotaExceededError(`The ${task}: this origin's share of the disk is full.`, {
+      cause,
+    });
   }
   const kind = String((cause as { name?: unknown } | null)?.name);
   return new StorageUnavailableError(
@@ -304,15 +303,12 @@ function unavailable(task: string, cause: unknown): VarveError {
 
 function parseFolders(directory: string): string[] {
   if (typeof directory !== "string") {
-    throw badArgument('A folder has to be a string such as "stores/eu".', directory);
+    throw badArgument('A folder must be a string such as "stores/eu".', directory);
   }
   if (directory === "") return [];
   const parts = directory.split("/");
   if (parts.some((part) => part === "" || part === "." || part === "..")) {
-    throw badArgument(
-      'A folder is a list of names separated by "/", without "." and "..".',
-      directory,
-    );
+    throw badArgument('A folder must be names separated by "/", without "." and "..".', directory);
   }
   return parts.map((part) => escapeName(part, "folder name"));
 }

@@ -55,8 +55,8 @@ export async function persistOrigin(): Promise<Persistence> {
 
 function refused(reason: string, options?: { cause: unknown }): StorageUnavailableError {
   return new StorageUnavailableError(
-    `The browser refuses to be asked to keep data (${reason}). Sandboxed and third-party frames have ` +
-      "no storage of their own. Use memory() for data that may vanish.",
+    `The browser cannot be asked to keep data (${reason}). Sandboxed and third-party frames ` +
+      "have no storage of their own. Use memory() for temporary data.",
     options,
   );
 }

@@ -50,7 +50,7 @@ export async function moduleFrom(
   }
   if (tag === "Response") return fromResponse(source as Response);
   throw badArgument(
-    "The option wasm has to be a WebAssembly.Module, its bytes, a Response, or a promise of one.",
+    "The option wasm must be a WebAssembly.Module, its bytes, a Response, or a promise of one.",
     source,
   );
 }

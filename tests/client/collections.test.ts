@@ -184,15 +184,15 @@ suite("a declarative update", () => {
     const unheeded: [change: unknown, message: RegExp][] = [
       [{ add, were: { stock: { gt: 9 } } }, /update\(\) has no option "were"/],
       [{ add, where: { stock: { above: 9 } } }, /on stock has no option "above"/],
-      [{ add, where: { stock: new Date(0) } }, /on stock is a number.*a Date/],
-      [{ add, where: { stock: [9] } }, /on stock is a number.*an Array/],
-      [{ add, where: { stock: new Uint8Array([9]) } }, /on stock is a number.*Uint8Array/],
-      ["add", /update\(\) have to be an object/],
-      [{ add, where: { stock: { gt: undefined } } }, /on stock is gt: undefined/],
-      [{ add, where: { stock: { lte: undefined, gt: 0 } } }, /on stock is lte: undefined/],
-      [{ add, where: null }, /where of update\(\) is an object/],
-      [{ add: [1] }, /add of update\(\) is an object/],
-      [{ set: null }, /set of update\(\) is an object/],
+      [{ add, where: { stock: new Date(0) } }, /on stock must be a primitive.*a Date/],
+      [{ add, where: { stock: [9] } }, /on stock must be a primitive.*an Array/],
+      [{ add, where: { stock: new Uint8Array([9]) } }, /on stock must be a primitive.*Uint8Array/],
+      ["add", /update\(\) must be an object/],
+      [{ add, where: { stock: { gt: undefined } } }, /on stock has gt: undefined/],
+      [{ add, where: { stock: { lte: undefined, gt: 0 } } }, /on stock has lte: undefined/],
+      [{ add, where: null }, /where of update\(\) must be an object/],
+      [{ add: [1] }, /add of update\(\) must be an object/],
+      [{ set: null }, /set of update\(\) must be an object/],
     ];
     for (const [change, message] of unheeded) {
       await rejects(products.update("yeezy", change), { code: "VARVE_BAD_ARGUMENT", message });
@@ -244,11 +244,11 @@ suite("a declarative update", () => {
     for (const value of ["text", null, 5]) {
       await free.set("a", value);
       for (const told of [{ set: { b: 1 } }, { add: { b: 1 } }, { where: { b: 1 } }]) {
-        await rejects(free.update("a", told as never), { message: /about fields/ });
+        await rejects(free.update("a", told as never), { message: /changes fields/ });
       }
       deepEqual(await free.update("a", {}), { applied: true, value });
     }
-    await rejects(notes.update("a", { set: { b: 1 } } as never), { message: /about fields/ });
+    await rejects(notes.update("a", { set: { b: 1 } } as never), { message: /changes fields/ });
     equal(await notes.get("a"), "text");
   });
 

@@ -143,7 +143,7 @@ suite("a client's updateIf", () => {
       const predicate = (() => answer) as unknown as () => boolean;
       await rejects(client.updateIf("stock", dropOne, { predicate }), {
         code: "VARVE_BAD_ARGUMENT",
-        message: /predicate of updateIf\(\) returns true or false/,
+        message: /predicate of updateIf\(\) must return true or false/,
       });
     }
     deepEqual(await client.get("stock"), new Uint8Array([3]));

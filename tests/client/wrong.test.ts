@@ -57,10 +57,10 @@ suite("functions that a client is given", () => {
         return (generator as () => unknown)();
       });
       await rejects(late, refused);
-      const returns = { ...BAD, message: /returns the new value or nothing/ };
+      const returns = { ...BAD, message: /must return the new value or nothing/ };
       await rejects(client.updateIf("a", generator as Change), returns);
       await rejects(client.products.updateIf("a", generator as Change), returns);
-      const judges = { ...BAD, message: /returns true or false/ };
+      const judges = { ...BAD, message: /must return true or false/ };
       const predicate = generator as Predicate;
       await rejects(
         client.updateIf("a", () => "2", { predicate }),
@@ -135,7 +135,7 @@ suite("options of a client that are wrong", () => {
 
   test("that are a version come at once, with the same error", () => {
     for (const version of [-1, 1.5, Number.NaN, "1", null] as unknown[] as number[]) {
-      throws(() => connect("shop", { version }), { ...BAD, message: /version is a whole number/ });
+      throws(() => connect("shop", { version }), { ...BAD, message: /version must be an integer/ });
     }
   });
 

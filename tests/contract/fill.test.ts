@@ -168,7 +168,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
       } catch (error) {
         const { code, message } = error as Error & { code: string };
         ok(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(code), `${at}: ${error}`);
-        ok(message.includes("Nothing of it was kept"), message);
+        ok(message.includes("None of them were kept"), message);
         return true;
       }
       return false;
@@ -245,7 +245,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     (await storage.open(name)).file.close();
     for (const options of [{ from: filled(100, 1) }, { readOnly: true }]) {
       const opening = open(name, { storage, ...options, ...wasmOption() });
-      if (options.from !== undefined) await rejects(opening, { message: "Nothing of it was kept" });
+      if (options.from !== undefined) await rejects(opening, { message: "None of them were kept" });
       else await rejects(opening, { ...MISSING, message: "is empty" });
       ok((await storage.databases?.())?.includes(name));
     }
@@ -384,7 +384,7 @@ suite("the options of filling", () => {
     await used.arrayBuffer();
     const locked = new Response(new Uint8Array(9));
     const reader = locked.body?.getReader();
-    const told = { ...BAD, message: /was read already, or is just being read/ };
+    const told = { ...BAD, message: /was already read, or is being read/ };
     for (const from of [used, locked, locked.body as ReadableStream<Bytes>]) {
       await rejects(open("a", { storage: memory(), from, ...wasmOption() }), told);
       await rejects(open("a", { from, readOnly: true, ...wasmOption() }), told);
@@ -412,7 +412,10 @@ suite("the options of filling", () => {
     await db.close();
     const before = fake.content.slice();
     const wanted = { storage: fake, from: await exportOf("new", 1), replace: true };
-    await rejects(open("a", { ...wanted, ...wasmOption() }), { ...BAD, message: "replace none" });
+    await rejects(open("a", { ...wanted, ...wasmOption() }), {
+      ...BAD,
+      message: "not replace any",
+    });
     deepEqual(fake.content, before);
   });
 });
@@ -569,7 +572,7 @@ suite("filling that is cut short", () => {
     await rejects(looked(storage, { from: half }), {});
     storage.fault = () => undefined;
     storage.content = new TextEncoder().encode("filling varve\r\n\x1a and more");
-    await rejects(looked(storage, { from: filled(100, 1) }), { message: "Nothing of it was kept" });
+    await rejects(looked(storage, { from: filled(100, 1) }), { message: "None of them were kept" });
     await rejects(looked(storage), { ...MISSING, message: "was being filled" });
   });
 

@@ -84,7 +84,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     await rejects(opened(storage, {}, name), {
       name: "OptionsMismatchError",
       code: "VARVE_OPTIONS_MISMATCH",
-      message: /durability is "flushed" there and "written" here; memory/,
+      message: /durability is "flushed", not "written"; memory/,
     });
     for (const options of [{ strictViews: true }, { ordered: false }] as OpenOptions[]) {
       const other = { durability: "flushed", memory: 8_388_608, ...options } as const;
@@ -246,7 +246,7 @@ suite("options", () => {
     for (const options of wrong) {
       const refused = {
         ...BAD,
-        message: /The option (onProgress is a function|signal is an Abort)/,
+        message: /The option (onProgress must be a function|signal must be an Abort)/,
       };
       await rejects(db.compact(options), refused);
       await rejects(db.verify(options), refused);

@@ -33,7 +33,7 @@ suite("a browser that refuses storage", () => {
     SecurityError: /private windows.*sandboxed/,
     NotAllowedError: /private windows.*sandboxed/,
     UnknownError: /private windows/,
-    InvalidStateError: /in need of repair/,
+    InvalidStateError: /needs repair/,
   };
   for (const [kind, advice] of Object.entries(kinds)) {
     test(`${kind}: it is told why, memory() is named as a choice, and never taken unasked`, async () => {
@@ -63,7 +63,7 @@ suite("a browser that refuses storage", () => {
     pretendBrowser({ getDirectory: fails("QuotaExceededError") });
     await rejects(open("shop"), {
       name: "QuotaExceededError",
-      message: /no room left/,
+      message: /share of the disk is full/,
       cause: true,
     });
   });

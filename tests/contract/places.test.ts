@@ -72,7 +72,7 @@ everywhere("reading only", ({ storage }) => {
     const db = await opened(storage, {}, name);
     await rejects(opened(storage, { readOnly: true }, name), {
       name: "OptionsMismatchError",
-      message: /readOnly is false there and true here/,
+      message: /readOnly is false, not true/,
     });
     await db.close();
     const [one, two] = [

@@ -62,7 +62,7 @@ suite("a damaged database", () => {
     // The second writing of key 10 is the 51st commit.
     flip(fake, lastOf(fake, 10, 1));
     const error = await rejects(opened(fake), { name: "CorruptionError" });
-    ok(/recovery: "prefix" it has 40 keys as of version 50/.test(error.message), error.message);
+    ok(/recovery: "prefix", it has the 40 keys of version 50/.test(error.message), error.message);
     ok(error.message.includes('recovery: "salvage"'), error.message);
     const details = Reflect.get(error, "details") as { before: unknown; expectedFrame: number };
     deepEqual(details.before, { keys: 40, version: 50 });

@@ -189,7 +189,7 @@ suite("a database in a Durable Object", () => {
     const [none = "", noSql = "", nothing = ""] = (await call(edge, "")) as string[];
     ok(/^VARVE_STORAGE_UNAVAILABLE .*durableObject\(ctx\.storage\)/.test(none), none);
     ok(/^VARVE_STORAGE_UNAVAILABLE .*new_sqlite_classes/.test(noSql), noSql);
-    ok(/^VARVE_BAD_ARGUMENT .*Outside of one there is none/.test(nothing), nothing);
+    ok(/^VARVE_BAD_ARGUMENT .*exists only inside one/.test(nothing), nothing);
   });
 });
 

@@ -47,7 +47,7 @@ suite("threads of one process", () => {
     await rejects(opened(directory), {
       name: "DatabaseBusyError",
       code: "VARVE_DATABASE_BUSY",
-      message: /open in this process .*another thread \(threads reach it by connect\(\)\)/,
+      message: /open in this process .*another thread \(threads use connect\(\)\)/,
     });
   });
 
