@@ -76,7 +76,7 @@ export function refuseOther(path: string): void {
     if (codeOf(error) === "ENOENT") throw new Failure(EXIT.unreadable, `There is no file ${path}.`);
     throw unreadable(path, error);
   }
-  if (!isFile) throw new Failure(EXIT.unreadable, `${path} is no ordinary file.`);
+  if (!isFile) throw new Failure(EXIT.unreadable, `${path} is not a regular file.`);
 }
 
 function unreadable(path: string, error: unknown): Failure {

@@ -21,7 +21,7 @@ export async function exportFile(call: Call, output: Output): Promise<ExitCode> 
     if (call.flags.has("json")) {
       await output.print(`${JSON.stringify({ file: path, newFile: target, bytes })}\n`);
     } else {
-      await output.print(`exported what lives, ${size(bytes)}, to ${harmless(target)}\n`);
+      await output.print(`exported ${size(bytes)} of live data to ${harmless(target)}\n`);
     }
     return EXIT.well;
   });

@@ -62,6 +62,6 @@ function entryIn(
 export function keyOf({ command, flags }: Call, what: string, word: string): Uint8Array {
   if (!flags.has("base64")) return new TextEncoder().encode(word);
   const bytes = fromBase64(word);
-  if (bytes === undefined) throw misused(command, `${what} is no base64: ${word}.`);
+  if (bytes === undefined) throw misused(command, `${what} is not base64: ${word}.`);
   return bytes;
 }

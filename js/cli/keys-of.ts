@@ -54,7 +54,7 @@ function parsed(word: string): unknown {
   } catch {
     throw new Failure(
       EXIT.usage,
-      `The keys of this collection are given as JSON, such as 7 or [7,"a"]; given: ${word}.`,
+      `Give keys of this collection as JSON, such as 7 or [7,"a"]; given: ${word}.`,
     );
   }
 }

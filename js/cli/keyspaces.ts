@@ -76,7 +76,7 @@ export function elsewhere(db: Database): string {
     return "";
   }
   if (names.length === 0) return "";
-  return ` There are collections, for the option --collection: ${names.join(", ")}.`;
+  return ` It has collections (use --collection): ${names.join(", ")}.`;
 }
 
 /**

@@ -33,7 +33,7 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
     if (told === undefined && db.count() === 0) {
       const more = elsewhere(db);
       if (more !== "")
-        throw new Failure(EXIT.no, `There are no keys outside of collections.${more}`);
+        throw new Failure(EXIT.no, `The file has no keys outside of collections.${more}`);
     }
     return EXIT.well;
   });
@@ -81,7 +81,7 @@ function asJson(key: Uint8Array, value: Uint8Array | undefined, { keys, values }
 function rangeOf(call: Call, keys: KeyForm | undefined): ByteRange {
   const { prefix, start, end, limit } = call.texts;
   if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
-    throw misused(call.command, `--limit is a whole number: ${limit}.`);
+    throw misused(call.command, `--limit must be a whole number: ${limit}.`);
   }
   const bound = (what: string, word: string | undefined) => {
     if (word === undefined) return undefined;

@@ -64,7 +64,7 @@ function version(): string {
 function told(error: unknown): { exit: ExitCode; message: string } {
   if (error instanceof Failure) return error;
   if (error instanceof CorruptionError && error.details !== undefined) {
-    const ways = "varve verify tells more, and varve salvage copies what is whole.";
+    const ways = "varve verify shows more, and varve salvage copies what is intact.";
     const message = `The file is damaged: ${placeOf(error.details)}. ${ways}`;
     return { exit: EXIT.unreadable, message };
   }
@@ -74,5 +74,5 @@ function told(error: unknown): { exit: ExitCode; message: string } {
     return { exit: EXIT.usage, message: (error as Error).message };
   }
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { exit: EXIT.unreadable, message: `this should not have happened. ${stack}` };
+  return { exit: EXIT.unreadable, message: `unexpected error: ${stack}` };
 }

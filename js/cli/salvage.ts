@@ -122,7 +122,8 @@ async function copyAll(
         copy.commit();
         progress.tell("copying", copied.keys + copied.records, total);
         await setImmediate();
-        if (interruption.came) throw new Failure(EXIT.unreadable, "Interrupted; nothing was made.");
+        if (interruption.came)
+          throw new Failure(EXIT.unreadable, "Interrupted; nothing was created.");
       }
     }
   } finally {
@@ -204,13 +205,13 @@ function told(target: string, copied: Copied, lost: Loss | undefined): string {
   ];
   if (uncertain > 0) {
     lines.push(
-      `uncertain: ${counted(uncertain, "key")}, which what was lost may have changed or deleted ` +
+      `uncertain: ${counted(uncertain, "key")}, which lost writes may have changed or deleted ` +
         "(--json names them)",
     );
   }
   if (missing > 0) {
     lines.push(
-      `${counted(missing, "entry", "entries")} of indexes could not be made: build them anew, by ` +
+      `${counted(missing, "index entry", "index entries")} could not be created: rebuild with ` +
         "db.migrate()",
     );
   }
@@ -219,7 +220,7 @@ function told(target: string, copied: Copied, lost: Loss | undefined): string {
 
 function lossOf({ frames, bytes, keys }: Loss): string {
   const parts = [
-    frames > 0 ? `${counted(frames, "frame")} that had been flushed` : "",
+    frames > 0 ? counted(frames, "flushed frame") : "",
     bytes > 0 ? size(bytes) : "",
     keys > 0 ? `the values of ${counted(keys, "key")}` : "",
   ].filter((part) => part !== "");

@@ -14,7 +14,7 @@ import { type Call, misused } from "./usage.js";
 export async function schema(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags, command } = call;
   const forms = ["ts", "rust", "json"].filter((form) => flags.has(form));
-  if (forms.length > 1) throw misused(command, `--${forms.join(" and --")} exclude each other.`);
+  if (forms.length > 1) throw misused(command, `--${forms.join(" and --")} cannot be combined.`);
   return look(words[0] ?? "", { ordered: true }, async (db) => {
     const all = collectionsOf(db);
     if (flags.has("json")) await output.print(`${JSON.stringify(all.map(described))}\n`);
@@ -30,7 +30,7 @@ function described({ name, key, value, indexes }: Told): object {
 function asTypeScript(all: readonly Told[]): string {
   const file = new TypeScriptFile();
   const uses = all.map(({ name, value, key, indexes }) => {
-    if (value === undefined) return `// ${line(name)} is of a newer version\n`;
+    if (value === undefined) return `// ${line(name)} needs a newer version of varve\n`;
     const codec = value.kind === "struct" ? file.define(value) : file.type(value);
     const parts = [keyOption(file, key), indexOption(indexes)].filter((part) => part !== "");
     const options = parts.length === 0 ? "" : `, { ${parts.join(", ")} }`;
@@ -66,8 +66,9 @@ function indexOption(indexes: Told["indexes"]): string {
 
 function asRust(all: readonly Told[]): string {
   const uses = all.map(({ name, value, key }) => {
-    const holds = value?.kind === "struct" ? line(value.name) : (value?.kind ?? "what is newer");
-    return `// The collection ${line(name)} holds ${holds} under keys of ${line(key)}\n`;
+    const holds =
+      value?.kind === "struct" ? line(value.name) : (value?.kind ?? "values of a newer version");
+    return `// The collection ${line(name)} holds ${holds} with keys of ${line(key)}\n`;
   });
   const structs = all.flatMap(({ value }) => (value?.kind === "struct" ? [value] : []));
   return `${uses.join("")}${structs.length === 0 ? "" : rustOf(structs)}`;

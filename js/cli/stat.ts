@@ -44,7 +44,7 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
       ["file", size(fileBytes)],
       ["last frame", number(recovery.lastSequence)],
       ["closed", closed(recovery)],
-      ["opened", `in ${duration(openedMs)}, by ${read(recovery)}`],
+      ["opened", `in ${duration(openedMs)}, from ${read(recovery)}`],
     ] as const;
     await output.print(table(rows));
     return EXIT.well;
@@ -53,7 +53,7 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
 
 /** Which of them are which is not known without reading all. */
 function inAll(count: number): string {
-  return `${counted(count, "record")}, the entries of indexes included; varve schema names them`;
+  return `${counted(count, "record")}, including index entries; varve schema names them`;
 }
 
 /** What there is to say of one collection. */
@@ -76,7 +76,10 @@ async function statOf(
   const rows = [
     ["records", number(records)],
     ["keys", typeof key === "string" ? key : JSON.stringify(key)],
-    ["values", value?.kind === "struct" ? layoutOf(value) : (value?.kind ?? "unknown here")],
+    [
+      "values",
+      value?.kind === "struct" ? layoutOf(value) : (value?.kind ?? "unknown to this version"),
+    ],
     ...entries.map(
       ([index, count]) => ["index", `${index}: ${counted(count, "entry", "entries")}`] as const,
     ),
@@ -86,10 +89,13 @@ async function statOf(
 }
 
 function closed({ wasClean, tornBytes, droppedFrames }: Recovery): string {
-  if (wasClean) return "in order";
-  if (tornBytes === 0) return "not in order, and nothing is missing";
+  if (wasClean) return "cleanly";
+  if (tornBytes === 0) return "not cleanly, but nothing is missing";
   const frames = droppedFrames > 0 ? ` with ${counted(droppedFrames, "whole frame")}` : "";
-  return `not in order: ${counted(tornBytes, "byte")}${frames} at the end were never flushed, and do not count`;
+  return (
+    `not cleanly: ${counted(tornBytes, "byte")}${frames} at the end were never flushed, and are ` +
+    "ignored"
+  );
 }
 
 function read({ fromCheckpoint, replayedFrames }: Recovery): string {

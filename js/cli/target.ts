@@ -10,9 +10,9 @@ export function refuseExisting({ command }: Call, target: string): void {
     lstatSync(target);
   } catch (error) {
     if (codeOf(error) === "ENOENT") return;
-    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${String(error)}.`);
+    throw new Failure(EXIT.unreadable, `${target} cannot be created: ${String(error)}.`);
   }
-  throw misused(command, `${target} is there already, and ${command} writes only new files.`);
+  throw misused(command, `${target} already exists, and ${command} writes only new files.`);
 }
 
 /** Makes a new file, has it filled, and removes it if that fails. */
@@ -22,7 +22,7 @@ export async function into<T>(target: string, fill: () => Promise<T>): Promise<T
     closeSync(openSync(target, "wx"));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new Failure(EXIT.unreadable, `${target} cannot be made: ${reason}.`);
+    throw new Failure(EXIT.unreadable, `${target} cannot be created: ${reason}.`);
   }
   try {
     return await fill();

@@ -18,23 +18,23 @@ interface CommandOf {
 }
 
 const JSON_DOCUMENT = { about: "print one JSON document" };
-const BASE64 = { about: "keys are given in base64 here, for those that are no text" };
+const BASE64 = { about: "keys are given in base64, for those that are not text" };
 
-const COLLECTION = { takes: "NAME", about: "of this collection, and not of the raw keys" };
+const COLLECTION = { takes: "NAME", about: "look in this collection, not in the raw keys" };
 
 export const COMMANDS = {
   stat: {
-    about: "sizes, counts, and how the file was left",
+    about: "show sizes, counts, and how the file was closed",
     words: ["FILE"],
     more: "",
     options: { collection: COLLECTION, json: JSON_DOCUMENT },
   },
   get: {
-    about: "the value of a key, as it is",
+    about: "print the value of a key",
     words: ["FILE", "KEY"],
     more:
-      "The value's bytes go to standard output, and nothing else.\n" +
-      "Structs and JSON of a collection are printed as JSON. Keys of it that are numbers, dates\n" +
+      "Only the bytes of the value go to standard output.\n" +
+      "Structs and JSON of a collection are printed as JSON. Its keys that are numbers, dates\n" +
       "or tuples are given as JSON.\n",
     options: {
       collection: COLLECTION,
@@ -43,57 +43,57 @@ export const COMMANDS = {
     },
   },
   list: {
-    about: "the keys in order, one in a line",
+    about: "print the keys in order, one per line",
     words: ["FILE"],
     more:
       "Control characters and what is not UTF-8 are escaped: \\n, \\x1b, \\u{202e}, \\xff.\n" +
-      "With --values a tab and the value follow the key; of a long one the first 200 bytes.\n" +
-      "JSON lines have whole values, and in keyBase64 and valueBase64 what is not UTF-8.\n" +
-      "Keys of a collection that are numbers, dates or tuples are told as JSON.\n",
+      "With --values, a tab and the value follow the key; of a long one, the first 200 bytes.\n" +
+      "JSON lines have whole values; what is not UTF-8 is in keyBase64 and valueBase64.\n" +
+      "Keys of a collection that are numbers, dates or tuples are printed as JSON.\n",
     options: {
-      prefix: { takes: "P", about: "only keys that begin with P" },
+      prefix: { takes: "P", about: "only keys that start with P" },
       start: { takes: "KEY", about: "only this key and those after it" },
       end: { takes: "KEY", about: "only keys before this one" },
       limit: { takes: "N", about: "at most N keys" },
-      reverse: { about: "from the last to the first" },
-      values: { about: "values too" },
+      reverse: { about: "from last to first" },
+      values: { about: "print values too" },
       collection: COLLECTION,
       base64: BASE64,
-      json: { about: "print one JSON document in each line" },
+      json: { about: "print one JSON document per line" },
     },
   },
   schema: {
-    about: "what the collections hold, as the source that declares it",
+    about: "print the declarations of the collections",
     words: ["FILE"],
-    more: "TypeScript, unless something else is asked for.\n",
+    more: "As TypeScript, unless an option says otherwise.\n",
     options: {
       ts: { about: "as TypeScript, for varve/struct" },
       rust: { about: "as Rust, for the crates varve and musli-zerocopy" },
-      json: { about: "print one JSON document: descriptors as they are stored" },
+      json: { about: "print one JSON document: the stored descriptors" },
     },
   },
   verify: {
-    about: "reads all of the file and says what is not as it was written",
+    about: "read the whole file and report damage",
     words: ["FILE"],
-    more: "Exit code 1 for damage of any kind, also where a copy or the log stands in for it.\n",
+    more: "Exit code 1 for any damage, even where a copy or the log makes up for it.\n",
     options: { json: JSON_DOCUMENT },
   },
   salvage: {
-    about: "copies everything that is intact into a new file",
+    about: "copy everything intact into a new file",
     words: ["FILE", "NEWFILE"],
     more:
-      "FILE stays as it is, and NEWFILE must not exist. Versions begin anew in it.\n" +
-      "Of some keys only an earlier value may be intact, and what was lost may have changed or\n" +
+      "FILE is not changed, and NEWFILE must not exist. Versions start over in it.\n" +
+      "Only an earlier value of some keys may be intact, and lost writes may have changed or\n" +
       "deleted them: they are copied, counted as uncertain, and named with --json.\n" +
-      "Exit code 1 if anything was lost, or may have been.\n",
+      "Exit code 1 if anything was or may have been lost.\n",
     options: { json: JSON_DOCUMENT },
   },
   export: {
-    about: "copies what lives, and nothing else, into a new file",
+    about: "copy only the live data into a new file",
     words: ["FILE", "NEWFILE"],
     more:
       "For programs that read it from bytes: open(name, { from: bytes, readOnly: true }). NEWFILE\n" +
-      "must not exist. Versions begin anew in it. A damaged file is refused: see salvage.\n",
+      "must not exist. Versions start over in it. A damaged file is refused: see salvage.\n",
     options: { json: JSON_DOCUMENT },
   },
 } as const satisfies Record<string, CommandOf>;
@@ -111,10 +111,10 @@ export interface Call {
 }
 
 const EXIT_CODES = `Exit codes:
-  0  well
-  1  the answer is no: there is no such key, or verify or salvage met damage
+  0  success
+  1  the answer is no: there is no such key, or verify or salvage found damage
   2  the command was not understood
-  3  the file cannot be read: it is missing, no database, damaged, open in another
+  3  the file cannot be read: it is missing, not a database, damaged, open in another
      process, or the system refuses
 `;
 
@@ -134,12 +134,12 @@ export function understand(args: readonly string[]): { help: string } | { versio
   if (first === "help") {
     return { help: isCommand(rest[0]) ? helpOf(rest[0]) : helpOfAll() };
   }
-  if (first === undefined) throw new Failure(EXIT.usage, `What is to be done?\n\n${helpOfAll()}`);
+  if (first === undefined) throw new Failure(EXIT.usage, `No command given.\n\n${helpOfAll()}`);
   if (!isCommand(first)) {
     const what = first.startsWith("-") ? "option" : "command";
     const names = Object.keys(COMMANDS).join(", ");
-    const known = what === "command" ? `The commands are ${names}. ` : "Name a command first. ";
-    throw new Failure(EXIT.usage, `There is no ${what} ${first}. ${known}See varve --help.`);
+    const known = what === "command" ? `The commands are ${names}. ` : "Give a command first. ";
+    throw new Failure(EXIT.usage, `Unknown ${what} ${first}. ${known}See varve --help.`);
   }
   return parse(first, rest);
 }
@@ -195,8 +195,8 @@ function tied(command: CommandName, args: readonly string[]): string[] {
     const next = args[at + 1];
     if (takes === undefined || next === undefined) words.push(word);
     else if (next === "--" || (next.startsWith("--") && next.slice(2) in known)) {
-      const meant = `${word}=${next} if that is meant`;
-      throw misused(command, `${word} takes ${takes}, and ${next} is an option: ${meant}.`);
+      const meant = `write ${word}=${next} if you mean it`;
+      throw misused(command, `${word} takes ${takes}, but ${next} is an option: ${meant}.`);
     } else {
       words.push(`${word}=${next}`);
       at += 1;
@@ -216,13 +216,13 @@ function helpOfAll(): string {
     const { words, about } = commandOf(name);
     return [`  ${name} ${words.join(" ")}`, about] as const;
   });
-  return `varve: looks into a database file, and never changes it.
+  return `varve: inspects a database file without changing it.
 
 Usage: varve COMMAND FILE …
 
 ${table(rows)}
-  varve COMMAND --help  the options of a command
-  varve --version       the version of this program
+  varve COMMAND --help  show the options of a command
+  varve --version       show the version
 
 ${EXIT_CODES}`;
 }
@@ -237,6 +237,6 @@ function helpOf(name: CommandName): string {
 
 ${about[0]?.toUpperCase()}${about.slice(1)}.
 
-${explained}${table([...rows, ["  -h, --help", "this text"]])}
+${explained}${table([...rows, ["  -h, --help", "show this help"]])}
 ${EXIT_CODES}`;
 }

@@ -9,17 +9,17 @@ import type { Call } from "./usage.js";
 
 /** What it means that this is damaged, for those who ask what they have lost. */
 const MEANS: Record<ProblemKind, string> = {
-  superblock: "superblock: the other one serves",
-  header: "header of a segment: its copy serves",
-  frame: "writes: what is current of them cannot be read",
-  record: "a record: its value cannot be read",
-  value: "a large value: it cannot be read",
-  checkpoint: "checkpoint: the log tells the same, opening takes longer",
-  zeros: "room that nothing uses: no harm",
-  index: "the index, which does not name what is there",
+  superblock: "superblock: the other one is used",
+  header: "segment header: its copy is used",
+  frame: "writes: those still current cannot be read",
+  record: "record: its value cannot be read",
+  value: "large value: it cannot be read",
+  checkpoint: "checkpoint: the log has the same data, but opening takes longer",
+  zeros: "unused space: harmless",
+  index: "index: it does not match what is there",
 };
 
-const WAY_OUT = "varve salvage FILE NEWFILE copies what is whole.\n";
+const WAY_OUT = "varve salvage FILE NEWFILE copies what is intact.\n";
 
 export async function verify(call: Call, output: Output): Promise<ExitCode> {
   const [path = ""] = call.words;
@@ -50,8 +50,7 @@ function told({ ok, bytes, frames, records, problems }: Verification, ms: number
   const seen = `${counted(records, "record")} in ${counted(frames, "frame")}, ${size(bytes)}`;
   if (ok) return `ok: ${seen}, verified in ${duration(ms)}\n`;
   return (
-    `damaged in ${counted(problems.length, "place")}; found whole: ${seen}\n\n` +
-    `${tableOf(problems)}\n` +
+    `damaged in ${counted(problems.length, "place")}; intact: ${seen}\n\n${tableOf(problems)}\n` +
     WAY_OUT
   );
 }
@@ -74,7 +73,7 @@ async function tellRefused(
     await output.print(`${JSON.stringify({ file: path, opens: false, ok: false, details })}\n`);
     return EXIT.no;
   }
-  await output.print(`damaged so that it does not open${details ? `: ${placeOf(details)}` : ""}\n`);
+  await output.print(`too damaged to open${details ? `: ${placeOf(details)}` : ""}\n`);
   await output.print(`\n${WAY_OUT}`);
   return EXIT.no;
 }
@@ -83,8 +82,8 @@ async function tellRefused(
 export function placeOf(details: NonNullable<CorruptionError["details"]>): string {
   const { position, intactFrames, intactBytes } = details;
   if (position === 0) return "neither of the two superblocks at its start can be read";
-  const place = `at byte ${number(position)}, in data that had been flushed`;
+  const place = `at byte ${number(position)}, in flushed data`;
   if (intactFrames === 0) return place;
   const are = intactFrames === 1 ? "is" : "are";
-  return `${place}; ${counted(intactFrames, "frame")} (${size(intactBytes)}) beyond ${are} intact`;
+  return `${place}; ${counted(intactFrames, "frame")} (${size(intactBytes)}) beyond it ${are} intact`;
 }

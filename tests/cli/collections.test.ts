@@ -137,11 +137,11 @@ suite("varve on collections", () => {
     const path = await database((db) => {
       for (const name of ["products", "notes"]) db.collection(name, text()).set("a", "b");
     });
-    const named = 'There are collections, for the option --collection: "notes", "products".\n';
+    const named = 'It has collections (use --collection): "notes", "products".\n';
     const listed = await varve(["list", path]);
     deepEqual(
       [listed.code, listed.stdout.length, listed.stderr],
-      [1, 0, `varve: There are no keys outside of collections. ${named}`],
+      [1, 0, `varve: The file has no keys outside of collections. ${named}`],
     );
     const got = await varve(["get", path, "a"]);
     deepEqual([got.code, got.stderr], [1, `varve: There is no key a in ${path}. ${named}`]);
@@ -260,9 +260,9 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
   test("prints the structs of all collections as Rust", async () => {
     const shown = await printed("schema", await shop(), "--rust");
     for (const part of [
-      '// The collection "counts" holds "Page" under keys of [{"kind":"u16"}]\n',
-      '// The collection "products" holds "Product" under keys of "string"\n',
-      '// The collection "sessions" holds json under keys of "string"\n',
+      '// The collection "counts" holds "Page" with keys of [{"kind":"u16"}]\n',
+      '// The collection "products" holds "Product" with keys of "string"\n',
+      '// The collection "sessions" holds json with keys of "string"\n',
       "use varve::schema::{Opt, Record};\n",
       'pub enum State {\n    #[varve(rename = "new")]\n    New,\n    #[varve(rename = "sold out")]\n    SoldOut,\n}\n',
       "    #[varve(flatten)]\n    pub page: Page,\n",

@@ -91,9 +91,11 @@ suite("varve", () => {
     equal(await printed("list", path, "--prefix", "-d"), "-d\n");
     equal(await printed("list", "--prefix=--json", path), "--json\n");
     const { stderr } = await varve(["list", path, "--limit", "-1"]);
-    equal(stderr, "varve: --limit is a whole number: -1. See varve list --help.\n");
+    equal(stderr, "varve: --limit must be a whole number: -1. See varve list --help.\n");
     const forgotten = await varve(["list", path, "--prefix", "--json"]);
-    ok(/--prefix takes P, and --json is an option: --prefix=--json if/.test(forgotten.stderr));
+    ok(
+      /--prefix takes P, but --json is an option: write --prefix=--json if/.test(forgotten.stderr),
+    );
   });
 
   test("ends with its own exit code where standard error takes nothing", async () => {
@@ -122,8 +124,8 @@ suite("varve", () => {
       ["text/below", /cannot be read/],
       ["text", /is not a varve database/],
       ["empty", /is not a varve database: it is empty/],
-      ["folder", /no ordinary file/],
-      ["pipe", /no ordinary file/],
+      ["folder", /not a regular file/],
+      ["pipe", /not a regular file/],
     ] as const) {
       for (const command of COMMANDS) {
         const { code, stdout, stderr } = await varve(argumentsOf(command, join(directory, name)));

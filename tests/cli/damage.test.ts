@@ -49,13 +49,13 @@ suite("varve verify", () => {
 
   test("says with exit code 1 where damage is, and what it means", async () => {
     for (const [path, meaning, what] of [
-      [await inLargeValue(), "a large value: it cannot be read", "value"],
-      [await damaged(() => 100), "superblock: the other one serves", "superblock"],
-      [await damaged(() => 8_200), "header of a segment: its copy serves", "header"],
+      [await inLargeValue(), "large value: it cannot be read", "value"],
+      [await damaged(() => 100), "superblock: the other one is used", "superblock"],
+      [await damaged(() => 8_200), "segment header: its copy is used", "header"],
     ] as const) {
       const { code, stdout, stderr } = await varve(["verify", path]);
       deepEqual([code, stderr], [1, ""], what);
-      ok(stdout.toString().startsWith("damaged in 1 place; found whole: "), stdout.toString());
+      ok(stdout.toString().startsWith("damaged in 1 place; intact: "), stdout.toString());
       ok(stdout.toString().includes(`  ${meaning}\n`), stdout.toString());
       const json = await varve(["verify", path, "--json"]);
       equal(json.code, 1);
@@ -69,7 +69,7 @@ suite("varve verify", () => {
     const { code, stdout, stderr } = await varve(["verify", golden("damaged-frame")]);
     deepEqual([code, stderr], [1, ""]);
     ok(
-      /does not open: at byte 8,\d+, .*; 2 frames \(\d+ bytes\) beyond are intact\n/.test(
+      /too damaged to open: at byte 8,\d+, .*; 2 frames \(\d+ bytes\) beyond it are intact\n/.test(
         stdout.toString(),
       ),
     );
@@ -86,7 +86,7 @@ suite("varve verify", () => {
     for (const name of ["checkpoint-block-damaged", "checkpoint-head-damaged", "checkpoint-lost"]) {
       const { code, stdout } = await varve(["verify", golden(name)]);
       equal(code, 1, name);
-      ok(stdout.toString().includes("  checkpoint: the log tells the same"), stdout.toString());
+      ok(stdout.toString().includes("  checkpoint: the log has the same data"), stdout.toString());
     }
   });
 
@@ -172,14 +172,14 @@ suite("varve salvage", () => {
     deepEqual([document.keys, document.lost, document.uncertain], [3_001, null, []]);
   });
 
-  test("refuses a new file that is there already, and makes none where it fails", async () => {
+  test("refuses a new file that already exists, and makes none where it fails", async () => {
     const path = await intact();
     writeFileSync(beside(path, "there"), "precious");
     symlinkSync("nowhere", beside(path, "link"));
     for (const name of ["there", "link", "shop.varve"]) {
       const { code, stderr } = await varve(["salvage", path, beside(path, name)]);
       equal(code, 2, name);
-      ok(stderr.includes("is there already"), stderr);
+      ok(stderr.includes("already exists"), stderr);
     }
     equal(readFileSync(beside(path, "there"), "utf8"), "precious");
     equal((await varve(["salvage", path, join(dirname(path), "no/folder")])).code, 3);
@@ -212,7 +212,7 @@ suite("varve export", () => {
       db.clear({ prefix: "key 1" });
     });
     const said = await printed("export", path, beside(path));
-    ok(/^exported what lives, [\d.]+ KB, to /.test(said), said);
+    ok(/^exported [\d.]+ KB of live data to /.test(said), said);
     deepEqual(await keysOf(beside(path)), await keysOf(path));
     const bytes = readFileSync(beside(path));
     equal(bytes.includes("key 1234"), false);

@@ -45,7 +45,7 @@ suite("varve stat", () => {
     ok(/^keys {8}1,234$/m.test(shown), shown);
     ok(/^live {8}1\d\d KB, \d+ % of the file$/m.test(shown), shown);
     ok(/^file {8}1\.1 MB$/m.test(shown), shown);
-    ok(/^closed {6}in order$/m.test(shown), shown);
+    ok(/^closed {6}cleanly$/m.test(shown), shown);
     const document = JSON.parse(await printed("stat", path, "--json"));
     deepEqual([document.file, document.keys, document.recovery.wasClean], [path, 1_234, true]);
     ok(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
@@ -60,10 +60,7 @@ suite("varve stat", () => {
     });
     const shown = await printed("stat", path);
     ok(/^keys {9}3$/m.test(shown), shown);
-    ok(
-      /^collections {2}14 records, the entries of indexes included; varve schema/m.test(shown),
-      shown,
-    );
+    ok(/^collections {2}14 records, including index entries; varve schema/m.test(shown), shown);
     const { keys, inCollections } = JSON.parse(await printed("stat", path, "--json"));
     deepEqual([keys, inCollections], [3, 14]);
     const one = await printed("stat", path, "--collection", "rows");
@@ -83,8 +80,8 @@ suite("varve stat", () => {
   });
 
   test("tells whether a checkpoint opened it", async () => {
-    ok((await printed("stat", golden("checkpoint"))).includes("by a checkpoint and 3 frames"));
-    ok((await printed("stat", golden("one-record"))).includes("by all 2 frames"));
+    ok((await printed("stat", golden("checkpoint"))).includes("from a checkpoint and 3 frames"));
+    ok((await printed("stat", golden("one-record"))).includes("from all 2 frames"));
   });
 });
 
