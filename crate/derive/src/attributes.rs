@@ -73,7 +73,9 @@ impl OfType {
             } else if meta.path.is_ident("crate") {
                 this.krate = meta.value()?.parse()?;
             } else {
-                return Err(meta.error("known are rename, rename_all, versioned, union and crate"));
+                return Err(meta.error(
+                    "unknown attribute: use rename, rename_all, versioned, union or crate",
+                ));
             }
             Ok(())
         })?;
@@ -131,7 +133,9 @@ impl OfField {
             } else if meta.path.is_ident("added") {
                 this.added = Added::AsZero;
             } else {
-                return Err(meta.error("known are rename, flatten, timestamp, u53 and added"));
+                return Err(
+                    meta.error("unknown attribute: use rename, flatten, timestamp, u53 or added")
+                );
             }
             Ok(())
         })?;

@@ -11,7 +11,7 @@ use crate::attributes::{OfField, OfType, Repr};
 pub fn transparent(krate: &Path, fields: &Fields, ident: &Ident) -> Result<TokenStream, Error> {
     let mut fields = fields.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
-        return Err(Error::new(ident.span(), "a transparent record has one field"));
+        return Err(Error::new(ident.span(), "a transparent record must have one field"));
     };
     let of = &field.ty;
     Ok(quote!(<#of as #krate::schema::Record>::LAYOUT))
@@ -30,7 +30,7 @@ pub fn structure(
     let mut fields = named.named.iter();
     if *versioned && !fields.next().is_some_and(is_root_size) {
         let message =
-            "the first field of a versioned record is root_size: u16, the size of its root";
+            "the first field of a versioned record must be root_size: u16, the size of its root";
         return Err(Error::new(named.span(), message));
     }
     let fields: Vec<TokenStream> = fields
@@ -67,7 +67,7 @@ fn layout_of(krate: &Path, field: &Field, of_field: &OfField) -> Result<TokenStr
         (true, false, false) => Ok(quote!(&#layout.flattened())),
         (false, true, false) => Ok(quote!(&#layout.as_timestamp())),
         (false, false, true) => Ok(quote!(&#layout.as_u53())),
-        _ => Err(Error::new(field.span(), "flatten, timestamp and u53 exclude each other")),
+        _ => Err(Error::new(field.span(), "flatten, timestamp and u53 cannot be combined")),
     }
 }
 
@@ -83,7 +83,10 @@ pub fn enumeration(
     let mut payloads = Vec::new();
     for variant in &data.variants {
         if let Some((_, value)) = &variant.discriminant {
-            return Err(Error::new(value.span(), "variants count from 0: leave their numbers out"));
+            return Err(Error::new(
+                value.span(),
+                "variants are numbered from 0: leave their numbers out",
+            ));
         }
         names.push(of_type.name_within(&variant.ident, &OfField::parse(&variant.attrs)?));
         payloads.push(match &variant.fields {
@@ -93,7 +96,7 @@ pub fn enumeration(
             }
             fields => {
                 let message =
-                    "a variant carries nothing or one value: make its fields a struct of their own";
+                    "a variant can hold at most one value: put its fields in a struct of their own";
                 return Err(Error::new(fields.span(), message));
             }
         });
@@ -101,7 +104,7 @@ pub fn enumeration(
     let carries = of_type.union || payloads.iter().any(Option::is_some);
     match (bits, carries) {
         _ if names.is_empty() => {
-            Err(Error::new(ident.span(), "an enum without variants has no value"))
+            Err(Error::new(ident.span(), "an enum needs at least one variant"))
         }
         (Repr::U16, true) => {
             Err(Error::new(ident.span(), "an enum with data needs #[repr(u8)] in a varve record"))

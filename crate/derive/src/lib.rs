@@ -50,7 +50,8 @@ fn expand(mut input: DeriveInput) -> Result<TokenStream, Error> {
             fields::enumeration(&of_type, &name, data, bits, &input.ident)?
         }
         Data::Union(data) => {
-            let message = "nothing tells what a union holds: use an enum with #[repr(u8)]";
+            let message =
+                "a union does not store which variant it holds: use an enum with #[repr(u8)]";
             return Err(Error::new(data.union_token.span(), message));
         }
     };

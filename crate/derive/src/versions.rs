@@ -17,11 +17,11 @@ pub fn methods(of_type: &OfType, input: &DeriveInput) -> Result<TokenStream, Err
         match of_field.added {
             Added::No if added.is_empty() => required.push(field),
             Added::No => {
-                let message = "a field behind an added one is #[varve(added)] too";
+                let message = "a field after an added one must be #[varve(added)] too";
                 return Err(Error::new(field.span(), message));
             }
             _ if !of_type.versioned => {
-                let message = "only a #[varve(versioned)] struct has added fields";
+                let message = "only a #[varve(versioned)] struct can have added fields";
                 return Err(Error::new(field.span(), message));
             }
             Added::AsZero => added.push((field, None)),

@@ -77,7 +77,7 @@ impl Descriptor {
 impl Form {
     fn new(name: &str, bytes: &[u8]) -> Result<Form, Error> {
         let unreadable = || {
-            let reason = "its descriptor is none that is known here; update varve".to_string();
+            let reason = "its descriptor is unknown to this version; update varve".to_string();
             Error::SchemaMismatch { collection: name.to_string(), reason }
         };
         let Descriptor { head, json } = Descriptor::decode(bytes).ok_or_else(unreadable)?;
@@ -97,7 +97,10 @@ impl Form {
     /// The kind of its keys.
     pub(super) fn key(&self) -> Result<&KeyKind, Error> {
         self.key.as_ref().ok_or_else(|| {
-            self.mismatch(format!("its keys are {}, which is not known here", self.told["key"]))
+            self.mismatch(format!(
+                "its keys are {}, which is unknown to this version",
+                self.told["key"]
+            ))
         })
     }
 
@@ -110,7 +113,7 @@ impl Form {
         match key {
             Some(key) if key != stored => {
                 let (stored, key) = (stored.to_json(), key.to_json());
-                Err(self.mismatch(format!("its keys are {stored}, and asked for are {key}")))
+                Err(self.mismatch(format!("its keys are {stored}, not {key}")))
             }
             _ => Ok(()),
         }
@@ -122,7 +125,7 @@ impl Form {
             Some(stored) => Err(self.mismatch(difference(stored, asked).join("; "))),
             None => {
                 let told = &self.told["value"];
-                Err(self.mismatch(format!("it holds {told}, and not {}", asked.layout())))
+                Err(self.mismatch(format!("it holds {told}, not {}", asked.layout())))
             }
         }
     }
@@ -142,7 +145,7 @@ impl Form {
     pub(super) fn refuse_unkept(&self) -> Result<(), Error> {
         match &self.unknown_index {
             Some(name) => {
-                Err(self.mismatch(format!("its index {name:?} is none that is known here")))
+                Err(self.mismatch(format!("its index {name:?} is unknown to this version")))
             }
             None => Ok(()),
         }
@@ -193,7 +196,7 @@ fn is_version(stored: &Kind, asked: &Kind) -> bool {
 
 fn key_of(name: &str) -> Result<Vec<u8>, Error> {
     if name.is_empty() || name.encode_utf16().count() > LONGEST_NAME {
-        let reason = format!("the name of a collection has 1 to {LONGEST_NAME} characters");
+        let reason = format!("a collection name must have 1 to {LONGEST_NAME} characters");
         return Err(Error::BadArgument(Malformed::new("", reason)));
     }
     Ok([KEY_COLLECTION, name.as_bytes()].concat())

@@ -141,7 +141,8 @@ impl<'s, T: Record> Collection<'s, T> {
             None => 1,
             Some(last) => {
                 1 + u64::decode(self.form.key()?, &last).ok_or_else(|| {
-                    let reason = format!("the keys of {:?} are not given out", self.form.name);
+                    let reason =
+                        format!("push needs number keys, and {:?} has others", self.form.name);
                     Error::BadArgument(Malformed::new("", reason))
                 })?
             }
@@ -335,7 +336,8 @@ impl Move<'_> {
             let was_there = store.engine().delete(index.keyspace, &[&from, key].concat())?;
             if is_earlier && index.built && !was_there {
                 let reason = format!(
-                    "an earlier version of the struct wrote a record, and the index {:?} has it with                      other values for what was added than those that are declared here",
+                    "an earlier version of the struct wrote this record, and the index {:?} has other values \
+                     for its added fields than those declared here",
                     index.name
                 );
                 return Err(Error::MalformedValue(Malformed::new("", reason)));

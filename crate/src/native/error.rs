@@ -108,9 +108,9 @@ impl fmt::Display for Error {
                 match pid {
                     Some(pid) if *pid == std::process::id() => write!(f, "this process ({pid})")?,
                     Some(pid) => write!(f, "process {pid}")?,
-                    None => f.write_str("another program, or just being opened")?,
+                    None => f.write_str("another program, or is being opened")?,
                 }
-                f.write_str("; one process may have it open at a time: close it there first")
+                f.write_str("; only one process may have it open: close it there first")
             }
             Error::Unavailable { path, cause } => {
                 write!(f, "{} cannot be used: {cause}", path.display())
@@ -125,7 +125,7 @@ impl fmt::Display for Error {
             }
             Error::NotUnique { collection, index } => write!(
                 f,
-                "another record of {collection:?} has the same entry in its index {index:?}; nothing was written"
+                "another record of {collection:?} already has this entry in its unique index {index:?}; nothing was written"
             ),
         }
     }

@@ -69,7 +69,7 @@ impl Index {
             let end = at + kind.size_and_align().0;
             if self.versioned && word(record, 0, 2)? < end as u64 {
                 let reason =
-                    "size: an earlier version of the struct wrote it, without an indexed field";
+                    "size: an earlier version of the struct wrote it without an indexed field";
                 return Err(Malformed::new("", reason));
             }
             let start = out.len();
@@ -137,7 +137,7 @@ fn part_of(kind: &Kind) -> Part {
 fn slice(record: &[u8], at: usize, size: usize) -> Result<&[u8], Malformed> {
     let end = at.checked_add(size);
     end.and_then(|end| record.get(at..end)).ok_or_else(|| {
-        Malformed::new("", format!("range: {size} bytes at {at} of a record with {}", record.len()))
+        Malformed::new("", format!("range: {size} bytes at {at} exceed {}", record.len()))
     })
 }
 
@@ -178,7 +178,7 @@ fn put(kind: &Kind, record: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), M
                 put(of, record, at, out)?;
             }
         }
-        _ => return Err(Malformed::new("", "a field of this kind has no order")),
+        _ => return Err(Malformed::new("", "a field of this kind cannot be indexed")),
     }
     Ok(())
 }

@@ -6,24 +6,24 @@ use crate::schema::{Field, Kind};
 pub(super) fn difference(stored: &Kind, asked: &Kind) -> Vec<String> {
     let (Kind::Struct { fields: there, .. }, Kind::Struct { fields: here, .. }) = (stored, asked)
     else {
-        return vec![format!("it holds {}, and not {}", stored.layout(), asked.layout())];
+        return vec![format!("it holds {}, not {}", stored.layout(), asked.layout())];
     };
     let find = |fields: &[Field], name: &str| fields.iter().position(|one| one.name == name);
     let mut told = Vec::new();
     for field in there {
         match find(here, &field.name).map(|at| &here[at].kind) {
-            None => told.push(format!("{:?} is there, and not here", field.name)),
+            None => told.push(format!("{:?} is unexpected", field.name)),
             Some(kind) if kind.layout() != field.kind.layout() => {
                 let (was, is) = (field.kind.layout(), kind.layout());
-                told.push(format!("{:?} is {was} there, and {is} here", field.name));
+                told.push(format!("{:?} is {was}, not {is}", field.name));
             }
             Some(_) => {}
         }
     }
     let new = here.iter().filter(|field| find(there, &field.name).is_none());
-    told.extend(new.map(|field| format!("{:?} is here, and not there", field.name)));
+    told.extend(new.map(|field| format!("{:?} is missing", field.name)));
     if told.is_empty() {
-        told.push("the same fields come in another order".to_string());
+        told.push("its fields are in another order".to_string());
     }
     told
 }
@@ -43,15 +43,11 @@ mod tests {
     fn every_field_that_differs_is_named() {
         let stored = schema(&[("a", "u8"), ("b", "u16"), ("c", "str")]);
         let asked = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
-        let told = [
-            "\"b\" is u16 there, and u32 here",
-            "\"c\" is there, and not here",
-            "\"d\" is here, and not there",
-        ];
+        let told = ["\"b\" is u16, not u32", "\"c\" is unexpected", "\"d\" is missing"];
         assert_eq!(difference(&stored, &asked), told);
         let turned = schema(&[("b", "u16"), ("a", "u8"), ("c", "str")]);
-        assert_eq!(difference(&stored, &turned), ["the same fields come in another order"]);
+        assert_eq!(difference(&stored, &turned), ["its fields are in another order"]);
         let text = difference(&Kind::Str, &asked);
-        assert_eq!(text, ["it holds &str, and not {a:u8,b:u32,d:u64}"]);
+        assert_eq!(text, ["it holds &str, not {a:u8,b:u32,d:u64}"]);
     }
 }

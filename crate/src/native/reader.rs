@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
             return Err(crate::Error::NotADatabase.into());
         }
         if !bytes.as_ptr().addr().is_multiple_of(8) {
-            let reason = "the bytes of a database have to begin at a multiple of 8";
+            let reason = "the bytes of a database must be aligned to 8 bytes";
             return Err(Error::BadArgument(Malformed::new("", reason)));
         }
         // The bytes are in memory already, so little more is wanted for them.

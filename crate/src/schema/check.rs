@@ -31,7 +31,7 @@ impl Kind {
         let size = if is_versioned { value.root_size(size)? } else { size };
         let length = value.bytes.len();
         if length < size {
-            let reason = format!("size: {length} bytes, and its root has {size}");
+            let reason = format!("size: {length} bytes, but its root has {size}");
             return Err(Malformed::new("", reason));
         }
         value.at(self, 0)
@@ -56,7 +56,7 @@ impl<'a> Checked<'a> {
     fn root_size(&self, size: usize) -> Result<usize, Malformed> {
         let root_size = self.bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
         match usize::from(root_size) {
-            0 | 1 => Err(Malformed::new("", "size: it does not tell that of its root")),
+            0 | 1 => Err(Malformed::new("", "size: too small to tell that of its root")),
             told => Ok(told.min(size)),
         }
     }
@@ -110,10 +110,10 @@ impl<'a> Checked<'a> {
         match plain {
             Plain::Bool if value > 1 => Err(wrong(format!("bool: {value} is neither 0 nor 1"))),
             Plain::U53 if value >> 53 != 0 => {
-                Err(wrong(format!("number: {value} is above 2^53 - 1")))
+                Err(wrong(format!("number: {value} exceeds 2^53 - 1")))
             }
             Plain::Timestamp if value.cast_signed().unsigned_abs() > LAST_TIME => {
-                Err(wrong(format!("number: {} is no date", value.cast_signed())))
+                Err(wrong(format!("number: {} is not a date", value.cast_signed())))
             }
             _ => Ok(()),
         }
@@ -122,7 +122,7 @@ impl<'a> Checked<'a> {
     fn tag(&self, at: usize, size: usize, variants: usize) -> Result<usize, Malformed> {
         match self.unsigned(at, size)? as usize {
             tag if tag < variants => Ok(tag),
-            tag => Err(wrong(format!("discriminant: {tag}, and there are {variants} variants"))),
+            tag => Err(wrong(format!("discriminant: {tag}, but only {variants} variants"))),
         }
     }
 
@@ -159,13 +159,9 @@ impl<'a> Checked<'a> {
         let length = count.saturating_mul(size);
         let part = self.take(offset, length)?;
         let left = self.left.get().checked_sub(length);
-        self.left.set(
-            left.ok_or_else(|| {
-                wrong("range: its parts lie over one another too often".to_string())
-            })?,
-        );
+        self.left.set(left.ok_or_else(|| wrong("range: parts overlap too often".to_string()))?);
         if !offset.is_multiple_of(align) {
-            return Err(wrong(format!("alignment: {offset} is no multiple of {align}")));
+            return Err(wrong(format!("alignment: {offset} is not a multiple of {align}")));
         }
         if let Some(references) = &self.references {
             references.borrow_mut().insert(at, align);
@@ -179,7 +175,7 @@ fn wrong(reason: String) -> Malformed {
 }
 
 fn outside(at: usize, size: usize, bytes: &[u8]) -> Malformed {
-    wrong(format!("range: {size} bytes at {at} of a value with {} bytes", bytes.len()))
+    wrong(format!("range: {size} bytes at {at} exceed {}", bytes.len()))
 }
 
 fn below(name: &str, error: Malformed) -> Malformed {
@@ -196,7 +192,7 @@ fn fixed_text(bytes: &[u8]) -> Result<(), Malformed> {
     let (before, padding) = bytes.split_at(end);
     text(before)?;
     if padding.iter().any(|&byte| byte != 0) {
-        return Err(wrong("zero: something follows the end of the text".to_string()));
+        return Err(wrong("zero: text after a zero byte".to_string()));
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64, size: usize) {
 /// largest of them last.
 pub(crate) fn put_float(out: &mut Vec<u8>, value: f64, as_f32: bool) -> Result<(), Malformed> {
     if value.is_nan() {
-        return Err(Malformed::new("", "NaN has no place in an order"));
+        return Err(Malformed::new("", "NaN cannot be part of a key"));
     }
     // -0 becomes 0.
     let value = value + 0.0;
@@ -185,7 +185,7 @@ pub trait OwnedKey: Key + Sized {
 }
 
 fn mismatch(kind: &KeyKind) -> Malformed {
-    Malformed::new("", format!("a key here has to be {}", kind.to_json()))
+    Malformed::new("", format!("a key here must be {}", kind.to_json()))
 }
 
 macro_rules! lone {

@@ -80,7 +80,7 @@ impl Shape {
     #[must_use]
     pub const fn checked(self) -> Shape {
         let count = self.leaves();
-        assert!(count > 0, "a varve record has a field at least");
+        assert!(count > 0, "a varve record needs at least one field");
         let mut at = 0;
         while at < count {
             let name = self.leaf(at);
@@ -88,7 +88,7 @@ impl Shape {
             while other < at {
                 assert!(
                     !is_same(name, self.leaf(other)),
-                    "two fields have one name: those of flattened structs are fields like the others"
+                    "two fields have the same name: fields of flattened structs count too"
                 );
                 other += 1;
             }
@@ -96,7 +96,7 @@ impl Shape {
         }
         let mut at = 0;
         while at < self.fields.len() {
-            assert!(!self.fields[at].1.grows(), "a versioned struct can be no part of another");
+            assert!(!self.fields[at].1.grows(), "a struct cannot contain a versioned one");
             at += 1;
         }
         self

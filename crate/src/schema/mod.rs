@@ -22,7 +22,7 @@
 //! is the same number there, and `toRust(Product)` of `varve/rust` prints the lines above.
 
 #[cfg(not(target_endian = "little"))]
-compile_error!("varve's records are read where they lie, as little-endian: this target is not");
+compile_error!("varve reads records in place, as little-endian: this target is not");
 
 mod check;
 pub mod key;
@@ -135,8 +135,8 @@ pub use view::{Parts, View};
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no layout that other programs could read",
-    label = "no varve record, and no part of one",
+    message = "`{Self}` has no layout that other programs can read",
+    label = "not a varve record, nor a part of one",
     note = "numbers of fixed size, bool, arrays, `FixedStr`, `Opt`, `Option<NonZero…>`, musli's little-endian \
             `Ref<str>` and `Ref<[T]>`, and types with `#[derive(ZeroCopy, Record)]` have one"
 )]

@@ -41,7 +41,7 @@ fn is_versioned<T: Record>() -> bool {
 pub(crate) fn completed<T: Record>(bytes: &[u8], told: usize) -> Result<T, Malformed> {
     let whole = T::whole_fields(told).unwrap_or(0);
     let Some(there) = bytes.get(..whole) else {
-        let reason = format!("size: {} bytes, and its root has {told}", bytes.len());
+        let reason = format!("size: {} bytes, but its root has {told}", bytes.len());
         return Err(Malformed::new("", reason));
     };
     let mut padded = vec![0; size_of::<T>()];

@@ -67,7 +67,7 @@ impl fmt::Display for FixedStrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FixedStrError::TooLong => "the text is too long for its field",
-            FixedStrError::Nul => "a text of fixed length must not contain NUL",
+            FixedStrError::Nul => "fixed-length text must not contain NUL",
         })
     }
 }

@@ -77,7 +77,7 @@ fn checking_comes_to_an_end_where_lists_lie_over_one_another() {
     // Each of 8,192 lists says that it is of all of them.
     let reference = [0, 8_192_u32].map(u32::to_le_bytes).concat();
     let error = Kind::from_json(&deep).unwrap().check(&reference.repeat(8_192)).unwrap_err();
-    assert_eq!(error.reason, "range: its parts lie over one another too often");
+    assert_eq!(error.reason, "range: parts overlap too often");
 }
 
 #[derive(Clone, Copy, ZeroCopy, Record)]
