@@ -52,6 +52,18 @@ impl StdFile {
     }
 }
 
+/// A signal that the program handles may interrupt a read, most of all of a file that comes over a network.
+/// `write_all`, `set_len` and `sync_data` go on by themselves then.
+fn read_at(file: &mut (impl Read + Seek), buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+    file.seek(SeekFrom::Start(at)).map_err(io_error)?;
+    loop {
+        match file.read(buf) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read.map_err(io_error),
+        }
+    }
+}
+
 fn io_error(error: std::io::Error) -> IoError {
     if is_full(&error) { IoError::Quota } else { IoError::Other }
 }
@@ -64,8 +76,7 @@ pub(super) fn is_full(error: &std::io::Error) -> bool {
 
 impl File for StdFile {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
-        self.file.read(buf).map_err(io_error)
+        read_at(&mut self.file, buf, at)
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
@@ -93,5 +104,40 @@ impl File for StdFile {
 
     fn flush(&mut self) -> Result<(), IoError> {
         self.file.sync_data().map_err(io_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Cursor};
+
+    use super::*;
+
+    /// A file whose reads are interrupted by so many signals first.
+    struct Signalled(u32, Cursor<Vec<u8>>);
+
+    impl Read for Signalled {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return self.1.read(buf);
+            }
+            self.0 -= 1;
+            Err(ErrorKind::Interrupted.into())
+        }
+    }
+
+    impl Seek for Signalled {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.1.seek(to)
+        }
+    }
+
+    #[test]
+    fn a_read_that_signals_interrupt_is_done_again() {
+        let mut file = Signalled(2, Cursor::new(b"0123456789".to_vec()));
+        let mut buf = [0; 4];
+        assert_eq!(read_at(&mut file, &mut buf, 3), Ok(4));
+        assert_eq!(&buf, b"3456");
+        assert_eq!(file.0, 0);
     }
 }
