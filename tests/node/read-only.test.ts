@@ -1,8 +1,8 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import fs, { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
-import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { cleanup, deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
 import { shopIn, starts } from "./support/anywhere.js";
 import { folder, Holder, lockContent, lockFields } from "./support/processes.js";
 
@@ -48,6 +48,22 @@ suite("a file that is opened for reading only", () => {
     } finally {
       chmodSync(directory, 0o755);
     }
+  });
+
+  test("is not flushed, which some systems refuse: also one that nobody has written to yet", async () => {
+    const directory = folder();
+    await (await open(NAME, { storage: file(directory) })).close();
+    const flush = fs.fdatasyncSync;
+    cleanup(() => {
+      fs.fdatasyncSync = flush;
+    });
+    fs.fdatasyncSync = () => {
+      throw Object.assign(new Error("EPERM: operation not permitted"), { code: "EPERM" });
+    };
+    const db = await open(NAME, { storage: file(directory), readOnly: true });
+    equal(db.count(), 0);
+    db.flush();
+    await db.close();
   });
 
   test("is refused while another process has it open to write, with that process's number", async () => {
