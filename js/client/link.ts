@@ -4,6 +4,7 @@ import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
+import { own } from "./own.js";
 import { followPage, hesitate } from "./page.js";
 import type { ClientProgress } from "./progress.js";
 import { type Ending, Sender } from "./sender.js";
@@ -294,10 +295,10 @@ export class Link {
   /** Has watches of a range begun, as soon as there is an owner. */
   watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over: Over) {
     // What cannot be cloned throws here, where it was given.
-    const own = structuredClone(range);
+    const wanted = structuredClone(own(range));
     this.admit(of);
     this.need();
-    return this.watches.add({ of, place, range: own, heard, over, known: new Map(), number: 0 });
+    return this.watches.add({ of, place, range: wanted, heard, over, known: new Map(), number: 0 });
   }
 
   /** Has a worker, if there is none. */

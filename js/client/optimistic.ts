@@ -6,7 +6,7 @@ import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "
 import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
-import { bytesOf } from "./own.js";
+import { bytesOf, own } from "./own.js";
 
 /**
  * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they
@@ -146,7 +146,8 @@ export async function updateIf(
   options: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
   const { predicate = () => true, valueIfMissing } = options ?? {};
-  const [wanted, missing] = [copied(place, key), copied(place, valueIfMissing)];
+  const wanted = structuredClone(own(key));
+  const missing = copied(place, valueIfMissing);
   return transact("updateIf", caller, options, change, async (log) => {
     const part = partOf(log, place);
     const found = await part.get(wanted);
@@ -215,8 +216,12 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
     return keyName(place === undefined ? bytesOf(key) : [place, key]);
   };
   const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
-    const one = { type, key: copied(place, key), value: copied(place, value), in: place };
-    log.written.set(admit(key), one);
+    log.written.set(admit(key), {
+      type,
+      key: copied(place, key),
+      value: copied(place, value),
+      in: place,
+    });
   };
   const get = async (key: unknown) => {
     const name = admit(key);
@@ -227,8 +232,7 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
     }
-    const { value } = log.written.get(name) ?? ((await seen) as Seen);
-    return copied(place, value);
+    return copied(place, (log.written.get(name) ?? ((await seen) as Seen)).value);
   };
   return {
     get,

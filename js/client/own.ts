@@ -1,6 +1,7 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
 import type { Bytes } from "../bytes.js";
+import { badCall } from "../errors.js";
 
 /** By what it is and not by its class, of which every realm has another. */
 export function isBytes(given: unknown): given is Bytes {
@@ -16,14 +17,20 @@ export function own<T>(given: T): T {
   if (typeof given !== "object" || given === null || (given as { getTime?: unknown }).getTime)
     return given;
   if (isBytes(given)) {
-    const { buffer = given, byteOffset, byteLength } = given as unknown as Uint8Array<ArrayBuffer>;
-    return new Uint8Array(new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength)) as T;
+    try {
+      const view = given as unknown as Uint8Array<ArrayBuffer>;
+      return new Uint8Array(
+        new Uint8Array(view.buffer ?? view, view.byteOffset, view.byteLength),
+      ) as T;
+    } catch (gone) {
+      // The platform says that its buffer is detached.
+      throw badCall((gone as Error).message);
+    }
   }
   // The usual one apart: going over it costs as much as all else that a call does here.
   if (Array.isArray(given)) return given.map(own) as T;
   if (Symbol.iterator in given) return own([...(given as never)]) as T;
-  const all = Object.entries(given).map(([name, one]) => [name, own(one)]);
-  return Object.fromEntries(all) as T;
+  return Object.fromEntries(own(Object.entries(given))) as T;
 }
 
 /** A copy as bytes, if it is text or bytes; what can be neither key nor value stays what it is, for the owner to refuse. */

@@ -11,13 +11,13 @@
  */
 
 import type {
-  Answer,
   Ask,
   Here,
   Outcome,
   Request,
   Stop,
   ToClient,
+  Told,
   ToOwner,
   Unwatch,
   Watch,
@@ -182,11 +182,9 @@ export class Sender {
   /** Takes a message from any owner. */
   hear(message: ToClient, now: number): void {
     switch (message.type) {
-      case "told": {
-        const { answers, owner, passing = this.turn } = message;
-        if (passing === this.turn) this.told(answers, owner, now);
+      case "told":
+        this.told(message, now);
         break;
-      }
       case "gone":
         this.lose(message.owner);
         break;
@@ -249,7 +247,8 @@ export class Sender {
     }
   }
 
-  private told(answers: readonly Answer[], owner: string, now: number): void {
+  private told({ answers, owner, passing = this.turn }: Told, now: number): void {
+    if (passing !== this.turn) return;
     if (owner === this.owner) {
       this.heard = now;
       this.roundHeard = this.round;

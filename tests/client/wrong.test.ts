@@ -1,6 +1,6 @@
 /** Clients that are used wrongly: each call is told at once, none hangs, and none is done by half. */
 
-import { type Client, connect } from "varve";
+import { type Bytes, type Client, connect, type TextRange } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
 import {
   bytes,
@@ -181,6 +181,77 @@ suite("bytes of another realm", () => {
     equal(await client.files.get(Uint8Array.of(1)), 1);
     await client.parts.set(["a", ofAnotherRealm(Uint8Array.of(1))], 2);
     equal(await client.parts.get(["a", Uint8Array.of(1)]), 2);
+  });
+});
+
+suite("bytes that were transferred away", () => {
+  const bad = { ...BAD, name: "TypeError", message: /detached/ };
+  const transferred = () => {
+    const of = (make: (buffer: ArrayBuffer) => Bytes) => {
+      const given = make(Uint8Array.of(1, 2, 3, 4).buffer);
+      const buffer = given instanceof ArrayBuffer ? given : (given.buffer as ArrayBuffer);
+      structuredClone(buffer, { transfer: [buffer] });
+      return given;
+    };
+    return [
+      of((buffer) => buffer),
+      of((buffer) => new Uint8Array(buffer)),
+      of((buffer) => new Uint16Array(buffer, 2)),
+      of((buffer) => new DataView(buffer)),
+    ];
+  };
+
+  test("are refused as keys, as all else is that is none, wherever a client takes one", async () => {
+    const client = stocked();
+    await client.set("a", "1");
+    for (const gone of transferred()) {
+      const range = { gte: gone };
+      for (const call of [
+        () => client.get(gone),
+        () => client.getMany(["a", gone]),
+        () => client.set(gone, "1"),
+        () => client.set("b", gone),
+        () => client.delete(gone),
+        () => client.batch([{ type: "delete", key: gone }]),
+        () => client.updateIf(gone, () => "1", { valueIfMissing: "1" }),
+        () => client.transaction((tx) => tx.get(gone)),
+        () => client.transaction((tx) => tx.set(gone, "1")),
+        () => client.transaction((tx) => tx.set("b", gone)),
+        () => client.transaction((tx) => tx.delete(gone)),
+        () => client.keys(range).all(),
+        () => client.keys(range)[Symbol.asyncIterator]().next(),
+        () => client.count({ prefix: gone }),
+        () => client.clear(range),
+        () => client.watch(range as TextRange).next(),
+        () => client.live(range as TextRange).next(),
+      ]) {
+        await rejects(call(), bad);
+      }
+      throws(() => client.watch(range as TextRange, () => {}), bad);
+      throws(() => client.live(range as TextRange, () => {}), bad);
+    }
+    deepEqual(await client.keys().all(), ["a"]);
+  });
+
+  test("are refused as keys of collections by what reads, by transactions and by watches", async () => {
+    const client = stocked();
+    const { files, parts } = client;
+    for (const gone of transferred() as Uint8Array<ArrayBuffer>[]) {
+      for (const call of [
+        () => files.get(gone),
+        () => files.getMany([gone]),
+        () => parts.get(["a", gone]),
+        () => files.updateIf(gone, () => 1, { valueIfMissing: 1 }),
+        () => client.transaction((tx) => tx.files.get(gone)),
+        () => client.transaction((tx) => tx.files.set(gone, 1)),
+        () => client.transaction((tx) => tx.files.delete(gone)),
+        () => files.entries({ lt: gone }).all(),
+        () => files.watch({ lt: gone }).next(),
+        () => files.live({ lt: gone }).next(),
+      ]) {
+        await rejects(call(), bad);
+      }
+    }
   });
 });
 
