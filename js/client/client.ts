@@ -233,7 +233,7 @@ export class Client<
    * listener, `ended` rejects with it, which is an unhandled rejection if nobody handles it, as for every
    * promise. What a listener throws does not concern the watch: it is an uncaught error.
    *
-   * @throws TypeError for bad options, DataCloneError for a range that cannot be cloned
+   * @throws TypeError for bad options or a generator, DataCloneError for a range that cannot be cloned
    * @throws DatabaseClosedError, VersionChangedError if it cannot begin; a loop throws these itself
    */
   watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;

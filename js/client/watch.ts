@@ -1,7 +1,12 @@
 /** The client's side of `watch` and `live`. */
 
 import { dispose } from "../dispose.js";
-import { DatabaseClosedError, OwnerUnavailableError, VersionChangedError } from "../errors.js";
+import {
+  badCall,
+  DatabaseClosedError,
+  OwnerUnavailableError,
+  VersionChangedError,
+} from "../errors.js";
 import { admitted } from "./call-options.js";
 import { keyName, type Seen } from "./messages.js";
 import type { Sender } from "./sender.js";
@@ -189,6 +194,9 @@ function told<T>(
   to: ((one: T) => void) | WatchOptions | undefined,
 ) {
   if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
+  if (/Generator/.test(to[Symbol.toStringTag as never])) {
+    throw badCall("A watch takes a function that is no generator.");
+  }
   let over: Over = () => {};
   const ended = new Promise<void>((resolve, reject) => {
     over = (reason) => {

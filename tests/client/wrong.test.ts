@@ -72,6 +72,26 @@ suite("functions that a client is given", () => {
     deepEqual(await client.products.get("a"), { stock: 1 });
   });
 
+  test("are refused as listeners where they are generators, and may be asynchronous", async () => {
+    const client = stocked();
+    const refused = { ...BAD, message: /watch takes a function that is no generator/ };
+    const generators = [function* () {}, async function* () {}] as unknown[] as (() => void)[];
+    for (const generator of generators) {
+      throws(() => client.watch({}, generator), refused);
+      throws(() => client.live({}, generator), refused);
+      throws(() => client.products.watch({}, generator), refused);
+      throws(() => client.products.live({}, generator), refused);
+    }
+    let heard = 0;
+    const listener = async () => {
+      heard += 1;
+    };
+    client.watch({}, listener);
+    client.live({}, listener);
+    await client.set("a", "1");
+    await until(() => heard >= 2);
+  });
+
   test("are refused where they are none, also when the key is missing", async () => {
     const client = stocked();
     for (const none of [undefined, null, 5, {}] as unknown[]) {
