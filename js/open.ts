@@ -210,16 +210,19 @@ async function start(
       const replace = options.replace === true;
       await fill(name, opened, { from: source, replace, module, settings, signal, tell });
     }
-    // Salvaging would make something of what is only half there.
-    if (recovery !== undefined) await settled(name, opened, readOnly);
-    const start = () => {
+    const start = (way: OpenOptions["recovery"]) => {
       const heard = onProgress && progressOf("opening", file, tell);
-      return Engine.open(name, module, file, settings, recovery, heard);
+      return Engine.open(name, module, file, settings, way, heard);
     };
-    const engine = await start().catch(async (error) => {
+    // A mark counts only where no superblock is valid. Opening it without recovery tells that, whereas salvaging
+    // would make something of what is only half there.
+    const first = recovery && markOf(file) ? undefined : recovery;
+    const engine = await start(first).catch(async (error) => {
       const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
       if (isNone && source === undefined && file.getSize() === 0) throw nothingYet(name);
-      if (isNone && (await settled(name, opened, readOnly))) return start();
+      if (isNone && ((await settled(name, opened, readOnly)) || first !== recovery)) {
+        return start(recovery);
+      }
       throw error;
     });
     await quietly(() => opened.tidy?.());

@@ -549,20 +549,44 @@ suite("filling that is cut short", () => {
     const found = new Map<string, number>();
     for (let calls = 0; calls <= whole.events.length; calls++) {
       for (let seed = 0; seed < seeds(10); seed++) {
-        const left = whole.after(none, calls, random(1_000 * calls + seed));
+        const leave = () => whole.after(none, calls, random(1_000 * calls + seed));
+        const left = leave();
         const size = left.content.length;
         const whose = await looked(left).catch(codeOf);
+        const salvaged = await looked(leave(), { recovery: "salvage" }).catch(codeOf);
+        equal(salvaged, whose, `with recovery at ${calls}, ${seed}`);
         if (whose === undefined) ok(size <= 16, `${size} bytes were taken for a new one`);
         else ok(whose === "new" || whose === MISSING.code, `${whose} at ${calls}, ${seed}`);
         found.set(String(whose), (found.get(String(whose)) ?? 0) + 1);
         if (whose !== MISSING.code) continue;
-        await rejects(looked(left, { recovery: "salvage" }), MISSING);
         await rejects(looked(left, { readOnly: true }), MISSING);
         equal(await looked(left, { from: bytes }), "new");
         equal(await looked(left), "new");
       }
     }
     deepEqual([...found.keys()].sort(), ["VARVE_DATABASE_NOT_FOUND", "new", "undefined"]);
+  });
+
+  test("and has left its mark on a database does not keep that from being salvaged", async () => {
+    const storage = new TwoFiles(false);
+    const wanted = { storage, ...wasmOption() };
+    const written = await open("two", wanted);
+    for (const key of ["a", "b", "c", "d"]) {
+      written.set(key, filled(10_000, 1));
+      written.flush();
+    }
+    const bytes = storage.content.slice();
+    await written.close();
+    bytes.set(new TextEncoder().encode("changes varve\r\n\x1a"));
+    bytes.fill(0, 25_000, 25_100);
+    storage.content = bytes.slice();
+    await rejects(open("two", wanted), { code: "VARVE_CORRUPTION" });
+    for (const recovery of ["prefix", "salvage"] as const) {
+      storage.content = bytes.slice();
+      const db = await open("two", { ...wanted, recovery });
+      deepEqual([...db.keys()], recovery === "prefix" ? ["a"] : ["a", "c", "d"]);
+      await db.close();
+    }
   });
 
   test("stays what it was when it is filled anew and that fails", async () => {
@@ -591,12 +615,15 @@ suite("filling that is cut short", () => {
       const found = new Set<string | undefined>();
       for (let calls = 0; calls <= whole.events.length; calls++) {
         for (let seed = 0; seed < seeds(5); seed++) {
-          const left = whole.after(before, calls, random(1_000 * calls + seed));
+          const leave = () => whole.after(before, calls, random(1_000 * calls + seed));
+          const left = leave();
           // Completing it may be cut short as well.
           const state = [left.content.slice(), left.next.content.slice()] as const;
           const whose = await looked(left);
           found.add(whose);
           ok(whose === "old" || whose === "new", `${whose} at ${calls}, ${seed}`);
+          const salvaged = await looked(leave(), { recovery: "salvage" });
+          equal(salvaged, whose, `with recovery at ${calls}, ${seed}`);
           if (seed > 0) continue;
           for (let again = 0; again < left.events.length; again += 2) {
             const twice = left.after(state, again, random(again));
