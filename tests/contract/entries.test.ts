@@ -1,4 +1,5 @@
 import type { Key, Pin, SetOptions } from "varve";
+import { text as textType } from "varve/struct";
 import {
   bytes,
   deepEqual,
@@ -75,6 +76,31 @@ everywhere("several values", ({ storage }) => {
     deepEqual(new Set(db.getMany(keys).map(text)), new Set(["before"]));
     for (const key of keys) db.delete(key);
     deepEqual(new Set(db.getMany(keys)), new Set([undefined]));
+  });
+
+  test("getMany gives one state, also where reading a key out of the list writes", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", textType());
+    const keys = Array.from({ length: 600 }, (_, i) => `${i}`);
+    const fill = (value: string) => {
+      for (const key of keys) {
+        db.set(key, value);
+        notes.set(key, value);
+      }
+    };
+    const writing = Object.defineProperty([...keys], 500, {
+      get() {
+        fill("after");
+        return "500";
+      },
+    });
+    const behind = new Proxy(writing, {});
+    for (const list of [writing, behind]) {
+      fill("before");
+      deepEqual(new Set(db.getMany(list).map(text)), new Set(["after"]));
+      fill("before");
+      deepEqual(new Set(notes.getMany(list)), new Set(["after"]));
+    }
   });
 
   test("getMany refuses what is no list of keys, and keys that are none", async () => {
