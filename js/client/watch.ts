@@ -195,7 +195,7 @@ function told<T>(
 ) {
   if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
-    throw badCall("A watch takes a function that is no generator.");
+    throw badCall("A watch takes a function, not a generator.");
   }
   let over: Over = () => {};
   const ended = new Promise<void>((resolve, reject) => {

@@ -74,7 +74,7 @@ suite("functions that a client is given", () => {
 
   test("are refused as listeners where they are generators, and may be asynchronous", async () => {
     const client = stocked();
-    const refused = { ...BAD, message: /watch takes a function that is no generator/ };
+    const refused = { ...BAD, message: /watch takes a function, not a generator/ };
     const generators = [function* () {}, async function* () {}] as unknown[] as (() => void)[];
     for (const generator of generators) {
       throws(() => client.watch({}, generator), refused);

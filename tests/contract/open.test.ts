@@ -100,7 +100,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     const db = await opened(storage, {}, name);
     await rejects(opened(storage, { recovery: "salvage" }, name), {
       name: "OptionsMismatchError",
-      message: /recovery is undefined there and "salvage" here\. .*close it first/,
+      message: /recovery is undefined, not "salvage"\. .*close it first/,
     });
     await db.close();
     const salvaged = await opened(storage, { recovery: "salvage" }, name);
