@@ -31,7 +31,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   SecurityError: REFUSED,
   NotAllowedError: REFUSED,
   TypeMismatchError: "There is a folder of that name. Choose another name.",
-  UnknownError: `Some browsers report only this in private windows, which have no storage. ${CHOICE}`,
+  UnknownError: `Some browsers report only this in private windows, which have no storage, or on a full disk. ${CHOICE}`,
 };
 
 const UNKNOWN = `Try again; if it persists, the browser's storage needs repair. ${CHOICE}`;
@@ -257,8 +257,11 @@ function unlessMissing(cause: unknown): void {
   if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
 }
 
-/** So often another may have removed, in between, what is about to be opened. */
-const MOST_MISSED = 20;
+/**
+ * So often another may have removed, in between, what is about to be opened. And once in a while Firefox says no
+ * more than "unknown" where the origin's share is full and a file is to be made: another attempt may be told why.
+ */
+const MOST_MISSED: Readonly<Record<string, number>> = { NotFoundError: 20, UnknownError: 1 };
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
 async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
@@ -269,7 +272,7 @@ async function patiently<T>(name: string, task: string, attempt: () => Promise<T
     } catch (cause) {
       if (cause instanceof VarveError) throw cause;
       const { name: kind } = cause as Error;
-      if (kind === "NotFoundError" && missed < MOST_MISSED) {
+      if (missed < (MOST_MISSED[kind] ?? 0)) {
         missed += 1;
         continue;
       }

@@ -59,6 +59,27 @@ suite("a browser that refuses storage", () => {
     });
   });
 
+  test("a failure that the browser has no name for is tried once more, and the second one told", async () => {
+    const files = memory();
+    for (const [kinds, told] of [
+      [["UnknownError"], undefined],
+      [["UnknownError", "QuotaExceededError"], { code: "VARVE_QUOTA_EXCEEDED" }],
+      [["UnknownError", "UnknownError"], UNAVAILABLE],
+    ] as const) {
+      const waiting: string[] = [...kinds];
+      const handle = {
+        createSyncAccessHandle: async () => {
+          const kind = waiting.shift();
+          return kind === undefined ? (await files.open("file")).file : fails(kind)();
+        },
+      };
+      pretendBrowser({ getDirectory: async () => ({ getFileHandle: async () => handle }) });
+      if (told !== undefined) await rejects(open(freshName(), { storage: opfs() }), told);
+      else equal((await opened(opfs(), {}, freshName())).count(), 0);
+      equal(waiting.length, 0);
+    }
+  });
+
   test("for want of room has an error of its own", async () => {
     pretendBrowser({ getDirectory: fails("QuotaExceededError") });
     await rejects(open("shop"), {
