@@ -10,7 +10,7 @@ import {
 } from "../errors.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./contract.js";
 import { BESIDE, escapeName, fileName, namesOf } from "./names.js";
-import { OriginRoom, persistOrigin, reasonOf } from "./origin.js";
+import { isFull, OriginRoom, persistOrigin, reasonOf } from "./origin.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
 interface SyncFileHandle extends FileSystemFileHandle {
@@ -257,11 +257,8 @@ function unlessMissing(cause: unknown): void {
   if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
 }
 
-/**
- * So often another may have removed, in between, what is about to be opened. And once in a while Firefox says no
- * more than "unknown" where the origin's share is full and a file is to be made: another attempt may be told why.
- */
-const MOST_MISSED: Readonly<Record<string, number>> = { NotFoundError: 20, UnknownError: 1 };
+/** So often another may have removed, in between, what is about to be opened. */
+const MOST_MISSED = 20;
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
 async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
@@ -272,10 +269,11 @@ async function patiently<T>(name: string, task: string, attempt: () => Promise<T
     } catch (cause) {
       if (cause instanceof VarveError) throw cause;
       const { name: kind } = cause as Error;
-      if (missed < (MOST_MISSED[kind] ?? 0)) {
+      if (kind === "NotFoundError" && missed < MOST_MISSED) {
         missed += 1;
         continue;
       }
+      if (kind === "UnknownError" && (await isFull())) throw full(task, cause);
       if (kind !== "NoModificationAllowedError") throw unavailable(task, cause);
       const wait = RETRIES_MS[tries];
       tries += 1;
@@ -291,12 +289,12 @@ async function patiently<T>(name: string, task: string, attempt: () => Promise<T
   }
 }
 
+function full(task: string, cause: unknown): QuotaExceededError {
+  return new QuotaExceededError(`The ${task}: this origin's share of the disk is full.`, { cause });
+}
+
 function unavailable(task: string, cause: unknown): VarveError {
-  if (ioCode(cause) === -2) {
-    return new QuotaExceededError(`The ${task}: this origin's share of the disk is full.`, {
-      cause,
-    });
-  }
+  if (ioCode(cause) === -2) return full(task, cause);
   const kind = String((cause as { name?: unknown } | null)?.name);
   return new StorageUnavailableError(
     `The ${task} in the origin private file system (${reasonOf(cause)}). ${ADVICE[kind] ?? UNKNOWN}`,

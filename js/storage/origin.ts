@@ -32,6 +32,23 @@ export class OriginRoom {
   }
 }
 
+/** A new database takes as much at once. */
+const SEGMENT = 1_048_576;
+
+/**
+ * Whether the origin has no room left for a database, as far as the browser tells: Firefox fails to make a file
+ * then with no more than "unknown", where its own list of files has to grow for it. To be asked only where
+ * storage is not refused: else Firefox ends whoever asks.
+ */
+export async function isFull(): Promise<boolean> {
+  try {
+    const { usage, quota } = await navigator.storage.estimate();
+    return (quota as number) - (usage as number) < SEGMENT;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Asks the browser to keep what the origin has stored.
  *

@@ -59,24 +59,16 @@ suite("a browser that refuses storage", () => {
     });
   });
 
-  test("a failure that the browser has no name for is tried once more, and the second one told", async () => {
-    const files = memory();
-    for (const [kinds, told] of [
-      [["UnknownError"], undefined],
-      [["UnknownError", "QuotaExceededError"], { code: "VARVE_QUOTA_EXCEEDED" }],
-      [["UnknownError", "UnknownError"], UNAVAILABLE],
-    ] as const) {
-      const waiting: string[] = [...kinds];
-      const handle = {
-        createSyncAccessHandle: async () => {
-          const kind = waiting.shift();
-          return kind === undefined ? (await files.open("file")).file : fails(kind)();
-        },
-      };
-      pretendBrowser({ getDirectory: async () => ({ getFileHandle: async () => handle }) });
-      if (told !== undefined) await rejects(open(freshName(), { storage: opfs() }), told);
-      else equal((await opened(opfs(), {}, freshName())).count(), 0);
-      equal(waiting.length, 0);
+  test("without a name for it is for want of room where the origin has none left", async () => {
+    const handle = { createSyncAccessHandle: fails("UnknownError") };
+    const folder = { getFileHandle: async () => handle };
+    const files = { getDirectory: async () => folder };
+    const left = (bytes: number) => async () => ({ usage: 5e6, quota: 5e6 + bytes });
+    pretendBrowser({ ...files, estimate: left(100_000) });
+    await rejects(open("shop"), { code: "VARVE_QUOTA_EXCEEDED", cause: true });
+    for (const estimate of [left(2e6), fails("TypeError"), undefined]) {
+      pretendBrowser({ ...files, estimate });
+      await rejects(open("shop"), { ...UNAVAILABLE, message: /on a full disk/ });
     }
   });
 
