@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 
 export const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 export const isMain = (url) => resolve(process.argv[1] ?? "") === fileURLToPath(url);
@@ -125,33 +126,28 @@ export function writeIfChanged(path, content) {
  * else is refused by name. Gives the flags' values and the words that are no flags.
  */
 export function parseArguments(args, known, usage) {
-  const values = {};
-  const words = [];
-  for (let index = 0; index < args.length; index += 1) {
-    const [flag, inline] = splitFlag(args[index]);
-    if (!flag.startsWith("-")) {
-      words.push(flag);
-    } else if (flag === "--help" || flag === "-h") {
-      process.stdout.write(`${usage}\n`);
-      process.exit(0);
-    } else if (!Object.hasOwn(known, flag)) {
-      throw new Problem(`there is no option ${flag}.\n\n${usage}`);
-    } else if (known[flag] === "flag") {
-      if (inline !== undefined) throw new Problem(`${flag} takes no value.\n\n${usage}`);
-      values[flag] = true;
-    } else {
-      if (inline === undefined) index += 1;
-      const value = inline ?? args[index];
-      if (value === undefined) throw new Problem(`${flag} needs a value.\n\n${usage}`);
-      values[flag] = known[flag] === "count" ? toCount(flag, value, usage) : value;
-    }
+  const help = { type: "boolean", short: "h" };
+  const options = { help };
+  for (const [flag, kind] of Object.entries(known)) {
+    options[flag.slice(2)] = { type: kind === "flag" ? "boolean" : "string" };
   }
-  return { values, words };
-}
-
-function splitFlag(argument) {
-  const at = argument.startsWith("--") ? argument.indexOf("=") : -1;
-  return at < 0 ? [argument, undefined] : [argument.slice(0, at), argument.slice(at + 1)];
+  let parsed;
+  try {
+    parsed = parseArgs({ args, options, allowPositionals: true });
+  } catch (error) {
+    throw new Problem(`${error.message}\n\n${usage}`);
+  }
+  const { help: wantsHelp, ...found } = parsed.values;
+  if (wantsHelp) {
+    process.stdout.write(`${usage}\n`);
+    process.exit(0);
+  }
+  const values = {};
+  for (const [name, value] of Object.entries(found)) {
+    const flag = `--${name}`;
+    values[flag] = known[flag] === "count" ? toCount(flag, value, usage) : value;
+  }
+  return { values, words: parsed.positionals };
 }
 
 function toCount(flag, value, usage) {

@@ -1,49 +1,35 @@
 // A static server for this machine only. Files come from the given folders and from nowhere else.
 
-import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
-import { extname, join, sep } from "node:path";
 import { Problem } from "./lib.mjs";
 
-const TYPES = {
-  ".html": "text/html; charset=utf-8",
-  ".css": "text/css; charset=utf-8",
-  ".js": "text/javascript; charset=utf-8",
-  ".mjs": "text/javascript; charset=utf-8",
-  ".json": "application/json; charset=utf-8",
-  ".svg": "image/svg+xml",
-  ".wasm": "application/wasm",
-};
-
 /**
- * Serves `folders` (the first that has a file wins) and gives the address, without a final "/". What is
- * posted to a path of `hears` is handed to its function, before the one who posted is answered. `headers`
- * go with every answer.
+ * Serves `folders` (the first that has a file wins) and gives the address, without a final "/". `pages`
+ * are HTML texts by their paths; `posts` has a function for each path that takes the text posted there;
+ * `headers` go with every answer.
  */
-export async function serve(folders, { port = 0, pages = {}, hears = {}, headers = {} } = {}) {
+export async function serve(folders, { port = 0, pages = {}, posts = {}, headers = {} } = {}) {
+  // Loaded here, because scripts that serve also install what is missing.
+  const { default: sirv } = await import("sirv");
+  const setHeaders = (response) => response.setHeader("x-content-type-options", "nosniff");
+  const statics = folders.map((folder) => sirv(folder, { dev: true, etag: false, setHeaders }));
+
   const server = createServer((request, response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
-    const path = pathOf(request.url ?? "/");
-    if (request.method === "POST" && hears[path]) return hear(request, response, hears[path]);
-    if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);
-    if (path === undefined) return end(response, 400);
-    const page = pages[path];
-    if (page !== undefined) {
-      response.writeHead(200, { "content-type": TYPES[".html"], "cache-control": "no-store" });
-      return response.end(page);
+    const { pathname } = new URL(request.url ?? "/", "http://localhost");
+    if (request.method === "POST" && Object.hasOwn(posts, pathname)) {
+      return take(request, response, posts[pathname]);
     }
-    const file = find(folders, path);
-    if (file === undefined) return end(response, 404);
-    response.writeHead(200, {
-      "content-type": TYPES[extname(file.path)] ?? "application/octet-stream",
-      "content-length": file.size,
-      "cache-control": "no-store",
-      "x-content-type-options": "nosniff",
-    });
-    if (request.method === "HEAD") return response.end();
-    createReadStream(file.path)
-      .on("error", () => response.destroy())
-      .pipe(response);
+    if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);
+    if (Object.hasOwn(pages, pathname)) {
+      response.writeHead(200, { "content-type": "text/html; charset=utf-8" });
+      return response.end(pages[pathname]);
+    }
+    const attempt = (index) =>
+      index < statics.length
+        ? statics[index](request, response, () => attempt(index + 1))
+        : end(response, 404);
+    attempt(0);
   });
   await new Promise((resolve, reject) => {
     server.once("error", (error) =>
@@ -65,13 +51,13 @@ export async function serve(folders, { port = 0, pages = {}, hears = {}, headers
   };
 }
 
-function hear(request, response, listener) {
-  let said = "";
-  request.setEncoding("utf8").on("data", (text) => {
-    said += text;
+function take(request, response, listener) {
+  let text = "";
+  request.setEncoding("utf8").on("data", (chunk) => {
+    text += chunk;
   });
   request.on("end", () => {
-    listener(said);
+    listener(text);
     end(response, 200);
   });
 }
@@ -79,27 +65,4 @@ function hear(request, response, listener) {
 function end(response, status) {
   response.writeHead(status, { "content-type": "text/plain" });
   response.end(`${status}\n`);
-}
-
-function pathOf(url) {
-  try {
-    const path = decodeURIComponent(new URL(url, "http://localhost").pathname);
-    return path.includes("\0") ? undefined : path;
-  } catch {
-    return undefined;
-  }
-}
-
-function find(folders, path) {
-  for (const folder of folders) {
-    const full = join(folder, path.endsWith("/") ? `${path}index.html` : path);
-    if (!full.startsWith(folder + sep)) continue;
-    try {
-      const stat = statSync(full);
-      if (stat.isFile()) return { path: full, size: stat.size };
-    } catch {
-      // Not in this folder; the next may have it.
-    }
-  }
-  return undefined;
 }

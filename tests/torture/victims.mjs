@@ -81,8 +81,8 @@ class ProcessVictim {
 async function withBrowser(place, Victim, use) {
   const out = `.build/tests/kills-${place}-${process.pid}`;
   let hear = () => {};
-  const hears = { "/news": (said) => hear(JSON.parse(said)) };
-  const server = await serve([join(root, out)], { pages: { "/": PAGE }, hears });
+  const posts = { "/news": (said) => hear(JSON.parse(said)) };
+  const server = await serve([join(root, out)], { pages: { "/": PAGE }, posts });
   try {
     await bundleForBrowser(["tests/torture/page.ts", "tests/torture/worker.ts"], out);
     return await withProfile(place, async (profile) => {
