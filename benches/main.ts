@@ -5,20 +5,11 @@ import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
 import { browserLong, nodeLong } from "./long/section.js";
 import { nodeBench } from "./node/drop.js";
+import type { BenchOptions } from "./options.js";
 import { type Results, render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
 import { nodeSizes } from "./sizes/node/section.js";
 import { structBench } from "./struct/section.js";
-
-export interface BenchOptions {
-  /** The repository. */
-  root: string;
-  /** Few samples, to see that it works. */
-  quick: boolean;
-  /** For the sizes: only these numbers of keys, and only these stores. */
-  sizes?: readonly number[] | undefined;
-  stores?: readonly string[] | undefined;
-}
 
 const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   node: nodeBench,

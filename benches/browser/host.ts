@@ -1,5 +1,5 @@
 import { summarize } from "../../demo/statistics.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { goal, type Row, row, type Section } from "../report.js";
 import type { BrowserRequest, BrowserResult } from "./calls.js";
 import { Chromium } from "./chromium.js";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { summarize } from "../../demo/statistics.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Times } from "./tab.js";
 

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { cargoBuild, cargoBuildWasm } from "../cargo.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { type Row, row, type Section } from "../report.js";
 import { instantiateAlone } from "../wasm.js";
 

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { summarize } from "../../demo/statistics.js";
 import { Chromium } from "../browser/chromium.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { type Goal, goal, row, type Section } from "../report.js";
 import type { LargeResult } from "./ground.js";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { summarize } from "../../demo/statistics.js";
 import { Chromium } from "../browser/chromium.js";
 import { cargoBuildWasm } from "../cargo.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { figure, type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Request as NodeRequest } from "./child.js";
 import type { Step, StepResult } from "./steps.js";

@@ -6,7 +6,7 @@ import { type Database, file, open } from "varve";
 import { PRODUCT_NAME, productDrop, readProduct } from "../../demo/drop.js";
 import { summarize } from "../../demo/statistics.js";
 import { cargoBuild } from "../cargo.js";
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import { goal, row, type Section } from "../report.js";
 
 const CYCLES = 20_000;

@@ -1,4 +1,4 @@
-import type { BenchOptions } from "../main.js";
+import type { BenchOptions } from "../options.js";
 import type { Plan } from "./workload.js";
 
 const MIB = 1_048_576;

@@ -1,5 +1,5 @@
 import { Chromium } from "../../browser/chromium.js";
-import type { BenchOptions } from "../../main.js";
+import type { BenchOptions } from "../../options.js";
 import type { Section } from "../../report.js";
 import { planFor, planForSlow, sizesOf } from "../plans.js";
 import type { StoreResult } from "../run.js";

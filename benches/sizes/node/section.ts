@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cargoBuild } from "../../cargo.js";
-import type { BenchOptions } from "../../main.js";
+import type { BenchOptions } from "../../options.js";
 import type { Section } from "../../report.js";
 import { planFor, planForGraus, sizesOf } from "../plans.js";
 import type { StoreResult } from "../run.js";
