@@ -13,7 +13,7 @@ export type BatchOperation =
 
 /** A result that is not a promise or a generator. The function of a transaction has to return such a result. */
 export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncGenerator
-  ? never
+  ? "A transaction is synchronous: its function must not be async or a generator."
   : T;
 
 /** The calls of a database that write. */
@@ -142,6 +142,6 @@ export class Writes extends Reads {
     const { session } = this;
     if (session.gate !== 0) session.admitIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
-    return session.transaction(() => body(this));
+    return session.transaction(() => body(this) as T);
   }
 }

@@ -7,7 +7,7 @@ import {
   type MigrateOptions,
   migrated,
 } from "./collection/collection.js";
-import type { IndexSpecs } from "./collection/indexes.js";
+import type { IndexSpecs, KnownIndexes } from "./collection/indexes.js";
 import { Writes } from "./database-writes.js";
 import type { Recovery, Verification } from "./engine-reports.js";
 import {
@@ -99,7 +99,7 @@ export class Database extends Writes {
   >(
     name: string,
     codec: Structure<View, Writable, Input>,
-    options: CollectionOptions<S, Specs>,
+    options: CollectionOptions<S, Specs & KnownIndexes<Specs>>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T>(
     name: string,
@@ -172,7 +172,7 @@ export class Database extends Writes {
   >(
     name: string,
     codec: Structure<View, Writable, Input>,
-    options: MigrateOptions<S, Specs, Old, NoInfer<Input>, OldKey>,
+    options: MigrateOptions<S, Specs & KnownIndexes<Specs>, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
   migrate<T>(
     name: string,

@@ -6,6 +6,7 @@
 export type { Bytes, Key, Value } from "./bytes.js";
 export type {
   Client,
+  ClientOf,
   RemoteEntry,
   RemoteSetOptions,
   RemoteUpdateOptions,
@@ -14,7 +15,6 @@ export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
-  RemoteRange,
   RemoteTypedUpdateOptions,
   Update,
   Updated,
@@ -27,7 +27,7 @@ export type { ClientProgress } from "./client/progress.js";
 export type { RemoteScan } from "./client/scan.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
 export type { CollectionSpec, CollectionSpecs } from "./client/served.js";
-export type { TxOf } from "./client/types.js";
+export type { Calls, Collections, Nothing, Remoted, ServedTypes, TxOf } from "./client/types.js";
 export type { KeyChange, Watching, WatchOptions } from "./client/watch.js";
 export type {
   Collection,

@@ -17,7 +17,18 @@ export type {
 } from "./struct/codec.js";
 export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";
-export type { Infer, Input, Schema, View, Writable } from "./struct/infer.js";
+export type {
+  Added,
+  Assigns,
+  Fields,
+  Flatten,
+  Infer,
+  Input,
+  Schema,
+  Snapshots,
+  View,
+  Writable,
+} from "./struct/infer.js";
 export {
   type Auto,
   auto,

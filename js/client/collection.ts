@@ -1,25 +1,13 @@
 /** Collections of a database from far away. */
 
 import type { KeyRange } from "../collection/keys.js";
+import type { IndexRange } from "../collection/lookup.js";
 import { split } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { byName, type RetryOptions, updateIf } from "./optimistic.js";
 import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
-
-/** A range of an index. The options mean the same as in `IndexRange`. */
-export interface RemoteRange<Bound> {
-  eq?: Bound | undefined;
-  gt?: Bound | undefined;
-  gte?: Bound | undefined;
-  lt?: Bound | undefined;
-  lte?: Bound | undefined;
-  prefix?: Bound | undefined;
-  after?: unknown;
-  reverse?: boolean | undefined;
-  limit?: number | undefined;
-}
 
 /**
  * A condition on a field: the value that it must have, or bounds. `not` is a value that it must not have. All
@@ -132,8 +120,8 @@ export class RemoteReads<K, Given, Plain, Range> {
   }
 }
 
-/** An index of a collection in another realm. */
-export type RemoteIndex<K, Plain> = RemoteReads<K, unknown, Plain, RemoteRange<unknown>>;
+/** An index of a collection in another realm, ordered by values of this type. */
+export type RemoteIndex<Value, K, Plain> = RemoteReads<K, Value, Plain, IndexRange<Value, K>>;
 
 /**
  * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and the page
@@ -144,10 +132,10 @@ export class RemoteCollection<
   Given,
   Plain,
   Input,
-  Indexes extends string = never,
+  Indexes = Record<never, never>,
 > extends RemoteReads<K, Given, Plain, KeyRange<Given>> {
   /** The indexes of the collection, by name. */
-  readonly index: { readonly [N in Indexes]: RemoteIndex<K, Plain> };
+  readonly index: { readonly [Name in keyof Indexes]: RemoteIndex<Indexes[Name], K, Plain> };
 
   /** @internal */
   constructor(name: string, caller: Caller) {

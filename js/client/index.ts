@@ -1,6 +1,7 @@
 /** varve/client: what a page needs. The engine is not part of it; the worker loads that. */
 
 export type { KeyRange } from "../collection/keys.js";
+export type { IndexRange } from "../collection/lookup.js";
 export {
   type BadArgumentError,
   ConflictError,
@@ -28,6 +29,7 @@ export {
 } from "../errors.js";
 export {
   Client,
+  type ClientOf,
   type RemoteEntry,
   type RemoteSetOptions,
   type RemoteUpdateOptions,
@@ -36,7 +38,6 @@ export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
-  RemoteRange,
   RemoteTypedUpdateOptions,
   Update,
   Updated,
@@ -46,5 +47,14 @@ export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
 export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
 export type { ClientProgress } from "./progress.js";
 export type { RemoteScan } from "./scan.js";
-export type { Calls, Collections, Copied, Remote, Remoted, ServedTypes, TxOf } from "./types.js";
+export type {
+  Calls,
+  Collections,
+  Copied,
+  Nothing,
+  Remote,
+  Remoted,
+  ServedTypes,
+  TxOf,
+} from "./types.js";
 export type { KeyChange, Watching, WatchOptions } from "./watch.js";

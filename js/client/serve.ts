@@ -1,9 +1,11 @@
 /** `serve`: what a worker's file exports, and what makes it answer. */
 
+import type { IndexSpec, KnownIndex, Refused } from "../collection/indexes.js";
 import type { Synchronous } from "../database-writes.js";
 import { badArgument } from "../errors.js";
 import type { OpenOptions } from "../options.js";
 import { refuseUnknown } from "../options.js";
+import type { Structure } from "../struct/codec.js";
 import { Host } from "./host.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
@@ -16,8 +18,26 @@ import { toWire } from "./wire-errors.js";
 type Immediate<P extends Procedures> = {
   readonly [Name in keyof P]: ReturnType<P[Name]> extends Synchronous<ReturnType<P[Name]>>
     ? unknown
-    : never;
+    : Refused<"A procedure is one transaction, so its function must not be async or a generator.">;
 };
+
+/** Refuses in each collection what `db.collection` would refuse: other options, and indexes that cannot be. */
+type Declarable<C> = {
+  readonly [Name in keyof C]: C[Name] extends { readonly of: infer Of }
+    ? {
+        readonly [Option in keyof C[Name]]: Option extends "of" | "key"
+          ? unknown
+          : Option extends "indexes"
+            ? Indexable<Of, C[Name][Option]>
+            : Refused<"A collection has no option of this name, only: of, key, indexes.">;
+      }
+    : unknown;
+};
+
+type Indexable<Of, Specs> =
+  Of extends Structure<infer View, infer _W, infer _I>
+    ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
+    : Refused<"Only structs have fields that can be indexed.">;
 
 /** The options of `serve`: those of `open`, and what clients may call. */
 export interface ServeOptions<
@@ -33,7 +53,7 @@ export interface ServeOptions<
    * Collections that clients have as `client.name`: the schema or codec of each or, with the options of
    * `db.collection`, an object `{ of: Product, key: u32, indexes: { … } }`.
    */
-  collections?: C | undefined;
+  collections?: (C & Declarable<C>) | undefined;
   /**
    * The application's version, a whole number, 0 by default. Raise it with every build that stores something
    * else or has other procedures. After a deployment, tabs of several builds may be open. The newest has the

@@ -4,13 +4,13 @@ import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import { refuseUnknown } from "../options.js";
-import type { CustomCodec, Descriptor, StructDescriptor } from "../struct/codec.js";
+import type { CustomCodec, Declared, Descriptor, StructDescriptor } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
 
 /** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
-  | { readonly kind: Descriptor }
+  | Declared<unknown, unknown, unknown>
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options, as those of `db.collection`. */
@@ -41,7 +41,7 @@ interface Bounds {
 }
 
 /** A declarative update as it travels. */
-interface Declared {
+interface Told {
   readonly add?: Readonly<Record<string, number | bigint>>;
   readonly set?: Readonly<Fields>;
   readonly where?: Readonly<Record<string, unknown>>;
@@ -96,7 +96,7 @@ export class ServedCollections {
     const { collection, fields } = this.opened(name);
     if (index !== undefined) return lookUp(collection, index, call, args);
     if (call === "update") {
-      const [key, declared] = args as unknown as [unknown, Declared];
+      const [key, declared] = args as unknown as [unknown, Told];
       return update(collection, fields, key, declared);
     }
     if (!Object.hasOwn(CALLS, call))
@@ -230,7 +230,7 @@ function update(
   collection: AnyCollection,
   fields: ReadonlySet<string> | undefined,
   key: unknown,
-  declared: Declared,
+  declared: Told,
 ) {
   refuseUnknown("update()", declared, DECLARED);
   for (const part of OF_FIELDS) refuseFields(part, declared[part], fields);

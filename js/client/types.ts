@@ -1,5 +1,6 @@
 /** What a worker's default export tells about what it serves. Types only. */
 
+import type { IndexValue } from "../collection/indexes.js";
 import type { CustomCodec, Declared } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { RemoteCollection } from "./collection.js";
@@ -27,9 +28,13 @@ type CodecOf<T> = T extends { readonly of: infer C } ? C : T;
 type KeySpecOf<T> = T extends { readonly of: unknown; readonly key: infer S extends KeySpec }
   ? S
   : undefined;
-type IndexNamesOf<T> = T extends { readonly of: unknown; readonly indexes: infer I }
-  ? Extract<keyof I, string>
-  : never;
+type IndexSpecsOf<T> = T extends { readonly of: unknown; readonly indexes: infer I }
+  ? I
+  : Record<never, never>;
+/** What each index is ordered by, by the name of the index. */
+type IndexesOf<View, Specs, Input> = {
+  readonly [Name in keyof Specs]: IndexValue<View, Specs[Name], Input>;
+};
 type ViewOf<C> =
   C extends Declared<infer View, infer _W, infer _I>
     ? View
@@ -44,14 +49,16 @@ type InputOf<C> =
       : never;
 type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
 
-/** A collection as a client has it. */
-export type Remoted<T> = RemoteCollection<
-  KeyOf<KeySpecOf<T>>,
-  KeyInput<KeySpecOf<T>>,
-  PlainOf<ViewOf<CodecOf<T>>>,
-  InputOf<CodecOf<T>>,
-  IndexNamesOf<T>
->;
+/** A collection as a client has it. (A condition that always holds: editors then show what it comes to.) */
+export type Remoted<T> = T extends unknown
+  ? RemoteCollection<
+      KeyOf<KeySpecOf<T>>,
+      KeyInput<KeySpecOf<T>>,
+      PlainOf<ViewOf<CodecOf<T>>>,
+      InputOf<CodecOf<T>>,
+      IndexesOf<ViewOf<CodecOf<T>>, IndexSpecsOf<T>, InputOf<CodecOf<T>>>
+    >
+  : never;
 
 /** All collections, by name. */
 export type Collections<S extends ServedTypes> = {

@@ -13,17 +13,41 @@ import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
 import { type Desc, type PartKind, partCodec, TupleCodec } from "../struct/key.js";
 
-/** A field to be indexed, by name, or `desc()` of one. */
+/**
+ * A field to be indexed, or `desc()` of one: its name or, for a field of a struct within the struct, the path to
+ * it, such as "size.width".
+ */
 export type IndexField<View> = Fields<View> | Desc<Fields<View>>;
 
 /** What can be in an order. */
 type Sortable = string | number | bigint | boolean | Date | Uint8Array | undefined | null;
 
-/** The fields of a view that can be in an order. */
-type Fields<View> = keyof {
-  [F in keyof View as string extends F ? never : View[F] extends Sortable ? F : never]: F;
-} &
-  string;
+/**
+ * The fields of a view that can be in an order, and those of its structs by their paths, six structs deep: types
+ * may not be endless.
+ */
+type Fields<View, Level extends 0[] = []> = {
+  [F in keyof View & string]: string extends F
+    ? never
+    : View[F] extends Sortable
+      ? F
+      : View[F] extends { snapshot(): readonly unknown[] }
+        ? never
+        : View[F] extends { snapshot(): object }
+          ? Level["length"] extends 5
+            ? never
+            : `${F}.${Fields<View[F], [...Level, 0]>}`
+          : never;
+}[keyof View & string];
+
+/** The value of a field or of a path to one. */
+type At<T, Path> = Path extends keyof T
+  ? T[Path]
+  : Path extends `${infer F}.${infer Rest}`
+    ? F extends keyof T
+      ? At<T[F], Rest>
+      : unknown
+    : unknown;
 
 /** What an index is over: a field, several fields, or either with options. */
 export type IndexSpec<View> =
@@ -43,11 +67,29 @@ export interface IndexSpecs<View> {
   readonly [name: string]: IndexSpec<View>;
 }
 
+/** What nothing can be assigned to, so that the compiler's error says why. */
+export interface Refused<Why extends string> {
+  readonly refused: Why;
+}
+
+/** Refuses what no index has: the compiler looks for that only where it does not have to find out a type. */
+export type KnownIndexes<Specs> = {
+  readonly [Name in keyof Specs]: KnownIndex<Specs[Name]>;
+};
+
+/** Refuses what this index does not have. */
+export type KnownIndex<Spec> = Spec extends { readonly fields: unknown }
+  ? {
+      readonly [Option in Exclude<
+        keyof Spec,
+        "fields" | "unique"
+      >]: Refused<"An index has no option of this name, only: fields, unique.">;
+    }
+  : unknown;
+
 /** Where a moment may be stored as a `Date` it may be looked up by one. */
 type FieldValue<View, F, Input> =
-  F extends Desc<infer G>
-    ? FieldValue<View, G, Input>
-    : View[F & keyof View] | Extract<Input[F & keyof Input], Date>;
+  F extends Desc<infer G> ? FieldValue<View, G, Input> : At<View, F> | Extract<At<Input, F>, Date>;
 
 /** The values that an index is ordered by: those of its single field, or a tuple of those of several. */
 export type IndexValue<View, S, Input = unknown> = S extends { readonly fields: infer F }

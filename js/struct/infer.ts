@@ -22,7 +22,8 @@ export interface Added<View, Write, Input, Plain>
   readonly fallback: Fallback;
 }
 
-type Plainly<T> = { [K in keyof T]: T[K] };
+// Where a type is the result of a condition that always holds, editors show what it comes to, and not its name.
+type Plainly<T> = T extends unknown ? { [K in keyof T]: T[K] } : never;
 type All<U> = (U extends unknown ? (u: U) => void : never) extends (all: infer I) => void
   ? I
   : never;
@@ -39,24 +40,24 @@ export type LeavesOf<F> = Plainly<
     : All<Flattened<F>>)
 >;
 
-type Optional<L> = {
-  [K in keyof L]: undefined extends Part<L[K], "input"> ? K : never;
-}[keyof L];
+type Missable<T> = undefined extends Part<T, "input"> ? true : false;
 
 /** A copy of a value as plain objects, as `snapshot()` gives it. It can be stored. */
-export type PlainOf<L> = { -readonly [K in keyof L]: Part<L[K], "plain"> };
+export type PlainOf<L> = L extends unknown
+  ? { -readonly [K in keyof L]: Part<L[K], "plain"> }
+  : never;
 
 /** What may be stored. Optional fields may be left out. */
 export type InputOf<L> = Plainly<
-  { readonly [K in Exclude<keyof L, Optional<L>>]: Part<L[K], "input"> } & {
-    readonly [K in Optional<L>]?: Part<L[K], "input">;
+  { readonly [K in keyof L as Missable<L[K]> extends true ? never : K]: Part<L[K], "input"> } & {
+    readonly [K in keyof L as Missable<L[K]> extends true ? K : never]?: Part<L[K], "input">;
   }
 >;
 
-/** The methods of every view. */
-export interface Snapshots<L> {
+/** The methods of every view of a record, of which `Plain` is a copy. */
+export interface Snapshots<Plain> {
   /** Returns a copy as plain objects, which stays valid. */
-  snapshot(): PlainOf<L>;
+  snapshot(): Plain;
   /** The same for `JSON.stringify`: bigints as decimal strings, bytes as base64, a missing value as null. */
   toJSON(): unknown;
 }
@@ -66,23 +67,30 @@ export interface Snapshots<L> {
  * properties, which types cannot express: `{ ...view }` has none of them. Neither such a spread nor the view
  * itself can be cloned or posted; use `snapshot()`, which gives a plain object.
  */
-export type ViewOf<L> = { readonly [K in keyof L]: Part<L[K], "view"> } & Snapshots<L>;
+export type ViewOf<L> = L extends unknown
+  ? { readonly [K in keyof L]: Part<L[K], "view"> } & Snapshots<PlainOf<L>>
+  : never;
 
 /**
  * A view in an update, which may be assigned to. A bad value throws a `TypeError` that names the field, and
  * leaves the old value. A part of the same length is written in place; another length moves the value, and
  * the update stores it anew. When a part is replaced as a whole, the views of that part end.
  */
-export type WritableOf<L> = { -readonly [K in keyof L]: Part<L[K], "write"> } & Snapshots<L> & {
-    /**
-     * Assigns these fields, including those whose views have another type than what is stored, such as lists.
-     *
-     * ```ts
-     * products.updateIf("yeezy", (p) => p.assign({ tags: ["new", "sale"], size: { width: 1, height: 2 } }));
-     * ```
-     */
-    assign(fields: Partial<InputOf<L>>): void;
-  };
+export type WritableOf<L> = L extends unknown
+  ? { -readonly [K in keyof L]: Part<L[K], "write"> } & Snapshots<PlainOf<L>> & Assigns<InputOf<L>>
+  : never;
+
+/** The method of a view in an update, into which `Input` may be stored. */
+export interface Assigns<Input> {
+  /**
+   * Assigns these fields, including those whose views have another type than what is stored, such as lists.
+   *
+   * ```ts
+   * products.updateIf("yeezy", (p) => p.assign({ tags: ["new", "sale"], size: { width: 1, height: 2 } }));
+   * ```
+   */
+  assign(fields: Partial<Input>): void;
+}
 
 /** A schema: how values of one shape are laid out, written, read and checked. Made by `struct`. */
 export interface Schema<L>

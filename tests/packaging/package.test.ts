@@ -1,30 +1,8 @@
-import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build, transform } from "esbuild";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
-import { command, manifest, pack, project, root, runs } from "./project.js";
-
-let checked = 0;
-
-/** Type-checks a program in that project and gives what the compiler has to say. */
-function compile(source: string, compilerOptions: Record<string, unknown>): string {
-  const folder = join(project(), `types-${checked++}`);
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "program.ts"), source);
-  const base = { strict: true, skipLibCheck: false, noEmit: true, types: [], target: "ES2022" };
-  writeFileSync(
-    join(folder, "tsconfig.json"),
-    JSON.stringify({ compilerOptions: { ...base, ...compilerOptions }, files: ["program.ts"] }),
-  );
-  const tsc = root("node_modules/typescript/bin/tsc");
-  try {
-    execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
-    return "";
-  } catch (error) {
-    return String((error as { stdout?: string }).stdout);
-  }
-}
+import { command, compile, manifest, pack, project, root, runs } from "./project.js";
 
 async function bundle(source: string, options: BuildOptions = {}) {
   const result = await build({

@@ -94,3 +94,32 @@ export async function runtime(
   const command = await programs.runtimeCommand(name);
   return name === "deno" ? [...command, ...allowed] : command;
 }
+
+let checked = 0;
+
+/** Type-checks a program in that project and gives what the compiler has to say; "" if nothing is wrong. */
+export function compile(source: string, compilerOptions: Record<string, unknown>): string {
+  return compiled(source, compilerOptions).said;
+}
+
+/** The same, and the folder in which the program is now, as `program.ts`. */
+export function compiled(
+  source: string,
+  compilerOptions: Record<string, unknown>,
+): { said: string; folder: string } {
+  const folder = join(project(), `types-${checked++}`);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "program.ts"), source);
+  const base = { strict: true, skipLibCheck: false, noEmit: true, types: [], target: "ES2022" };
+  writeFileSync(
+    join(folder, "tsconfig.json"),
+    JSON.stringify({ compilerOptions: { ...base, ...compilerOptions }, files: ["program.ts"] }),
+  );
+  const tsc = root("node_modules/typescript/bin/tsc");
+  try {
+    execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
+    return { said: "", folder };
+  } catch (error) {
+    return { said: String((error as { stdout?: string }).stdout), folder };
+  }
+}

@@ -2,7 +2,19 @@
 
 import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
 import { connect as connectAlone } from "varve/client";
-import { auto, json, str, struct, u16, vec } from "varve/struct";
+import {
+  auto,
+  desc,
+  json,
+  option,
+  str,
+  struct,
+  text,
+  timestamp,
+  u16,
+  u32,
+  vec,
+} from "varve/struct";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -10,6 +22,15 @@ type Same<A, B> =
 function same<A, B>(_: Same<A, B>): void {}
 
 const Product = struct("Product", { stock: u16, name: str, tags: vec(str) });
+
+const Size = struct("Size", { width: u16, height: u16 });
+const Box = struct("Box", { size: Size, label: str, at: timestamp, note: option(str) });
+type Boxed = {
+  size: { width: number; height: number };
+  label: string;
+  at: number;
+  note: string | undefined;
+};
 
 /** A type that has itself for a part. */
 type Tree = string | number | Tree[] | { [name: string]: Tree };
@@ -136,4 +157,98 @@ export async function connecting(): Promise<void> {
   serve("shop", { procedures: { buy: 1 } });
   // @ts-expect-error and a transaction, which waits for nothing
   serve("shop", { procedures: { buy: async () => 1 } });
+  // @ts-expect-error and which is no generator
+  serve("shop", { procedures: { *buy() {} } });
+}
+
+/** What `db.collection` refuses `serve` refuses too. */
+export function declaring(): void {
+  // @ts-expect-error there is no such field
+  serve("shop", { collections: { a: { of: Product, indexes: { byPrice: "price" } } } });
+  // @ts-expect-error also as one of several
+  serve("shop", { collections: { a: { of: Product, indexes: { by: ["stock", "price"] } } } });
+  // @ts-expect-error also in another order
+  serve("shop", { collections: { a: { of: Product, indexes: { by: desc("price") } } } });
+  // @ts-expect-error also with options
+  serve("shop", { collections: { a: { of: Product, indexes: { by: { fields: "price" } } } } });
+  serve("shop", {
+    // @ts-expect-error an index has no such option
+    collections: { a: { of: Product, indexes: { by: { fields: "stock", uniq: true } } } },
+  });
+  serve("shop", {
+    // @ts-expect-error whether an index is unique is true or false
+    collections: { a: { of: Product, indexes: { by: { fields: "stock", unique: 1 } } } },
+  });
+  // @ts-expect-error a list has no order
+  serve("shop", { collections: { a: { of: Product, indexes: { byTags: "tags" } } } });
+  // @ts-expect-error what is no struct has no fields
+  serve("shop", { collections: { a: { of: json<{ b: number }>(), indexes: { by: "b" } } } });
+  // @ts-expect-error nor has text
+  serve("shop", { collections: { a: { of: text(), indexes: { by: "b" } } } });
+  // @ts-expect-error a mistyped option
+  serve("shop", { collections: { a: { of: Product, keys: u16 } } });
+  // @ts-expect-error a mistyped option beside a right one
+  serve("shop", { collections: { a: { of: Product, key: u16, index: { byStock: "stock" } } } });
+  // @ts-expect-error a key is made of types
+  serve("shop", { collections: { a: { of: Product, key: "u16" } } });
+  // @ts-expect-error a collection needs a codec
+  serve("shop", { collections: { a: { key: u16 } } });
+  // @ts-expect-error and a number is none
+  serve("shop", { collections: { a: u16 } });
+  // @ts-expect-error nor is half of one
+  serve("shop", { collections: { a: { encode: () => new Uint8Array(1) } } });
+  serve("shop", {
+    collections: {
+      dates: {
+        encode: (date: Date) => new Uint8Array([date.getTime()]),
+        decode: (bytes: Uint8Array) => new Date(bytes[0] ?? 0),
+      },
+      boxes: { of: Box, indexes: { byWidth: "size.width", byBoth: ["size.height", "label"] } },
+    },
+  });
+}
+
+const indexed = serve("shop", {
+  collections: {
+    boxes: {
+      of: Box,
+      key: u32,
+      indexes: {
+        byWidth: "size.width",
+        byLabel: { fields: ["label", desc("at")], unique: true },
+        byTime: "at",
+        byNote: "note",
+      },
+    },
+  },
+});
+
+export async function lookingUp(): Promise<void> {
+  const { boxes } = connect<typeof indexed>("shop");
+  const { byWidth, byLabel, byTime, byNote } = boxes.index;
+  await byWidth.get(1);
+  await byWidth.count({ gte: 1, lt: 2 });
+  await byWidth.keys({ eq: 1, after: [1, 7], limit: 10, reverse: true }).all();
+  await byLabel.values({ eq: ["a"], gt: ["a", 5], prefix: ["a"] }).all();
+  await byTime.get(new Date());
+  await byTime.entries({ gte: new Date(0), lt: 9 }).all();
+  await byNote.get(undefined);
+  await byNote.keys({ eq: null }).all();
+  same<Awaited<ReturnType<typeof byWidth.get>>, Boxed | undefined>(true);
+  // @ts-expect-error a width is a number
+  await byWidth.get("1");
+  // @ts-expect-error also in a bound
+  byWidth.keys({ gte: "1" });
+  // @ts-expect-error no number begins with another
+  byWidth.keys({ prefix: 1 });
+  // @ts-expect-error an index of several fields has tuples
+  byLabel.values({ eq: "a" });
+  // @ts-expect-error one goes on behind a whole entry
+  byLabel.values({ after: ["a", 7] });
+  // @ts-expect-error a mistyped option
+  byWidth.entries({ form: 1 });
+  // @ts-expect-error keys are numbers
+  boxes.keys({ gte: "a" });
+  // @ts-expect-error also to be watched
+  boxes.live({ gte: "a" });
 }

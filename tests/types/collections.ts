@@ -1,7 +1,21 @@
 /** The types of collections, tested by compiling: see `api.ts`. */
 
 import type { Collection, Database, Scan } from "varve";
-import { auto, desc, f64, json, str, struct, text, timestamp, u16, u32, u64 } from "varve/struct";
+import {
+  auto,
+  desc,
+  f64,
+  json,
+  option,
+  str,
+  struct,
+  text,
+  timestamp,
+  u16,
+  u32,
+  u64,
+  vec,
+} from "varve/struct";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -69,6 +83,8 @@ export function values(db: Database): void {
 
 const Row = struct("Row", { price: f64, brand: str, at: timestamp, inner: Product });
 
+const Lists = struct("Lists", { list: vec(Product), may: option(Product) });
+
 export function indexes(db: Database): void {
   const rows = db.collection("rows", Row, {
     key: u32,
@@ -101,6 +117,27 @@ export function indexes(db: Database): void {
   byBrand.values({ after: [["Nike"], 7] });
   // @ts-expect-error there is no such field
   db.collection("rows", Row, { indexes: { byName: "name" } });
+  // @ts-expect-error an index has no such option
+  db.collection("rows", Row, { indexes: { byPrice: { fields: "price", uniq: true } } });
+  const { byStock, byName } = db.collection("rows", Row, {
+    indexes: { byStock: "inner.stock", byName: { fields: ["inner.name", desc("inner.stock")] } },
+  }).index;
+  byStock.get(1);
+  byName.get(["a", 1]);
+  // @ts-expect-error a stock is a number
+  byStock.get("1");
+  // @ts-expect-error the parts of a tuple have types
+  byName.get([1, "a"]);
+  // @ts-expect-error the struct within has no such field
+  db.collection("rows", Row, { indexes: { by: "inner.price" } });
+  // @ts-expect-error nor is there such a struct
+  db.collection("rows", Row, { indexes: { by: "outer.stock" } });
+  // @ts-expect-error the length of a list is no field
+  db.collection("lists", Lists, { indexes: { by: "list.length" } });
+  // @ts-expect-error what may be absent has no fields of its own
+  db.collection("lists", Lists, { indexes: { by: "may.stock" } });
+  // @ts-expect-error a number is no codec
+  db.collection("numbers", u32);
   // @ts-expect-error a struct has no order
   db.collection("rows", Row, { indexes: { byInner: "inner" } });
   // @ts-expect-error nor has a method
@@ -170,6 +207,8 @@ export async function migrating(db: Database): Promise<void> {
   await db.migrate("rows", json<number>(), { key: u32, rekey: (key: string) => key });
   // @ts-expect-error it has to give what is stored
   await db.migrate("products", Product, { migrate: () => ({ stock: 1 }) });
+  // @ts-expect-error an index has no such option
+  await db.migrate("products", Product, { indexes: { by: { fields: "stock", uniq: true } } });
   // @ts-expect-error in time
   await db.migrate("products", Product, { migrate: async () => ({ stock: 1, name: "" }) });
 }
