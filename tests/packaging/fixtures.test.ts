@@ -18,7 +18,7 @@ import { ok, suite, test } from "../harness.js";
 import { manifest, pack, project, root } from "./project.js";
 
 /** The modules that a page or a worker begins with. */
-const ENTRIES = ["main.js", "db.js", "own.js"];
+const ENTRIES = ["main.js", "db.js", "own.js", "imported.js"];
 
 interface Rolldown {
   rolldown(options: object): Promise<{ write(options: object): Promise<unknown> }>;

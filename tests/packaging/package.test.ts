@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build, transform } from "esbuild";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
-import { command, compile, manifest, pack, project, root, runs } from "./project.js";
+import { command, compile, manifest, pack, project, root, runs, written } from "./project.js";
 
 async function bundle(source: string, options: BuildOptions = {}) {
   const result = await build({
@@ -210,6 +210,27 @@ suite("the records of the README", () => {
     ok(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
     const lib = ["ES2022", "DOM"];
     equal(compile(ts, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
+  });
+});
+
+suite("modules that are imported for what they do", () => {
+  test("are those without exports, and named as such, so that bundlers keep them", () => {
+    const modules = pack().details.files.filter(({ path }) => path.endsWith(".js"));
+    const without = modules
+      .map(({ path }) => path)
+      .filter((path) => !/^export\b/m.test(readFileSync(root(path), "utf8")));
+    deepEqual(manifest().sideEffects, without.map((path) => `./${path}`).sort());
+  });
+
+  test("are in a bundle of a program that only imports them", async () => {
+    const { outputFiles } = await bundle('import "varve/worker";');
+    ok((outputFiles[0]?.text.length ?? 0) > 100_000, "the engine and its wasm are there");
+    const entry = written("imports-command.mjs", 'import "./node_modules/varve/dist/cli.js";');
+    const outfile = join(project(), "bundled-command.mjs");
+    const options = { bundle: true, platform: "node", format: "esm", outfile } as const;
+    await build({ ...options, entryPoints: [entry], logLevel: "silent" });
+    const help = command([process.execPath, outfile, "--help"]);
+    ok(help.includes("varve COMMAND"), help);
   });
 });
 
