@@ -28,6 +28,10 @@ pub trait File {
     fn size(&mut self) -> Result<u64, IoError>;
     /// Makes all writes so far survive power loss.
     fn flush(&mut self) -> Result<(), IoError>;
+    /// Whether the file can never be written to again: refusals say that then.
+    fn is_lost(&self) -> bool {
+        false
+    }
 }
 
 /// Writes all of `bytes`, or fails: a count that is not the full length is a full disk.

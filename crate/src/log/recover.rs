@@ -76,6 +76,8 @@ pub struct Way {
     pub on_damage: OnDamage,
     /// Frames from this number on are not to count.
     pub below: u64,
+    /// Whether the log goes on in a fresh segment in any case.
+    pub fresh: bool,
 }
 
 /// A log whose frames were not looked at yet.
@@ -294,7 +296,7 @@ impl Log {
         let is_torn = is_damaged || beyond.frames > 0;
         let (left, torn_bytes) = match is_damaged && way.on_damage != OnDamage::Prefix {
             true => (0, 0),
-            false => self.settle(file, &chain, &segments, is_torn)?,
+            false => self.settle(file, &chain, &segments, is_torn, way.fresh)?,
         };
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
@@ -563,6 +565,7 @@ impl Log {
         chain: &Chain,
         segments: &[(u32, u64)],
         is_torn: bool,
+        fresh: bool,
     ) -> Result<(u64, u64), Error> {
         let (slot, offset) = match (chain.cut, chain.slot) {
             (Some(cut), _) => cut,
@@ -594,14 +597,15 @@ impl Log {
                 slot.stale = left > 0;
             }
         }
-        if torn == 0 && slot != u32::MAX && at + 1 == segments.len() {
+        if torn == 0 && !fresh && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
             if all > 0 {
                 // Zeros go over it before anything else.
                 self.stale.pop();
                 self.dropped_tail = DroppedTail::Blotted;
             }
-        } else if all > 0 {
+        } else if all > 0 || fresh {
+            // What a writer who lost the file may still write there is cancelled as well.
             self.dropped_tail = DroppedTail::Stands;
         }
         self.group = self.cursor;

@@ -58,6 +58,9 @@ pub struct Options {
     /// Whether nothing may be written: writes are refused, and opening and closing leave the file
     /// as it is.
     pub read_only: bool,
+    /// Whether new frames go to a segment of their own, whose numbers cancel all that is written behind the
+    /// frames that are there: for a file taken over from a writer that may wake up in the middle of a write.
+    pub fresh: bool,
     /// What is done when flushed data is damaged.
     pub on_damage: OnDamage,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
@@ -80,6 +83,7 @@ impl Default for Options {
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
             read_only: false,
+            fresh: false,
             on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,
@@ -526,7 +530,7 @@ impl<F: File> Store<F> {
 
     fn check_write(&self, keyspace: u32, key: &[u8]) -> Result<(), Error> {
         if self.poisoned {
-            return Err(Error::Poisoned);
+            return Err(if self.file.is_lost() { Error::Lost } else { Error::Poisoned });
         }
         if self.read_only {
             return Err(Error::ReadOnly);

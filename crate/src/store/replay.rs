@@ -69,7 +69,8 @@ impl<F: File> Store<F> {
     /// Opens what the frames below a number hold. With an error comes the number below which it may
     /// go better.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let way = Way { read_only: options.read_only, on_damage: options.on_damage, below };
+        let Options { read_only, on_damage, fresh, .. } = *options;
+        let way = Way { read_only, on_damage, below, fresh };
         let Options { segment_log2, ref entropy, memory, detach, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, detach, way);
         let opened = match opened {

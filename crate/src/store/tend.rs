@@ -207,7 +207,8 @@ impl<F: File> Store<F> {
 
     /// Why a poisoned store refuses: the failure that poisoned it, if nobody was told of it yet.
     pub(super) fn refusal(&mut self) -> Error {
-        self.trouble.take().unwrap_or(Error::Poisoned)
+        let refused = if self.file.is_lost() { Error::Lost } else { Error::Poisoned };
+        self.trouble.take().unwrap_or(refused)
     }
 
     fn slice(&mut self, job: Job) -> Result<Job, WriteError> {

@@ -7,7 +7,7 @@ use crate::store::{OnDamage, Options, Store};
 
 /// Opens the database in the host's file, with `memory` bytes between turns, letting it
 /// grow to `factor` per cent of what lives in it. Flags: 1 points only, 2 read-only; of flushed data
-/// that is damaged, 4 what comes before, 8 all that is intact.
+/// that is damaged, 4 what comes before, 8 all that is intact; 16 new frames to a fresh segment.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -30,6 +30,7 @@ extern "C" fn open(
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
         ordered: flags & 1 == 0,
         read_only: flags & 2 != 0,
+        fresh: flags & 16 != 0,
         on_damage: match flags & 12 {
             0 => OnDamage::Refuse,
             4 => OnDamage::Prefix,

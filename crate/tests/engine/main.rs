@@ -23,4 +23,5 @@ mod reused;
 mod salvage;
 mod sparse;
 mod support;
+mod taken_over;
 mod together;
