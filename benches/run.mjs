@@ -25,14 +25,14 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   long-browser    the same in Chromium on OPFS, beside sqlite-wasm
   --quick   few samples: shows that it works, says little
   --sizes   of the sizes only these, separated by commas
-  --readme  of the results in this file, what the README says of them; nothing is run
+  --tables  prints the tables of docs/benchmarks.md from the results in this file, and runs nothing
   --stores  of the stores only these: varve, lmdb, sqlite, level, graus, indexeddb, map, floor`;
 
-const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--readme": "text" };
+const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--tables": "text" };
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
-  if (values["--readme"] !== undefined) return printReadme(values["--readme"]);
+  if (values["--tables"] !== undefined) return printTables(values["--tables"]);
   if (
     words.length === 0 ||
     words.some((word) => ["sizes", "long", "struct", "client"].includes(word))
@@ -58,8 +58,8 @@ entry(async () => {
   await main(options, recording);
 });
 
-async function printReadme(path) {
-  await bundleForNode([{ in: "benches/readme.ts", out: "readme" }], ".build/bench-readme");
-  const { readme } = await import(pathToFileURL(join(root, ".build/bench-readme/readme.mjs")).href);
-  process.stdout.write(`${readme(JSON.parse(readFileSync(path, "utf8")))}\n`);
+async function printTables(path) {
+  await bundleForNode([{ in: "benches/tables.ts", out: "tables" }], ".build/bench-tables");
+  const { tables } = await import(pathToFileURL(join(root, ".build/bench-tables/tables.mjs")).href);
+  process.stdout.write(`${tables(JSON.parse(readFileSync(path, "utf8")))}\n`);
 }

@@ -1,4 +1,4 @@
-/** What the README says of a run, as Markdown. */
+/** The tables of docs/benchmarks.md, made of a run. */
 
 import { figure, type Results, type Row, type Section, sideBySide } from "./report.js";
 
@@ -16,7 +16,7 @@ function find(section: Section, work: string, store: string): Row | undefined {
   return section.rows.find((row) => row.work.startsWith(work) && row.store === store);
 }
 
-/** The product drop: a name for each line of the README, and where its figure is. */
+/** The product drop: a name for each line, and where its figure is. */
 const DROPS: readonly {
   title: string;
   section: string;
@@ -252,7 +252,7 @@ function goals(sections: readonly Section[]): string[] {
   ];
 }
 
-export function readme(results: Results): string {
+export function tables(results: Results): string {
   const { machine, date, commit } = results;
   const sections = new Map(results.sections.map((section) => [section.id ?? "", section]));
   const day = new Date(date).toLocaleDateString("en-GB", {
