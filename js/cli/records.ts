@@ -1,5 +1,6 @@
 /** Records of collections, shown as what they are. */
 
+import { toJson } from "../json.js";
 import { schemaOf } from "../struct/schema-of.js";
 import type { Told } from "./keyspaces.js";
 import { oneLine, textOf } from "./text.js";
@@ -16,7 +17,7 @@ export interface Showing {
 export function showing({ value: kind }: Told): Showing | undefined {
   if (kind?.kind === "struct") {
     const schema = schemaOf(kind);
-    return inJson((bytes) => JSON.stringify(schema.view(bytes)));
+    return inJson((bytes) => toJson(schema, bytes));
   }
   if (kind?.kind === "json") return inJson((bytes) => textOf(bytes) ?? "null");
   return undefined;

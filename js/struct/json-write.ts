@@ -4,7 +4,7 @@ import type { Memory } from "./codec.js";
 import type { Leaf } from "./fields.js";
 import { type Node, OP } from "./json-plan.js";
 import { LATEST } from "./json-text.js";
-import { type Cursor, malformed, part, placeOf, within } from "./type.js";
+import { type Cursor, malformed, part, placeOf, walking, within } from "./type.js";
 import { readText } from "./utf8.js";
 
 /** The text, as UTF-8. */
@@ -30,7 +30,8 @@ export function write(what: Writing, memory: Memory, at: number, length: number)
   try {
     if (node.op === OP.text) string(at, length);
     else if (node.op === OP.json) copy(u8.subarray(at, at + length));
-    else writeRoot(what, at, length);
+    else if (!node.parts) writeRoot(what, at, length);
+    else walking(length, () => writeRoot(what, at, length));
   } catch (error) {
     throw within(error, what.name);
   }
@@ -72,10 +73,15 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
   byte(0x7d);
 }
 
+/** The most bytes of JSON: a string of V8 cannot have more characters. */
+const MOST = 536_870_888;
+
 /** Makes sure that `more` bytes fit. */
 function room(more: number): void {
-  if (end + more <= out.length) return;
-  const larger = new Uint8Array(2 * (end + more));
+  const need = end + more;
+  if (need <= out.length) return;
+  if (need > MOST) throw malformed(`range: its JSON has more than ${MOST} bytes.`);
+  const larger = new Uint8Array(Math.min(2 * need, MOST));
   larger.set(out);
   out = larger;
 }

@@ -14,6 +14,7 @@ import {
   type Type,
   typed,
   type Writer,
+  walking,
   whole,
   wrong,
 } from "./type.js";
@@ -81,7 +82,11 @@ class ListView extends Copied {
     const place = alive(this.$v);
     const { bytes, take } = this.$t;
     const items: unknown[] = [];
-    each(this.length, (i) => items.push(copied(take(place, place.o + i * bytes), mode)));
+    each(this.length, (i) => {
+      const item = copied(take(place, place.o + i * bytes), mode);
+      // Who only wants to know whether it can be made does not keep it.
+      if (mode !== 2) items.push(item);
+    });
     return items;
   }
 }
@@ -99,6 +104,11 @@ function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<
   each(items.length, (i) => put(to, at + i * bytes, items[i]));
 }
 
+/** Writes all items of a list. Those of a list in another value may have parts that overlap. */
+function writing<T>(value: unknown, write: () => T): T {
+  return value instanceof ListView ? walking(value.$v.n, write) : write();
+}
+
 /** Exactly `length` items, stored in the struct itself. */
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
@@ -106,7 +116,7 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
     { kind: "array", of: type.kind, length: whole(length) },
     whole(type.bytes * length),
     type.align,
-    (to, at, value) => putAll(type, to, at, itemsOf(value, length)),
+    (to, at, value) => writing(value, () => putAll(type, to, at, itemsOf(value, length))),
     (from, at) => new ListView(placeIn(from, at), type, length),
     { composite: true, apart: type.apart },
   );
@@ -121,13 +131,14 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
   return referred(
     { kind: "vec", of: type.kind },
     type,
-    (to, value) => {
-      const items = itemsOf(value);
-      const { length } = items;
-      const bytes = length * type.bytes;
-      putAll(type, to, reserve(to, bytes, type.align, bytes), items);
-      return length;
-    },
+    (to, value) =>
+      writing(value, () => {
+        const items = itemsOf(value);
+        const { length } = items;
+        const bytes = length * type.bytes;
+        putAll(type, to, reserve(to, bytes, type.align, bytes), items);
+        return length;
+      }),
     ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),
   );
 }

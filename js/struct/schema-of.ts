@@ -30,7 +30,7 @@ import {
 } from "../struct.js";
 import type { Descriptor, StructDescriptor } from "./codec.js";
 import { schema } from "./struct.js";
-import { copied, lone, placeOf, type Type } from "./type.js";
+import { copied, lone, placeOf, type Type, walking } from "./type.js";
 import { added } from "./versioned.js";
 
 /** Descriptors nest at most so deep. */
@@ -145,7 +145,8 @@ function addedBytes({ fields, added: last = [] }: StructDescriptor, field: numbe
 }
 
 function defaultOf(type: Type, bytes: Uint8Array): unknown {
-  return copied(type.take(placeOf(lone(bytes), 0, bytes.length), 0), 0);
+  const place = placeOf(lone(bytes), 0, bytes.length);
+  return walking(bytes.length, () => copied(type.take(place, 0), 0));
 }
 
 /** What stands for the added fields of a struct, by their names. */

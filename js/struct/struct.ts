@@ -4,7 +4,6 @@ import type { Memory, StructDescriptor } from "./codec.js";
 import { type Layout, type Leaf, layOut } from "./fields.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
 import {
-  allowance,
   type Cursor,
   drafted,
   inside,
@@ -15,6 +14,7 @@ import {
   release,
   type Type,
   type Viewed,
+  walking,
   within,
   wrong,
 } from "./type.js";
@@ -130,12 +130,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
-    allowance.left = 64 * bytes.length + 65_536;
-    try {
-      inside(this.name, () => view.$c(2));
-    } finally {
-      allowance.left = Infinity;
-    }
+    walking(bytes.length, () => inside(this.name, () => view.$c(2)));
   }
 }
 

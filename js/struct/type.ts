@@ -280,10 +280,30 @@ export function lone(u8: Uint8Array): Memory {
 }
 
 /**
- * How many more bytes of parts may be looked at, while a value is checked. Parts may lie over one
- * another, and lists of lists of one list would take forever.
+ * How many more bytes of parts may be read by whatever walks through a whole value now. Parts may overlap,
+ * and lists of lists of one list would make gigabytes of a few bytes.
  */
 export const allowance = { left: Infinity };
+
+/** However long a value is: overlapping parts have no more bytes than this in all. */
+const MOST = 67_108_864;
+
+/**
+ * Does something that walks through all of a value of so many bytes. Parts that overlap count each time
+ * that they are read: 64 times the bytes of the value in all, with some to spare for short ones, and at most 64
+ * MiB. A walk within a walk is part of it.
+ *
+ * @throws MalformedValueError beyond that
+ */
+export function walking<T>(bytes: number, act: () => T): T {
+  if (allowance.left !== Infinity) return act();
+  allowance.left = Math.min(64 * bytes + 65_536, Math.max(bytes, MOST));
+  try {
+    return act();
+  } finally {
+    allowance.left = Infinity;
+  }
+}
 
 /** The start and the count of a part that lies elsewhere in the value, proven to lie in it. */
 export function part(from: Cursor, at: number, stride: number, align: number): Span {

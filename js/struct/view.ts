@@ -16,6 +16,7 @@ import {
   type Mode,
   stale,
   type Viewed,
+  walking,
   within,
   wrong,
 } from "./type.js";
@@ -38,11 +39,11 @@ export abstract class Copied implements Viewed {
   abstract $c(mode: Mode): unknown;
 
   snapshot(): unknown {
-    return inside(this.$s?.name, () => this.$c(0));
+    return copyOf(this, 0);
   }
 
   toJSON(): unknown {
-    return inside(this.$s?.name, () => this.$c(1));
+    return copyOf(this, 1);
   }
 
   /** What a console shows: it is not to throw. */
@@ -53,6 +54,11 @@ export abstract class Copied implements Viewed {
       return error;
     }
   }
+}
+
+/** A copy of all of a view. */
+function copyOf(view: Copied, mode: Mode): unknown {
+  return walking(view.$v.n, () => inside(view.$s?.name, () => view.$c(mode)));
 }
 
 /** What views of structs have beside their fields. */

@@ -14,6 +14,7 @@ import {
   f64,
   flatten,
   json,
+  type Memory,
   option,
   str,
   struct,
@@ -147,6 +148,38 @@ suite("varve on collections", () => {
     deepEqual([got.code, got.stderr], [1, `varve: There is no key a in ${path}. ${named}`]);
     const empty = await database(() => {});
     equal(await printed("list", empty), "");
+  });
+
+  test("name a record whose parts overlap without end, and show the others", async () => {
+    const Deep = struct("Deep", { lists: vec(vec(vec(u8))) });
+    const bytes = new Uint8Array(8_192);
+    const data = new DataView(bytes.buffer);
+    for (let at = 0; at < bytes.length; at += 8) data.setUint32(at + 4, bytes.length / 8, true);
+    // A codec of the schema's fingerprint that writes these bytes.
+    const crafted = Object.assign(
+      Object.create(codecOf(Deep)) as ReturnType<typeof codecOf<unknown>>,
+      {
+        size: () => bytes.length,
+        write: (memory: Memory, at: number) => memory.u8.set(bytes, at),
+      },
+    );
+    const path = await database((db) => {
+      db.collection("deep", Deep).set("a", { lists: [[new Uint8Array([1, 2])]] });
+      db.collection("deep", crafted).set("b", {});
+    });
+    equal(await printed("get", path, "a", "--collection", "deep"), '{"lists":[[[1,2]]]}\n');
+    for (const args of [
+      ["get", path, "b"],
+      ["list", path, "--values"],
+      ["list", path, "--values", "--json"],
+    ]) {
+      const { code, stdout, stderr } = await varve([...args, "--collection", "deep"]);
+      equal(code, 3, stderr);
+      ok(/^varve: Deep\.lists.*: range: parts overlap too often\n$/.test(stderr), stderr);
+      equal(stdout.toString().includes("[[[1,2]]]"), args[0] === "list");
+    }
+    equal(await printed("list", path, "--collection", "deep"), "a\nb\n");
+    ok((await printed("verify", path)).startsWith("ok: "));
   });
 
   test("counts the records of one and tells what it holds", async () => {

@@ -1,4 +1,5 @@
 import { codecOf } from "varve/codec";
+import { toJson } from "varve/json";
 import {
   added,
   array,
@@ -29,6 +30,16 @@ import {
   type Writable,
 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+
+/** What Node asks objects for that it shows. */
+const INSPECT = Symbol.for("nodejs.util.inspect.custom");
+
+const Lists = vec(vec(u8));
+
+/** Bytes as a memory of a database. */
+function lone(u8: Uint8Array): Memory {
+  return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
+}
 
 const Size = struct("Size", { width: u16, height: u16 });
 const Line = struct("Line", { title: str, count: u8 });
@@ -609,6 +620,119 @@ suite("checking bytes", () => {
     bytes.copyWithin(8, 0, 8);
     Names.check(bytes);
     equal(Names.view(bytes).b, "shared");
+  });
+});
+
+/** A value whose lists all begin at its start and go on to its end, so that written out it would have no end. */
+function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length);
+  const data = new DataView(bytes.buffer);
+  for (let at = 0; at < length; at += 8) data.setUint32(at + 4, items, true);
+  return bytes;
+}
+
+suite("walking through a value whose parts overlap", () => {
+  const refused = { code: "VARVE_MALFORMED_VALUE", message: /overlap too often/ };
+  // Of options and variants: each item is there, and leads to all of them.
+  const tagged = overlapping(8_192, 300);
+  new DataView(tagged.buffer).setUint32(0, 24, true);
+  for (let at = 24; at + 12 <= tagged.length; at += 12)
+    tagged.set([1, 0, 0, 0, 24, 0, 0, 0, 44, 1, 0, 0], at);
+  const Inner = struct("Inner", { texts: vec(str) });
+  const kinds = {
+    vecs: [struct("Deep", { lists: vec(vec(vec(u8))) }), overlapping(4_096, 512)],
+    texts: [struct("Deep", { lists: vec(vec(str)) }), overlapping(4_096, 512)],
+    blobs: [struct("Deep", { lists: vec(vec(blob)) }), overlapping(4_096, 512)],
+    structs: [struct("Deep", { lists: vec(vec(Inner)) }), overlapping(4_096, 512)],
+    arrays: [
+      struct("Deep", { lists: vec(array(vec(array(u8, 8)), 2)) }),
+      overlapping(65_536, 4_096),
+    ],
+    options: [struct("Deep", { lists: vec(option(vec(option(vec(u8))))) }), tagged],
+    unions: [
+      struct("Deep", {
+        lists: vec(union({ None: null, Some: vec(union({ No: null, Of: vec(u8) })) })),
+      }),
+      tagged,
+    ],
+  } as const;
+
+  for (const [name, [schema, bytes]] of Object.entries(kinds)) {
+    const Deep = schema as unknown as ReturnType<typeof struct<{ lists: typeof Lists }>>;
+    test(`is refused by whatever does it, and not by reading a part: ${name}`, () => {
+      const view = Deep.view(bytes);
+      equal(view.lists.length, new DataView(bytes.buffer).getUint32(4, true));
+      throws(() => view.snapshot(), refused);
+      throws(() => JSON.stringify(view), refused);
+      throws(() => view.lists.snapshot(), refused);
+      throws(() => JSON.stringify({ view }), refused);
+      throws(() => Deep.check(bytes), refused);
+      throws(() => toJson(Deep, bytes), refused);
+      throws(() => Deep.encode(view), refused);
+      throws(() => Deep.encode({ lists: view.lists }), refused);
+      // What a console shows.
+      const shown = (view as unknown as { [key: symbol]: () => unknown })[INSPECT]?.();
+      equal((shown as { code?: unknown }).code, refused.code);
+    });
+
+    test(`is refused in an update, which leaves the value as it was: ${name}`, () => {
+      const codec = codecOf(Deep);
+      const memory = lone(bytes.slice());
+      const view = codec.writable(memory, 0, bytes.length) as unknown as { lists: unknown };
+      throws(() => {
+        view.lists = Deep.view(bytes).lists;
+      }, refused);
+      codec.revoke(view as never);
+      deepEqual(memory.u8, bytes);
+    });
+  }
+
+  test("leaves nothing behind that refuses the next value", () => {
+    const Deep = kinds.vecs[0];
+    throws(() => Deep.view(kinds.vecs[1]).snapshot(), refused);
+    const plain = {
+      lists: Array.from({ length: 64 }, () => [Array.from({ length: 999 }, () => 1)]),
+    };
+    for (let i = 0; i < 100; i++) deepEqual(Deep.view(Deep.encode(plain)).snapshot(), plain);
+  });
+
+  test("allows all that can be encoded, of the largest values too", () => {
+    const Bytes = struct("Bytes", { lists: vec(vec(u8)) });
+    const list = new Uint8Array(1_000_000).fill(7);
+    const bytes = Bytes.encode({ lists: [list, list, list] });
+    Bytes.check(bytes);
+    equal(Bytes.view(bytes).snapshot().lists.length, 3);
+    equal(toJson(Bytes, bytes).length, 6_000_017);
+    deepEqual(Bytes.encode(Bytes.view(bytes)), bytes);
+  });
+
+  test("allows a text that all items share", () => {
+    const Texts = struct("Texts", { texts: vec(str) });
+    const bytes = Texts.encode({
+      texts: Array.from({ length: 1_000 }, (_, i) => (i ? "" : "x".repeat(400))),
+    });
+    for (let at = 16; at < 8 + 8_000; at += 8) bytes.copyWithin(at, 8, 16);
+    equal(Texts.view(bytes).snapshot().texts[999], "x".repeat(400));
+    Texts.check(bytes);
+  });
+
+  test("has an end in what is as long as values can be", () => {
+    const Wide = struct("Wide", { lists: vec(vec(u8)) });
+    const bytes = overlapping(16_777_216, 65_536);
+    throws(() => Wide.view(bytes).snapshot(), refused);
+    throws(() => Wide.check(bytes), refused);
+  });
+
+  test("has an end in JSON with names longer than all values", () => {
+    const long = "n".repeat(60_000);
+    const Long = struct("Long", { items: vec(struct("Item", { [long]: u8 })) });
+    const bytes = new Uint8Array(16_384);
+    new DataView(bytes.buffer).setUint32(4, bytes.length, true);
+    throws(() => toJson(Long, bytes), {
+      code: "VARVE_MALFORMED_VALUE",
+      message: /its JSON has more than/,
+    });
+    equal(toJson(Long, Long.encode({ items: [{ [long]: 1 }] })).length, 60_000 + 18);
   });
 });
 

@@ -8,6 +8,9 @@ use super::kind::{Kind, Malformed, Plain, aligned};
 /// The largest number of milliseconds from 1970, either way, that is a date in JavaScript.
 const LAST_TIME: u64 = 8_640_000_000_000_000;
 
+/// However long a value is: overlapping parts have no more bytes than this in all.
+const MOST: usize = 64 << 20;
+
 impl Kind {
     /// Whether all of a value is as its layout says: lengths, offsets, alignment, UTF-8, truth values,
     /// variants, dates, safe numbers, and padding of texts.
@@ -40,8 +43,8 @@ impl Kind {
 
 struct Checked<'a> {
     bytes: &'a [u8],
-    /// How many more bytes of parts may be looked at, as in TypeScript. Parts may lie over one another,
-    /// and lists of lists of one list would take forever.
+    /// How many more bytes of parts may be looked at, as in TypeScript. Parts may overlap, and lists of
+    /// lists of one list would take forever.
     left: Cell<usize>,
     /// Where references were found, by those who ask, and how what they lead to is aligned.
     references: Option<RefCell<BTreeMap<usize, usize>>>,
@@ -49,7 +52,8 @@ struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     fn new(bytes: &'a [u8], references: Option<RefCell<BTreeMap<usize, usize>>>) -> Self {
-        Checked { bytes, left: Cell::new(64 * bytes.len() + 65_536), references }
+        let left = (64 * bytes.len() + 65_536).min(bytes.len().max(MOST));
+        Checked { bytes, left: Cell::new(left), references }
     }
 
     /// Bytes of the root of a record of this version or another, which has at most `size` known ones.

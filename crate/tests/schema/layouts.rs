@@ -80,6 +80,44 @@ fn checking_comes_to_an_end_where_lists_lie_over_one_another() {
     assert_eq!(error.reason, "range: parts overlap too often");
 }
 
+#[test]
+fn whatever_overlapping_parts_hold_and_however_long_the_value_is_checking_has_an_end() {
+    use serde_json::json;
+    let vec = |of: &Value| json!({ "kind": "vec", "of": of });
+    let bytes = vec(&json!({ "kind": "u8" }));
+    let text = json!({ "kind": "str" });
+    let option = json!({ "kind": "option", "of": vec(&json!({ "kind": "option", "of": bytes })) });
+    let inner = json!({ "kind": "union", "variants": [["No", null], ["Of", bytes]] });
+    let union = json!({ "kind": "union", "variants": [["None", null], ["Some", vec(&inner)]] });
+    let row = json!({ "kind": "struct", "name": "Row", "fields": [["texts", vec(&text)]] });
+    let array = json!({ "kind": "array", "of": bytes, "length": 2 });
+    let deep = |of: &Value| {
+        let fields = [json!(["lists", vec(of)])];
+        Kind::from_json(&json!({ "kind": "struct", "name": "Deep", "fields": fields })).unwrap()
+    };
+    let refused = |kind: &Kind, bytes: &[u8]| {
+        let error = kind.check(bytes).expect_err("it has no end");
+        assert_eq!(error.reason, "range: parts overlap too often", "{kind:?}");
+    };
+    let reference = [0, 256_u32].map(u32::to_le_bytes).concat().repeat(512);
+    for of in [vec(&bytes), vec(&text), vec(&json!({ "kind": "blob" })), vec(&row), vec(&array)] {
+        refused(&deep(&of), &reference);
+    }
+    // Behind the root, items with a tag of 1 and a reference to all of them.
+    let mut tagged = [24, 300, 0, 0, 0, 0_u32].map(u32::to_le_bytes).concat();
+    tagged.extend([1, 24, 300_u32].map(u32::to_le_bytes).concat().repeat(680));
+    refused(&deep(&option), &tagged);
+    refused(&deep(&union), &tagged);
+    // 64 times the bytes would be a gigabyte.
+    let long = [0, 65_536_u32].map(u32::to_le_bytes).concat().repeat(2 << 20);
+    refused(&deep(&bytes), &long);
+    // A text that a thousand items share.
+    let mut shared = [8, 1000_u32].map(u32::to_le_bytes).concat();
+    shared.extend([8008, 400_u32].map(u32::to_le_bytes).concat().repeat(1000));
+    shared.extend([b'x'; 400]);
+    assert_eq!(deep(&text).check(&shared), Ok(()));
+}
+
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(u8)]
 enum Color {
