@@ -10,6 +10,7 @@ import {
 import type { IndexSpecs, KnownIndexes } from "./collection/indexes.js";
 import { Writes } from "./database-writes.js";
 import type { Recovery, Verification } from "./engine-reports.js";
+import { moduleAt } from "./modules.js";
 import {
   type CompactOptions,
   type Durability,
@@ -260,7 +261,7 @@ export class Database extends Writes {
     const { onProgress, signal } = options;
     this.session.admitOutside("verify()");
     const total = this.stats().fileBytes;
-    const { verified } = await import("./verify.js");
+    const { verified } = await moduleAt("verify", () => import("./verify.js"));
     return verified(this.session, (bytes) => {
       signal?.throwIfAborted();
       onProgress?.({ bytes: Math.min(bytes, total), total });
@@ -295,7 +296,7 @@ export class Database extends Writes {
       cancelled.signal.throwIfAborted();
       onProgress?.(progress);
     };
-    const loaded = import("./export.js").then(({ exported }) =>
+    const loaded = moduleAt("export", () => import("./export.js")).then(({ exported }) =>
       exported(this.source, { onProgress: heed, signal }),
     );
     // Who reads is told, and nobody else.

@@ -11,6 +11,7 @@ import {
   OptionsMismatchError,
   UnsupportedFormatError,
 } from "./errors.js";
+import { moduleAt } from "./modules.js";
 import {
   checkFrom,
   checkOptions,
@@ -27,6 +28,8 @@ import type { ImageSource } from "./storage/image.js";
 import { markOf } from "./storage/marks.js";
 import { fileName } from "./storage/names.js";
 import { loadModule } from "./wasm/load.js";
+
+const fillModule = () => moduleAt("fill", () => import("./fill.js"));
 
 /** What is read from bytes is in memory already, so that little more is needed. */
 const IMAGE_MEMORY = 4_194_304;
@@ -56,7 +59,8 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws UnsupportedFormatError if the file is not a database, or has a newer format
  * @throws QuotaExceededError if there is no room to create it
  * @throws StorageError if the file cannot be read
- * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here
+ * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here, and
+ * `VARVE_MODULE` if another module of the package that is loaded on demand cannot be
  * @throws the reason of `signal` if it was aborted, and what `onProgress` throws
  */
 export function open(name: string, options: OpenOptions = {}): Promise<Database> {
@@ -127,7 +131,10 @@ function image(source: Promise<ImageSource>): Storage {
     memory: IMAGE_MEMORY,
     timers: false,
     identity: (name) => ({ image: fileName(name) }),
-    open: async (name) => (await import("./storage/image.js")).openImage(name, source),
+    open: async (name) => {
+      const { openImage } = await moduleAt("storage/image", () => import("./storage/image.js"));
+      return openImage(name, source);
+    },
   };
 }
 
@@ -206,7 +213,7 @@ async function start(
     heed();
     const { file } = opened;
     if (source !== undefined && !readOnly) {
-      const { fill } = await import("./fill.js");
+      const { fill } = await fillModule();
       const replace = options.replace === true;
       await fill(name, opened, { from: source, replace, module, settings, signal, tell });
     }
@@ -227,7 +234,9 @@ async function start(
     });
     await quietly(() => opened.tidy?.());
     if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
-    const strict = settings.strictViews ? await import("./strict.js") : undefined;
+    const strict = settings.strictViews
+      ? await moduleAt("strict", () => import("./strict.js"))
+      : undefined;
     return new Session(name, engine, opened, settings, strict && new strict.Watch(engine));
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
@@ -246,7 +255,7 @@ function nothingYet(name: string): Error {
 /** Whether what a crash has left of filling or replacing it was completed now. */
 async function settled(name: string, opened: OpenedStorage, readOnly: boolean): Promise<boolean> {
   if (markOf(opened.file) === undefined) return false;
-  return (await import("./fill.js")).settle(name, opened, readOnly);
+  return (await fillModule()).settle(name, opened, readOnly);
 }
 
 /** What each read comes to for those who want to know. */

@@ -6,7 +6,7 @@ import { filesBelow, root } from "./lib.mjs";
 
 /** TypeScript: the rooms of js/, lowest first. A room imports itself and those before it. */
 const JS_ROOMS = [
-  { room: "errors", files: /^js\/(clock|errors(-base)?|dispose|inspect|platform)\.ts$/ },
+  { room: "errors", files: /^js\/(clock|errors(-base)?|dispose|inspect|modules|platform)\.ts$/ },
   { room: "bytes", files: /^js\/bytes\.ts$/ },
   { room: "struct", files: /^js\/(codec|json|rust|struct(\/[a-z0-9-]+)?)\.ts$/ },
   { room: "storage", files: /^js\/storage\// },
@@ -52,16 +52,31 @@ export function wrongImports() {
   return [...wrongInJs(), ...wrongOutside(), ...wrongInRust(), ...leftOutOfWorkers()];
 }
 
-/** What is loaded on demand and does not come with a worker that serves, which is to be one file. */
+/**
+ * What is loaded on demand and does not come with a worker that serves, which is to be one file; and what
+ * is loaded without `moduleAt`, by which a service worker finds what it has imported statically.
+ */
 function leftOutOfWorkers() {
   const whole = "js/client/whole.ts";
   const there = importsOf(whole).map((specifier) => targetOf(whole, specifier));
+  const registered = readFileSync(join(root, whole), "utf8");
   return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
-    (path) =>
-      importsOf(path, /\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g)
-        .map((specifier) => targetOf(path, specifier))
-        .filter((target) => !there.includes(target))
-        .map((target) => `${path} loads ${target} on demand, which ${whole} has to import`),
+    (path) => {
+      const source = readFileSync(join(root, path), "utf8");
+      return importsOf(path, /\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap((specifier) => {
+        const target = targetOf(path, specifier);
+        const name = target.replace(/^js\/|\.ts$/g, "");
+        const call = new RegExp(
+          `moduleAt\\(\\s*"${name}",\\s*\\(\\) => import\\("${specifier}"\\)`,
+        );
+        return [
+          !there.includes(target) && `${path} loads ${target} on demand; import it in ${whole}`,
+          !call.test(source) && `${path} loads ${target} without moduleAt("${name}", …)`,
+          !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
+            `${whole} does not register "${name}"`,
+        ].filter(Boolean);
+      });
+    },
   );
 }
 

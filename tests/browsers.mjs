@@ -27,9 +27,10 @@ const LAUNCH = {
 
 /**
  * Starts a browser on a profile that is there. Neither that nor what it or one of its pages is asked takes
- * longer than `patience`: it is there for what hangs, and not for what a busy machine is slow at.
+ * longer than `patience`: it is there for what hangs, and not for what a busy machine is slow at. Chromium
+ * also loads the unpacked `extensions` in these folders.
  */
-export async function launch(place, profile, { patience = 120_000 } = {}) {
+export async function launch(place, profile, { patience = 120_000, extensions } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
   const browser = await puppeteer.launch({
     ...LAUNCH[place],
@@ -37,6 +38,7 @@ export async function launch(place, profile, { patience = 120_000 } = {}) {
     userDataDir: profile,
     timeout: patience,
     protocolTimeout: patience,
+    ...(extensions && { enableExtensions: extensions, pipe: true }),
   });
   // The driver has its own idea of how long a page may take, and no setting for all pages at once.
   for (const method of ["newPage", "pages"]) {

@@ -38,7 +38,7 @@ runner(
           },
         },
       );
-      if (onPage.length > 0) await bundleServiceWorker(out);
+      if (onPage.length > 0) await bundleServiceWorkers(out);
       return await runInBrowser(place, server.url);
     } finally {
       await server.close();
@@ -47,11 +47,27 @@ runner(
   },
 );
 
-/** A script of its own, and not a module: that is what every browser takes for a service worker. */
-function bundleServiceWorker(out) {
-  const program = { in: "tests/browser/service-worker.ts", out: "service-worker" };
+/**
+ * Service workers as they are made: a script in one file, a module beside the package's own modules, and
+ * modules that share chunks.
+ */
+async function bundleServiceWorkers(out) {
+  const entry = (name, as = name) => ({ in: `tests/browser/${name}.ts`, out: as });
   const define = { "import.meta.url": "location.href" };
-  return bundleForBrowser([program], out, { format: "iife", define });
+  await bundleForBrowser([entry("service-worker")], out, { format: "iife", define });
+  const apart = {
+    name: "apart",
+    setup(plugin) {
+      plugin.onResolve({ filter: /^varve$/ }, () => ({ path: "/dist/index.js", external: true }));
+    },
+  };
+  const modules = [entry("service-worker", "service-worker-modules")];
+  await bundleForBrowser(modules, out, { plugins: [apart] });
+  // Each is a bundle of its own: what one of them needs is not to be in a chunk of another.
+  for (const name of ["service-worker", "reading-worker", "reading-worker-whole"]) {
+    const into = `${out}/chunks-${name}`;
+    await bundleForBrowser([entry(name)], into, { splitting: true });
+  }
 }
 
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tests</title><link rel="icon" href="data:,">

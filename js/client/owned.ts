@@ -40,7 +40,7 @@ export interface Hosting {
   readonly version: number | undefined;
   readonly migrate: Migrate | undefined;
   /** Modules that are to be in the same file (`whole.ts`). */
-  readonly whole: readonly unknown[];
+  readonly whole: Readonly<Record<string, unknown>>;
 }
 
 /** The open database and the protocol over it. */

@@ -2,6 +2,7 @@
 
 import { badArgument, OutOfMemoryError } from "../errors.js";
 import { type Format, INSPECT } from "../inspect.js";
+import { moduleAt } from "../modules.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
 import type { SetOptions } from "../session.js";
@@ -370,7 +371,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   toJsonLines(range?: KeyRange<Given>): ReadableStream<Uint8Array<ArrayBuffer>> {
     const keys = this.keys(range);
     const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
-    const loaded = import("./lines.js").then(({ lineWriter }) => lineWriter(form, keys));
+    const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys));
     // Who reads is told, and nobody else.
     loaded.catch(() => {});
     return new ReadableStream({
@@ -392,7 +393,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws (rejects) what `set` throws
    */
   async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
-    const { readLines } = await import("./lines.js");
+    const { readLines } = await linesModule();
     const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
     const admit = () => {
       const { session } = this.handle;
@@ -402,6 +403,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     return readLines(form, admit, source, options);
   }
 }
+
+const linesModule = () => moduleAt("collection/lines", () => import("./lines.js"));
 
 function indexesOf<K, View, Writable, Input, Given>(
   form: Form<K, View, Writable, Input, Given>,
@@ -440,7 +443,7 @@ export async function migrated<T>(
   const { key, indexes } = options;
   const codec = codecOf(given);
   const declared = indexes === undefined ? undefined : declaredIndexes(indexes);
-  const { migrate } = await import("./migrate.js");
+  const { migrate } = await moduleAt("collection/migrate", () => import("./migrate.js"));
   await migrate(handle, name, codec, keyKindOf(key), declared, options);
   return collectionOf(handle, name, codec, { key, indexes });
 }

@@ -1,12 +1,13 @@
 /** Storage in files, for Node, Deno and Bun alike: where they are. */
 
 import { badArgument } from "../errors.js";
+import { moduleAt } from "../modules.js";
 import { type Builtins, builtins } from "./builtin.js";
 import type { Storage } from "./contract.js";
 import { fileName, namesOf } from "./names.js";
 
 /** What works on files is for those who have some: a chunk of its own. */
-const files = () => import("./node-file.js");
+const files = () => moduleAt("storage/node-file", () => import("./node-file.js"));
 
 /**
  * A storage that keeps each database in one file of a folder, for Node, Deno and Bun. The folder is created

@@ -2,6 +2,7 @@
 /** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
 
 import { badArgument, VarveError } from "../errors.js";
+import { moduleAt } from "../modules.js";
 
 /**
  * What the option `wasm` of `open` takes in place of the package's own wasm: a compiled module, its bytes, or
@@ -33,7 +34,11 @@ export async function loadModule(
 }
 
 async function inlined(): Promise<WebAssembly.Module> {
-  const { wasmBase64 } = await import("../wasm-inline.js");
+  const { wasmBase64 } = await moduleAt(
+    "wasm-inline",
+    () => import("../wasm-inline.js"),
+    "VARVE_WASM",
+  );
   return compile(fromBase64(wasmBase64));
 }
 

@@ -12,12 +12,15 @@ import {
 } from "../harness.js";
 import type { Asked } from "./service-worker.js";
 
-let registered: Promise<ServiceWorker> | undefined;
+const registered = new Map<string, Promise<ServiceWorker>>();
 
-/** The one service worker of all these tests. */
-function serviceWorker(): Promise<ServiceWorker> {
-  registered ??= (async () => {
-    const registration = await navigator.serviceWorker.register("/service-worker.js");
+/** The service worker with that program, one for all tests. */
+function serviceWorker(program: string, type: WorkerType): Promise<ServiceWorker> {
+  const known = registered.get(program);
+  if (known !== undefined) return known;
+  const starting = (async () => {
+    const options: RegistrationOptions = { type, scope: `${program.replace(/\.js$/, "")}/` };
+    const registration = await navigator.serviceWorker.register(program, options);
     const worker = registration.installing ?? registration.waiting ?? registration.active;
     if (worker === null) throw new Error("there is no service worker");
     while (worker.state !== "activated") {
@@ -27,23 +30,34 @@ function serviceWorker(): Promise<ServiceWorker> {
     }
     return worker;
   })();
-  return registered;
+  registered.set(program, starting);
+  return starting;
+}
+
+/** What a service worker answers to a message. */
+async function answered(worker: ServiceWorker, message: unknown): Promise<unknown> {
+  const { port1, port2 } = new MessageChannel();
+  const answer = new Promise<{ value?: unknown; error?: object }>((resolve) => {
+    port1.onmessage = ({ data }) => resolve(data);
+  });
+  worker.postMessage(message, [port2]);
+  const { value, error } = await answer;
+  port1.close();
+  if (error !== undefined) throw Object.assign(new Error(), error);
+  return value;
+}
+
+/** The bytes of a database with one key. */
+async function image(): Promise<ArrayBuffer> {
+  const client = tab(await fresh("sw-image"));
+  await client.set("a", "1");
+  return new Response(await client.export()).arrayBuffer();
 }
 
 /** A client in the service worker. */
-async function visitor(name: string) {
-  const worker = await serviceWorker();
-  const ask = async (call: Asked["call"], ...args: unknown[]): Promise<unknown> => {
-    const { port1, port2 } = new MessageChannel();
-    const answer = new Promise<{ value?: unknown; error?: object }>((resolve) => {
-      port1.onmessage = ({ data }) => resolve(data);
-    });
-    worker.postMessage({ name, call, args } satisfies Asked, [port2]);
-    const { value, error } = await answer;
-    port1.close();
-    if (error !== undefined) throw Object.assign(new Error(), error);
-    return value;
-  };
+async function visitorOf(worker: ServiceWorker, name: string) {
+  const ask = (call: Asked["call"], ...args: unknown[]): Promise<unknown> =>
+    answered(worker, { name, call, args } satisfies Asked);
   cleanup(() => ask("close"));
   return ask;
 }
@@ -68,7 +82,44 @@ async function visited(name: string, value: string): Promise<void> {
   await page.close();
 }
 
-suite("a service worker", () => {
+/** How a service worker that uses the package comes to be. */
+const KINDS: Record<string, readonly [program: string, type: WorkerType]> = {
+  "a service worker": ["/service-worker.js", "classic"],
+  "a service worker of separate modules": ["/service-worker-modules.js", "module"],
+  "a service worker bundled into chunks": ["/chunks-service-worker/service-worker.js", "module"],
+};
+
+suite("a service worker of chunks that only opens bytes", () => {
+  test("is told what to do where import() is forbidden", async () => {
+    const worker = await serviceWorker("/chunks-reading-worker/reading-worker.js", "module");
+    const error = await rejects(answered(worker, { bytes: await image(), key: "a" }), {
+      code: "VARVE_WASM",
+      message: /varve\/worker/,
+    });
+    ok(/single file/.test(error.message), error.message);
+  });
+
+  test("reads them when it imports varve/worker", async () => {
+    const worker = await serviceWorker(
+      "/chunks-reading-worker-whole/reading-worker-whole.js",
+      "module",
+    );
+    equal(await answered(worker, { bytes: await image(), key: "a" }), "1");
+  });
+});
+
+for (const [kind, [program, type]] of Object.entries(KINDS)) {
+  suite(kind, () =>
+    define((name) => serviceWorker(program, type).then((one) => visitorOf(one, name))),
+  );
+}
+
+function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
+  test("reads, verifies and exports the bytes of a database", async () => {
+    const ask = await visitor("sw-bytes");
+    deepEqual(await ask("image", await image(), "a"), ["1", true, true]);
+  });
+
   test("reads the file while nobody owns it, and reads it again when it has changed", async () => {
     const name = await fresh("sw-file");
     const ask = await visitor(name);
@@ -177,4 +228,4 @@ suite("a service worker", () => {
     }
     ok(seen > 0, "it has found the file at rest");
   });
-});
+}

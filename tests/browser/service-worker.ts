@@ -1,14 +1,23 @@
 /** A service worker that does with databases what pages ask of it. */
 
-import { type Client, connect, serve } from "varve";
+import { type Client, connect, open, serve } from "varve";
 
 /**
- * What a page asks for: a call of a client of that database, that the next so many reads of files fail, or
- * that files do not tell when they were changed.
+ * What a page asks for: a call of a client of that database, that the next so many reads of files fail,
+ * that files do not tell when they were changed, or what there is in the bytes of a database.
  */
 export interface Asked {
   readonly name: string;
-  readonly call: "get" | "getText" | "getMany" | "set" | "status" | "close" | "refuse" | "timeless";
+  readonly call:
+    | "get"
+    | "getText"
+    | "getMany"
+    | "set"
+    | "status"
+    | "close"
+    | "refuse"
+    | "timeless"
+    | "image";
   readonly args: readonly unknown[];
 }
 
@@ -49,9 +58,22 @@ const LAST_MODIFIED = Object.getOwnPropertyDescriptor(
   "lastModified",
 ) as PropertyDescriptor;
 
+/** Everything that a database does which is only read, and most of which is loaded when it is needed. */
+async function image(bytes: ArrayBuffer, key: string): Promise<unknown> {
+  const db = await open("image", { from: bytes, readOnly: true, strictViews: true });
+  try {
+    const { ok } = await db.verify();
+    const { byteLength } = await new Response(db.export()).arrayBuffer();
+    return [db.getText(key), ok, byteLength > 0];
+  } finally {
+    await db.close();
+  }
+}
+
 async function answer({ name, call, args }: Asked): Promise<unknown> {
   if (call === "refuse") return refuse(args[0] as number);
   if (call === "timeless") return timeless(args[0] as boolean);
+  if (call === "image") return image(args[0] as ArrayBuffer, args[1] as string);
   const client = clientOf(name);
   if (call === "status") return client.status;
   if (call === "close") clients.delete(name);

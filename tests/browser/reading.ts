@@ -1,0 +1,26 @@
+/** What a service worker does that only reads bytes which a page sends it. */
+
+import { open } from "varve";
+
+interface MessageToWorker extends MessageEvent {
+  waitUntil(promise: Promise<unknown>): void;
+}
+
+/** Answers with the text of a key in the bytes that come with a message. */
+export function read(): void {
+  addEventListener("message", (event) => answer(event as MessageToWorker));
+  addEventListener("install", () =>
+    (globalThis as unknown as { skipWaiting(): void }).skipWaiting(),
+  );
+}
+
+function answer(event: MessageToWorker): void {
+  const { data, ports, waitUntil } = event;
+  const { bytes, key } = data as { bytes: ArrayBuffer; key: string };
+  const reading = open("image", { from: bytes, readOnly: true }).then((db) => db.getText(key));
+  const told = reading.then(
+    (value) => ports[0]?.postMessage({ value }),
+    ({ code, message }) => ports[0]?.postMessage({ error: { code, message } }),
+  );
+  waitUntil.call(event, told);
+}
