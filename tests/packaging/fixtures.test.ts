@@ -1,20 +1,23 @@
 /** The package on pages, as bundlers and plain servers bring it there, under a strict policy. */
 
 import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 import {
   builtBy,
   copied,
+  developed,
   isWell,
   pathOf,
   saidFrom,
   saidInDevelopment,
   tool,
   type Vite,
+  within,
   withPaths,
 } from "../fixtures/fixture.js";
-import { ok, suite, test } from "../harness.js";
+import { deepEqual, ok, suite, test } from "../harness.js";
 import { manifest, pack, project, root } from "./project.js";
 
 /** The modules that a page or a worker begins with. */
@@ -65,6 +68,52 @@ suite("a page under a strict policy, without isolation", () => {
     const vite = await tool<Vite>("vite/dist/node/index.js");
     isWell(await saidInDevelopment(vite, copied("app")), { strict: false });
   });
+});
+
+/** Writes one key after the other, and notes which of them were answered, until it is reloaded. */
+const WRITING = `
+  import { connect } from "varve/client";
+  const shop = connect("shop", {
+    worker: () => new Worker(new URL("./db.js", import.meta.url), { type: "module" }),
+  });
+  const answered = JSON.parse(localStorage.answered ?? "[]");
+  globalThis.answered = answered.length;
+  globalThis.lost = async () => {
+    const found = await Promise.all(answered.map((key) => shop.products.get(key)));
+    return answered.filter((_, i) => found[i] === undefined);
+  };
+  globalThis.begin = async () => {
+    for (;;) {
+      const key = crypto.randomUUID();
+      await shop.products.set(key, { stock: 1, name: key });
+      answered.push(key);
+      localStorage.answered = JSON.stringify(answered);
+      globalThis.answered = answered.length;
+    }
+  };
+`;
+
+suite("a page that Vite's development server reloads", () => {
+  for (const place of ["chromium", "firefox"] as const) {
+    test(`has lost no write that was answered before, in ${place}`, async () => {
+      const folder = copied("app");
+      writeFileSync(join(folder, "main.js"), WRITING);
+      writeFileSync(join(folder, "later.js"), 'import "varve/json";');
+      const include = ["varve", "varve/client", "varve/struct"];
+      const url = await developed(folder, { optimizeDeps: { include } });
+      await within(place, async (page) => {
+        await page.goto(url);
+        await page.waitForFunction('"begin" in globalThis');
+        await page.evaluate("void begin()");
+        await page.waitForFunction("answered > 50");
+        // It meets another module of the package now. The name is put together so that it cannot before.
+        await page.evaluate('globalThis.isOld = true, void import(["/later", ".js"].join(""))');
+        await page.waitForFunction('"lost" in globalThis && !("isOld" in globalThis)');
+        ok(Number(await page.evaluate("answered")) > 50);
+        deepEqual(await page.evaluate("lost()"), []);
+      });
+    });
+  }
 });
 
 suite("the archive", () => {

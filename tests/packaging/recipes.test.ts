@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { memory, open } from "varve";
-import { copied, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
+import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
 import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { load, project, root, runs, runtime, written } from "./project.js";
 
@@ -67,7 +67,16 @@ async function shown(page: Page): Promise<unknown> {
 
 suite("the recipes", () => {
   test("name each of their programs, and each is run", () => {
-    const names = ["db.ts", "main.ts", "index.html", "worker.ts", "page.ts", "sw.ts", "reader.ts"];
+    const names = [
+      "db.ts",
+      "main.ts",
+      "vite.config.ts",
+      "index.html",
+      "worker.ts",
+      "page.ts",
+      "sw.ts",
+      "reader.ts",
+    ];
     deepEqual(
       [...programs.keys()],
       [...names, "edge.ts", "program.mjs", "kept.ts", "server.mjs", "threads.mjs"],
@@ -99,6 +108,26 @@ suite("the recipes", () => {
         name: "Boost 350",
       });
     });
+  });
+
+  test("for Vite's development server, which reloads the page unless it is told not to", async () => {
+    for (const isTold of [true, false]) {
+      const folder = site("main.ts", "db.ts", ...(isTold ? ["vite.config.ts"] : []));
+      const html = readFileSync(join(folder, "index.html"), "utf8");
+      const count = "sessionStorage.loads = 1 + Number(sessionStorage.loads ?? 0)";
+      writeFileSync(
+        join(folder, "index.html"),
+        html.replace("<body>", `<script>${count}</script><body>`),
+      );
+      const configFile = isTold ? join(folder, "vite.config.ts") : false;
+      const url = await developed(folder, { configFile });
+      await inChromium(async (page) => {
+        await page.goto(url);
+        await page.waitForFunction(`sessionStorage.loads === "${isTold ? 1 : 2}"`);
+        equal(await shown(page), '{"stock":99,"name":"Boost 350"}');
+        equal(await page.evaluate("sessionStorage.loads"), isTold ? "1" : "2");
+      });
+    }
   });
 
   test("for a page without a bundler", async () => {
