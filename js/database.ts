@@ -59,7 +59,7 @@ export class Database extends Writes {
    * "varve/struct", or an object with two functions of your own, `encode` and `decode`.
    *
    * Keys are strings by default. With the option `key` they are numbers, dates or tuples of several parts, in
-   * the order of their values; with `auto()` the collection counts them:
+   * the order of their values; with `auto()` the collection counts them, and gives none out twice:
    *
    * ```ts
    * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);

@@ -124,7 +124,7 @@ export class EngineMemory {
   protected readonly codeAt: number;
   protected readonly lengthAt: number;
   protected readonly reportAt: number;
-  protected readonly name: string;
+  readonly name: string;
   /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
   private lastKey: string;
   private lastKeyLength: number;

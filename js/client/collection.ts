@@ -177,8 +177,8 @@ export class RemoteCollection<
   }
 
   /**
-   * Stores a value under the number after the last key, and resolves to that number. For collections whose
-   * keys are `auto()`.
+   * Stores a value under the number after all that are or were there, and resolves to that number. For
+   * collections whose keys are `auto()`.
    */
   push(value: Input, options?: CallOptions): Promise<number> {
     return this.tell("push", [value], options);

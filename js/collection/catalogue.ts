@@ -10,6 +10,7 @@ import {
   badArgument,
   CorruptionError,
   describe,
+  QuotaExceededError,
   ReentrancyError,
   SchemaMismatchError,
 } from "../errors.js";
@@ -29,11 +30,17 @@ const BUILDING = 4;
 const NOTHING: Pending = { clear: [] };
 
 const HEAD = 24;
+const SLASH = 0x2f;
+
+/** So many keys are looked at together. */
+const PAGE = 1_024;
+
 const FIRST_KEYSPACE = 2;
+const LAST_KEYSPACE = 65_535;
 const MAX_NAME = 200;
 
 /** Under it the number of the next keyspace that was never given out, as 4 bytes. */
-const NEXT = "keyspaces";
+export const GIVEN_OUT = "keyspaces";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -85,8 +92,10 @@ export class CollectionSpace implements Space {
   sure: number;
   /** All that it has, whoever declared them: every write keeps them. */
   readonly indexes: IndexSpace[];
-  /** The key that was pushed last, and the engine's `changes` as it then was. */
-  pushed: { key: number; changes: number };
+  /** The key that was pushed last, and the engine's `changes` and `undone` as they then were. */
+  pushed: { key: number; changes: number; undone: number };
+  /** Up to which id all were in use, as it is stored, and the engine's `undone` when it was read. */
+  used: { upTo: bigint; isStored: boolean; undone: number };
   private readonly catalogue: Catalogue;
 
   constructor(catalogue: Catalogue, name: string, declaration: Declaration, keyspace: number) {
@@ -96,7 +105,8 @@ export class CollectionSpace implements Space {
     this.keyspace = keyspace;
     this.sure = -1;
     this.indexes = [];
-    this.pushed = { key: 0, changes: -1 };
+    this.pushed = { key: 0, changes: -1, undone: -1 };
+    this.used = { upTo: 0n, isStored: false, undone: -1 };
   }
 
   /** Before a write: has its descriptor written, unless it is. */
@@ -111,14 +121,22 @@ export class Catalogue {
   private readonly spaces: Map<string, CollectionSpace>;
   /** The collections whose values are being converted: nothing is written to them. */
   readonly converting: Set<string>;
-  /** The number of the next keyspace, once that is known. */
+  /** The number of the next keyspace that was never given out, once that is known, */
   private next: number;
+  /** and what it was at first. */
+  private first: number;
+  /** Numbers that may be given out again, found when all were given out, and those that were since. */
+  private spare: number[];
+  private readonly again: Set<number>;
 
   private constructor(engine: Engine) {
     this.engine = engine;
     this.spaces = new Map();
     this.converting = new Set();
     this.next = 0;
+    this.first = 0;
+    this.spare = [];
+    this.again = new Set();
   }
 
   private static readonly all = new WeakMap<Engine, Catalogue>();
@@ -139,7 +157,13 @@ export class Catalogue {
     indexes: readonly DeclaredIndex[],
   ): CollectionSpace {
     const space = this.space(name, declaration);
-    for (const index of indexes) this.join(space, index);
+    const before = space.indexes.length;
+    try {
+      for (const index of indexes) this.join(space, index);
+    } catch (error) {
+      space.indexes.length = before;
+      throw error;
+    }
     return space;
   }
 
@@ -261,7 +285,7 @@ export class Catalogue {
 
   /** Notes which numbers were given out by now, whoever got them. */
   noteNumbers(): void {
-    if (this.next !== 0) this.engine.set(NEXT, numberAsBytes(this.next), OWN);
+    if (this.next !== 0) this.engine.set(GIVEN_OUT, numberAsBytes(this.next), OWN);
   }
 
   /** Forgets the descriptor of an index. */
@@ -313,21 +337,92 @@ export class Catalogue {
     return bytes === undefined ? undefined : decoded(key, bytes);
   }
 
-  /** Gives out a number that no keyspace has or had. */
+  /**
+   * Gives out a number for a keyspace: one that none has or had or, when all were given out, one of a
+   * keyspace that is empty and that nothing names any more.
+   *
+   * @throws QuotaExceededError if there is none
+   */
   number(): number {
-    if (this.next === 0) this.next = this.firstFree();
+    if (this.next === 0) {
+      this.next = this.firstFree();
+      this.first = this.next;
+    }
+    if (this.next > LAST_KEYSPACE) return this.freed();
     this.next += 1;
     return this.next - 1;
   }
 
   private firstFree(): number {
     const { engine } = this;
-    const noted = engine.get(NEXT, OWN);
+    const noted = engine.get(GIVEN_OUT, OWN);
     let free = noted === undefined ? FIRST_KEYSPACE : dataOf(noted).getUint32(0, true);
     // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
-    while (engine.count(free) !== 0) free += 1;
+    while (free <= LAST_KEYSPACE && engine.count(free) !== 0) free += 1;
     return free;
   }
+
+  private freed(): number {
+    const { engine, again } = this;
+    if (this.spare.length === 0) this.spare = this.unused();
+    const number = this.spare.pop();
+    if (number !== undefined) {
+      again.add(number);
+      return number;
+    }
+    throw new QuotaExceededError(
+      `The database "${engine.name}" has reached its limit of ${LAST_KEYSPACE - 1} collections and indexes. ` +
+        "Nothing was written. Put records that differ in a name into one collection, with keys that " +
+        "are tuples and begin with that name: { key: [str, str] }.",
+    );
+  }
+
+  /** What this session gave out may be in use without a descriptor. */
+  private unused(): number[] {
+    const { engine, first, again } = this;
+    const unused: number[] = [];
+    const named = namedKeyspaces(engine);
+    if (named === undefined) return unused;
+    for (let number = first - 1; number >= FIRST_KEYSPACE; number--) {
+      if (named.has(number) || again.has(number) || engine.count(number) !== 0) continue;
+      unused.push(number);
+    }
+    return unused;
+  }
+}
+
+/** The keyspaces that anything in the engine's own keyspace names; `undefined` where keys have no order. */
+function namedKeyspaces(engine: Engine): Set<number> | undefined {
+  const named = new Set<number>();
+  let lower = new Uint8Array(0);
+  try {
+    for (;;) {
+      const range = { lower, lowerExcluded: true, upper: undefined, upperIncluded: false };
+      const { bytes, numbers, count } = engine.scan({ ...range, reverse: false }, PAGE, false, OWN);
+      for (let i = 0; i < count; i++) {
+        lower = bytes.slice(numbers[i], numbers[i + 1]);
+        for (const number of namedBy(engine, lower)) named.add(number);
+      }
+      if (count === 0) return named;
+    }
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "VARVE_BAD_ARGUMENT") return undefined;
+    throw error;
+  }
+}
+
+function namedBy(engine: Engine, key: Uint8Array<ArrayBuffer>): readonly number[] {
+  const name = decoder.decode(key.subarray(0, key.indexOf(SLASH) + 1));
+  if (name === "collection/" || name === "index/") {
+    const bytes = engine.get(key, OWN);
+    return bytes === undefined ? [] : [decoded(key, bytes).keyspace];
+  }
+  if (name !== "migration/") return [];
+  const bytes = engine.get(key, OWN);
+  const { to, clear } =
+    bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
+  const indexes = to?.indexes.map(([, , keyspace]) => keyspace) ?? [];
+  return [...clear, ...indexes, ...(to === undefined ? [] : [to.keyspace])];
 }
 
 function keyOf(name: unknown): string {

@@ -277,10 +277,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 
   /**
-   * Stores a value under the number after the last key, and returns that number. For collections whose keys
-   * are `auto()`.
+   * Stores a value under the number after all keys that are or were there, and returns that number. For
+   * collections whose keys are `auto()`, which tells more.
    *
-   * @throws TypeError if the keys are not `auto()`, or if the database was opened with `ordered: false`
+   * @throws TypeError if the keys are not `auto()`, if the database was opened with `ordered: false`, or after
+   * the number 2^53 - 1
    * @throws as `set`
    */
   push(this: Collection<number, View, Writable, Input, number, Specs>, value: Input): number {

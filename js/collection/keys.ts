@@ -62,6 +62,8 @@ export interface Keys<K, Given = K> {
   readonly kind: string | readonly PartKind[];
   /** Whether `push` gives them out. */
   readonly isAuto: boolean;
+  /** Whether keys are of a kind that `push` may have given out. */
+  readonly areIds: boolean;
   /** Whether a key is one value, and no array of parts. */
   readonly isLone: boolean;
   /** Writes a key into the engine's scratch area and gives its length. */
@@ -82,6 +84,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export const stringKeys: Keys<string> = {
   kind: "string",
   isAuto: false,
+  areIds: false,
   isLone: true,
   encode(engine, key) {
     if (typeof key !== "string") throw badArgument("The keys of this collection are strings.", key);
@@ -96,6 +99,7 @@ export const stringKeys: Keys<string> = {
 const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   kind: "bytes",
   isAuto: false,
+  areIds: false,
   isLone: true,
   encode(engine, key) {
     if (typeof key === "string") throw badArgument("The keys of this collection are bytes.", key);
@@ -106,16 +110,21 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   bounds: (call, range = {}) => rawBounds(call, range, true),
 };
 
+/** Those that `push` gives out: the native crate also `u64`. */
+const ID_KINDS = ["u53", "u64"];
+
 /** Keys that are one value with an order of its own. */
 class LoneKeys implements Keys<unknown> {
   readonly kind: readonly PartKind[];
   readonly isAuto: boolean;
+  readonly areIds: boolean;
   readonly isLone = true;
   private readonly part: PartCodec;
 
   constructor(part: PartCodec, isAuto: boolean) {
     this.kind = [part.kind];
     this.isAuto = isAuto;
+    this.areIds = "kind" in part.kind && ID_KINDS.includes(part.kind.kind);
     this.part = part;
   }
 
@@ -144,6 +153,7 @@ class LoneKeys implements Keys<unknown> {
 class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   readonly kind: readonly PartKind[];
   readonly isAuto = false;
+  readonly areIds = false;
   readonly isLone = false;
 
   constructor(what: string, parts: readonly PartCodec[]) {

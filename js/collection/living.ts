@@ -2,7 +2,16 @@
 
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";
-import { decoded, encoded, indexKeyOf, isDropped, OWN, type Stored } from "./catalogue.js";
+import {
+  decoded,
+  encoded,
+  GIVEN_OUT,
+  indexKeyOf,
+  isDropped,
+  OWN,
+  type Stored,
+} from "./catalogue.js";
+import { idsKeyOf } from "./ids.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -21,6 +30,7 @@ const COLLECTION = "collection/";
 const PAGE = 1_024;
 
 const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 export function livingOf(engine: Engine): Living {
   const keyspaces = [RAW];
@@ -38,7 +48,13 @@ export function livingOf(engine: Engine): Living {
     for (const { index, found } of there) descriptors.push([index, encoded(found)]);
     const names = there.length === 0 ? {} : { indexes: there.map(({ name }) => name) };
     descriptors.push([key, encoded({ ...stored, json: { ...json, ...names } })]);
+    const ids = encoder.encode(idsKeyOf(decoder.decode(key.subarray(COLLECTION.length))));
+    const used = engine.get(ids, OWN);
+    if (used !== undefined) descriptors.push([ids, used.slice()]);
   }
+  // Which numbers were given out: nothing tells of an empty keyspace but its descriptor.
+  const givenOut = engine.get(GIVEN_OUT, OWN);
+  if (givenOut !== undefined) descriptors.push([encoder.encode(GIVEN_OUT), givenOut.slice()]);
   return { keyspaces, descriptors };
 }
 

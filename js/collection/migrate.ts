@@ -12,6 +12,7 @@ import { codecOf } from "../struct/custom.js";
 import { schemaOf } from "../struct/schema-of.js";
 import { Catalogue, CollectionSpace, type Pending } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
+import { keepAllIds } from "./ids.js";
 import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
 import { type Keys, storedKeys } from "./keys.js";
 import { place } from "./write.js";
@@ -136,8 +137,8 @@ class Run<K, View, Writable, Input, Given> {
     if (abandoned.length > 0 || missing.length > 0) {
       this.atomically(() => {
         this.drop(space, abandoned);
-        for (const { name: index, shape } of missing) {
-          const one = catalogue.newIndex(space, index, shape);
+        const made = missing.map((one) => catalogue.newIndex(space, one.name, one.shape));
+        for (const one of made) {
           one.isBuilt = false;
           space.indexes.push(one);
         }
@@ -226,7 +227,9 @@ class Run<K, View, Writable, Input, Given> {
       const wanted = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
       const [space, after] = this.begin(declaration, wanted);
       await this.convertAll(old, space, read, after);
-      this.atomically(() => {
+      this.atomically((session) => {
+        const keys = storedKeys(old.declaration.key);
+        if (keys.areIds) keepAllIds(session, { space: old, keys });
         const gone = old.indexes.map((one) => one.keyspace);
         for (const one of old.indexes) catalogue.forget(old, one);
         const clear = [...catalogue.pending(name).clear, old.keyspace, ...gone];

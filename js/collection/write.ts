@@ -10,6 +10,7 @@ import { IN_CALLBACK } from "../session-gate.js";
 import type { Codec } from "../struct/codec.js";
 import { type Cursor, spread } from "../struct/type.js";
 import type { Form } from "./form.js";
+import { keepAllIds, keepId, noteIds, usedUpTo } from "./ids.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
 /** The options of a collection's `updateIf`. */
@@ -111,6 +112,7 @@ export function remove<K>(
   const { engine } = session;
   const { space, keys } = form;
   if (space.sure !== engine.undone) space.ensure();
+  if (keys.areIds) keepId(session, form, key);
   const length = keys.encode(engine, key);
   let removed: boolean;
   if (space.indexes.length === 0) removed = engine.removeEncoded(length, space.keyspace);
@@ -143,6 +145,7 @@ export function clear(
   const { limit } = bounds;
   if (limit === 0) return 0;
   if (space.sure !== session.engine.undone) space.ensure();
+  if (form.keys.areIds) keepAllIds(session, form);
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
   return session.undoUnless(kept, () => {
     let cleared = 0;
@@ -186,16 +189,7 @@ function entriesAt(
   return entriesOf(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
 }
 
-/** Everything, from the last key on. */
-const BACKWARDS = {
-  lower: undefined,
-  lowerExcluded: false,
-  upper: undefined,
-  upperIncluded: false,
-  reverse: true,
-};
-
-/** Stores a value under a number above all that are there. */
+/** Stores a value under a number above all that are or were there. */
 export function push<View, Writable, Input>(
   session: Session,
   form: Form<number, View, Writable, Input>,
@@ -208,13 +202,14 @@ export function push<View, Writable, Input>(
   }
   if (space.pushed.changes !== engine.changes) {
     session.admitRange("push()");
-    const { bytes, count } = engine.scan(BACKWARDS, 1, false, space.keyspace);
-    space.pushed.key = count === 0 ? 0 : keys.decode(bytes);
+    space.pushed.key = usedUpTo(session, form);
   }
   const key = space.pushed.key + 1;
   store(session, form, key, value);
+  noteIds(session, space);
   // As long as nothing else is written, the next one needs no look.
-  space.pushed = { key, changes: engine.changes };
+  const { changes, undone } = engine;
+  space.pushed = { key, changes, undone };
   return key;
 }
 

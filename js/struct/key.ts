@@ -66,7 +66,12 @@ export function desc<const T extends Type | string>(type: T): Desc<T> {
   return { desc: type };
 }
 
-/** Keys that `push` gives out: numbers from 1, each after the last one that is there. For queues and logs. */
+/**
+ * Keys that `push` gives out: numbers from 1, each after all that are or were there. For queues and logs. None
+ * is given out twice, also after `delete`, `clear`, a migration, reopening, or in a copy made by `export`. What
+ * a transaction took back, or a crash before the commit, was never given out. JSON lines hold records only: a
+ * collection that is filled from them goes on behind its highest key.
+ */
 export function auto(): Auto {
   return { auto: true };
 }

@@ -15,6 +15,10 @@ pub const KEY_INDEX: &[u8] = b"index/";
 /// Engine keyspace: what is under way with a collection, with its name in UTF-8 behind this.
 pub const KEY_MIGRATION: &[u8] = b"migration/";
 
+/// Engine keyspace: an id up to which a collection gives none out again, as 8 bytes, little-endian; the
+/// collection's name in UTF-8 stands behind this.
+pub const KEY_IDS: &[u8] = b"ids/";
+
 /// Engine keyspace: with the number of a segment's first frame as 8 bytes, big-endian, behind this,
 /// says that the frames before it, from the number in its value on (8 bytes, little-endian), were
 /// relocated or superseded, and their segments given back.

@@ -1,5 +1,6 @@
 //! What collections a file has, and where: twin of `js/collection/catalogue.ts`.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use crate::format::payload::{
     CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX, KEY_COLLECTION, KEY_INDEX,
     KEY_MIGRATION,
 };
-use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION};
+use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION, LAST_KEYSPACE};
 use crate::schema::key::KeyKind;
 use crate::schema::renew::defaults;
 use crate::schema::{Kind, Malformed, Record};
@@ -276,24 +277,52 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// A keyspace for something new: one that was never given out or, when all were, one that is empty and
+/// that nothing names any more.
+fn free_keyspace(engine: &mut Engine<impl File>, noted: u32) -> Result<u32, Error> {
+    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
+    let mut fresh = noted.max(KEYSPACE_FIRST_COLLECTION)..=LAST_KEYSPACE;
+    if let Some(keyspace) = fresh.find(|&keyspace| engine.count(keyspace) == 0) {
+        return Ok(keyspace);
+    }
+    let mut named = BTreeSet::new();
+    for prefix in [KEY_COLLECTION, KEY_INDEX] {
+        for (_, bytes) in under(engine, prefix)? {
+            let bytes = bytes.get(KEYSPACE_AT..).and_then(<[u8]>::first_chunk);
+            named.extend(bytes.map(|bytes| u32::from_le_bytes(*bytes)));
+        }
+    }
+    for (_, bytes) in under(engine, KEY_MIGRATION)? {
+        let noted: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let indexes = list(&noted["to"]["indexes"]).into_iter().map(|index| index[2].clone());
+        let all = list(&noted["clear"]).into_iter().chain(indexes);
+        let numbers = all.chain([noted["to"]["keyspace"].clone()]);
+        named.extend(numbers.filter_map(|number| u32::try_from(number.as_u64()?).ok()));
+    }
+    let mut old = KEYSPACE_FIRST_COLLECTION..=LAST_KEYSPACE;
+    let free = old.find(|keyspace| !named.contains(keyspace) && engine.count(*keyspace) == 0);
+    free.ok_or(Error::TooManyCollections)
+}
+
+/// Where a descriptor has its keyspace.
+const KEYSPACE_AT: usize = 8;
+
 /// Makes a collection of this name.
 pub(super) fn make<T: Record>(
     engine: &mut Engine<impl File>,
     name: &str,
     key: &KeyKind,
 ) -> Result<Form, Error> {
-    let mut keyspace = match engine.get(KEYSPACE_ENGINE, NEXT)?.and_then(<[u8]>::first_chunk) {
+    let noted = match engine.get(KEYSPACE_ENGINE, NEXT)?.and_then(<[u8]>::first_chunk) {
         Some(next) => u32::from_le_bytes(*next),
         None => KEYSPACE_FIRST_COLLECTION,
     };
-    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
-    while engine.count(keyspace) > 0 {
-        keyspace += 1;
-    }
+    let keyspace = free_keyspace(engine, noted)?;
     let head = CollectionDescriptor { fingerprint: T::FINGERPRINT, keyspace, ..Default::default() };
     let json = json!({ "value": value_of::<T>(), "key": key.to_json() });
     let bytes = Descriptor { head, json }.encode();
-    engine.set(KEYSPACE_ENGINE, NEXT, &(keyspace + 1).to_le_bytes())?;
+    engine.set(KEYSPACE_ENGINE, NEXT, &noted.max(keyspace + 1).to_le_bytes())?;
     engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
     Form::new(name, &bytes)
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use musli_zerocopy::ZeroCopy;
 
-use crate::schema::key::{Key, KeyKind, OwnedKey};
+use crate::format::KEYSPACE_ENGINE;
+use crate::format::payload::KEY_IDS;
+use crate::schema::key::{Key, KeyKind, OwnedKey, Part};
 use crate::schema::renew::{put_root, renewed};
-use crate::schema::{Malformed, Parts, Record, View};
+use crate::schema::{Malformed, Parts, Plain, Record, View};
 
 use super::catalogue::Form;
 use super::index::{Index, entry_value, record_key};
@@ -129,26 +131,62 @@ impl<'s, T: Record> Collection<'s, T> {
         })
     }
 
-    /// Sets a record under a key above all that are there, and gives that: for queues and logs, whose
-    /// keys are numbers, `auto()` in TypeScript.
+    /// Sets a record under a key above all that are or were there, and gives that: for queues and logs,
+    /// whose keys are numbers, `auto()` in TypeScript. No key is given out twice, also after deletions;
+    /// one that was taken back with its transaction was never given out.
     ///
     /// # Errors
     /// As for [`set`](Collection::set), and a collection whose keys are something else.
     pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
         let keyspace = self.form.keyspace;
+        let used = self.used_ids()?;
         let last = self.store.engine().keys(keyspace)?.next_back().map(<[u8]>::to_vec);
-        let next = match last {
-            None => 1,
+        let refused = |why: &str| {
+            let reason = format!("push needs number keys, and {:?} {why}", self.form.name);
+            Error::BadArgument(Malformed::new("", reason))
+        };
+        let last = match last {
+            None => 0,
             Some(last) => {
-                1 + u64::decode(self.form.key()?, &last).ok_or_else(|| {
-                    let reason =
-                        format!("push needs number keys, and {:?} has others", self.form.name);
-                    Error::BadArgument(Malformed::new("", reason))
-                })?
+                u64::decode(self.form.key()?, &last).ok_or_else(|| refused("has others"))?
             }
         };
+        let next = last.max(used.unwrap_or(0)).checked_add(1);
+        let next = next.ok_or_else(|| refused("has used up all there are"))?;
         self.set(next, make)?;
+        if used.is_none() {
+            // From here on every deletion looks, also one of a program in TypeScript.
+            self.note_ids(0)?;
+        }
         Ok(next)
+    }
+
+    /// Up to which id none may be given out again, where that is noted.
+    fn used_ids(&mut self) -> Result<Option<u64>, Error> {
+        let key = ids_key(&self.form.name);
+        let noted = self.store.engine().get(KEYSPACE_ENGINE, &key)?;
+        Ok(noted.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
+    }
+
+    fn note_ids(&mut self, up_to: u64) -> Result<(), Error> {
+        let key = ids_key(&self.form.name);
+        self.store.engine().set(KEYSPACE_ENGINE, &key, &up_to.to_le_bytes())?;
+        Ok(())
+    }
+
+    /// Before a key is deleted: notes that it was in use, so that [`push`](Collection::push) never gives
+    /// it out again. In collections of other numbers than `auto()` only if something was ever pushed.
+    fn keep_id(&mut self, key: &[u8]) -> Result<(), Error> {
+        let kind = self.form.key()?;
+        let Some(id) = u64::decode(kind, key) else { return Ok(()) };
+        let is_auto =
+            matches!(kind, KeyKind::Tuple(parts) if parts[..] == [Part::Plain(Plain::U53)]);
+        let used = self.used_ids()?;
+        let counts = is_auto || used.is_some();
+        if !counts || used >= Some(id) || !self.store.engine().has(self.form.keyspace, key)? {
+            return Ok(());
+        }
+        self.note_ids(id)
     }
 
     /// Removes a record; tells whether it was there.
@@ -159,6 +197,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let key = self.encode(&key)?;
         self.store.begin();
         let form = self.writable()?;
+        self.keep_id(&key)?;
         if form.indexes.is_empty() {
             return Ok(self.store.engine().delete(form.keyspace, &key)?);
         }
@@ -278,6 +317,10 @@ impl<'s, T: Record> Collection<'s, T> {
         key.encode(self.form.key()?, false, &mut out).map_err(Error::BadArgument)?;
         Ok(out)
     }
+}
+
+fn ids_key(name: &str) -> Vec<u8> {
+    [KEY_IDS, name.as_bytes()].concat()
 }
 
 fn write_root<T: Record>(

@@ -45,6 +45,8 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// The database has as many collections and indexes as there can be. Nothing was written.
+    TooManyCollections,
 }
 
 impl Error {
@@ -78,6 +80,7 @@ impl Error {
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
             Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
             Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
+            Error::TooManyCollections => "VARVE_QUOTA_EXCEEDED",
         }
     }
 
@@ -123,6 +126,11 @@ impl fmt::Display for Error {
             Error::MalformedValue(malformed) => {
                 write!(f, "a stored value is malformed: {malformed}")
             }
+            Error::TooManyCollections => f.write_str(
+                "the database has reached its limit of 65,534 collections and indexes; nothing was \
+                 written. Put records that differ in a name into one collection, whose keys are tuples \
+                 that begin with that name",
+            ),
             Error::NotUnique { collection, index } => write!(
                 f,
                 "another record of {collection:?} already has this entry in its unique index {index:?}; nothing was written"

@@ -4,9 +4,9 @@ use musli_zerocopy::ZeroCopy;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::payload::{ExtentRef, PiecesRef};
+use crate::format::payload::{ExtentRef, KEY_IDS, PiecesRef};
 use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::format::{align_up, group_limit, inline_limit};
+use crate::format::{KEYSPACE_ENGINE, align_up, group_limit, inline_limit};
 use crate::index::hash::Position;
 use crate::log::Room;
 use crate::log::live::ExtentName;
@@ -333,7 +333,12 @@ impl<F: File> Store<F> {
             Room::Pieces => (KIND_PIECES, size_of::<PiecesRef>()),
         };
         let size = record::size_of_record(key.len(), align_up(inline));
-        let need = if self.is_tending { Need::Note } else { Need::Write };
+        let need = match self.is_tending {
+            true => Need::Note,
+            // It goes before a deletion, which would otherwise find no room on a full disk.
+            false if keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_IDS) => Need::Relief,
+            false => Need::Write,
+        };
         self.log.make_room(&mut self.file, size, need)?;
         let header = RecordHeader {
             kind,

@@ -158,12 +158,76 @@ fn pushed_records_get_keys_above_all_that_are_there() {
     scores.set(300_u64, |_| score).unwrap();
     assert_eq!(scores.push(|_| score).unwrap(), 301);
     assert!(scores.delete(301_u64).unwrap());
-    assert_eq!(scores.push(|_| score).unwrap(), 301);
-    scores.get(301_u64).unwrap().expect("it was pushed").check().expect("it is well");
+    assert_eq!(scores.push(|_| score).unwrap(), 302);
+    scores.get(302_u64).unwrap().expect("it was pushed").check().expect("it is well");
     let mut products = store.collection::<Product>("products").unwrap();
     products.set("a", |parts| Product { stock: 1, name: parts.str("A") }).unwrap();
     let pushed = products.push(|parts| Product { stock: 1, name: parts.str("A") });
     assert_eq!(pushed.expect_err("its keys are texts").code(), "VARVE_BAD_ARGUMENT");
+}
+
+#[test]
+fn an_id_is_given_out_once_whatever_is_deleted() {
+    let score = Score { at: 1, points: 2 };
+    for (kind, is_auto) in [("u53", true), ("u64", false)] {
+        let folder = Folder::new();
+        let path = folder.file("shop.varve");
+        let keys = KeyKind::from_json(&json!([{ "kind": kind }])).expect("it is known");
+        let mut store = Store::open(&path).unwrap();
+        let mut log = store.keyed_collection::<Score>("log", &keys).unwrap();
+        for id in 1..=3 {
+            assert_eq!(log.push(|_| score).unwrap(), id);
+        }
+        for id in [3_u64, 1, 2] {
+            assert!(log.delete(id).unwrap());
+        }
+        assert!(!log.delete(9_000_u64).unwrap(), "nobody had it");
+        assert_eq!(log.push(|_| score).unwrap(), 4);
+        assert!(log.delete(4_u64).unwrap());
+        store.close().unwrap();
+        let mut store = Store::open(&path).unwrap();
+        let mut log = store.keyed_collection::<Score>("log", &keys).unwrap();
+        assert_eq!(log.push(|_| score).unwrap(), 5);
+        let undone: Result<(), Error> = store.transaction(|store| {
+            let mut log = store.keyed_collection::<Score>("log", &keys)?;
+            log.delete(5_u64)?;
+            assert_eq!(log.push(|_| score)?, 6);
+            Err(Error::NotFound("undone".into()))
+        });
+        assert!(undone.is_err());
+        let mut log = store.keyed_collection::<Score>("log", &keys).unwrap();
+        assert_eq!(log.push(|_| score).unwrap(), 6);
+        // Where nothing was ever pushed, only `auto()` keys count.
+        let mut set = store.keyed_collection::<Score>("set", &keys).unwrap();
+        set.set(1_u64, |_| score).unwrap();
+        assert!(set.delete(1_u64).unwrap());
+        assert_eq!(set.push(|_| score).unwrap(), if is_auto { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn the_limit_of_collections_is_an_error_that_hurts_nothing_else() {
+    const LIMIT: usize = 65_534;
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    store.collection::<Score>("last").unwrap().set("a", |_| Score { at: 1, points: 1 }).unwrap();
+    for i in 1..LIMIT {
+        store.collection::<Score>(&format!("{i}")).unwrap();
+    }
+    for _ in 0..2 {
+        let error = store.collection::<Score>("one too many").expect_err("there is no room");
+        assert_eq!(error.code(), "VARVE_QUOTA_EXCEEDED");
+        assert!(error.to_string().contains("65,534 collections"), "{error}");
+    }
+    store.set("raw", "goes on").unwrap();
+    store.collection::<Score>("7").unwrap().set("b", |_| Score { at: 1, points: 7 }).unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.collections().unwrap().len(), LIMIT);
+    assert_eq!(store.collection::<Score>("last").unwrap().count(), 1);
+    let b = store.collection::<Score>("7").unwrap().get("b").unwrap().expect("it is there").points;
+    assert_eq!(b, 7);
 }
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]

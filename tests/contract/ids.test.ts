@@ -1,0 +1,235 @@
+import { type Collection, type Database, memory, open, type Storage } from "varve";
+import { auto, json, str, text, u53 } from "varve/struct";
+import { deepEqual, equal, ok, suite, test, throws, turn, wasmOption } from "../harness.js";
+import { FakeStorage, platform } from "./fake.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+const MIB = 1_048_576;
+
+const jobsOf = (db: Database) => db.collection("jobs", text(), { key: auto() });
+
+everywhere("ids that push gives out", ({ storage }) => {
+  /** Each way in which a collection loses its highest records. */
+  const ways: [string, (jobs: Collection<number, string, string, string>, db: Database) => void][] =
+    [
+      ["are deleted one by one", (jobs) => [3, 2, 1].map((id) => jobs.delete(id))],
+      ["are deleted from the front", (jobs) => [1, 2, 3].map((id) => jobs.delete(id))],
+      ["are cleared", (jobs) => jobs.clear()],
+      ["are cleared as a range", (jobs) => jobs.clear({ gte: 2 })],
+      ["are cleared from the end", (jobs) => jobs.clear({ reverse: true, limit: 1 })],
+      ["are deleted by a batch", (jobs) => jobs.batch([{ type: "delete", key: 3 }])],
+      [
+        "are deleted by a transaction",
+        (jobs, db) => db.transaction(() => [1, 2, 3].map((id) => jobs.delete(id))),
+      ],
+      [
+        "are deleted by a program that declares the keys as u53",
+        (_, db) => db.collection("jobs", text(), { key: u53 }).delete(3),
+      ],
+    ];
+
+  for (const [way, lose] of ways) {
+    test(`are given out once when they ${way}, before and after reopening`, async () => {
+      const name = freshName();
+      let db = await opened(storage, {}, name);
+      let jobs = jobsOf(db);
+      deepEqual(
+        ["a", "b", "c"].map((job) => jobs.push(job)),
+        [1, 2, 3],
+      );
+      lose(jobs, db);
+      equal(jobs.push("d"), 4);
+      equal(jobs.push("e"), 5, "they stay dense");
+      jobs.clear();
+      db = await reopened(db, storage, name);
+      jobs = jobsOf(db);
+      equal(jobs.push("f"), 6);
+      jobs.delete(6);
+      db = await reopened(db, storage, name);
+      equal(jobsOf(db).push("g"), 7);
+    });
+  }
+
+  test("are given out once also in a queue that is emptied again and again", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    let expected = 1;
+    for (let round = 0; round < 30; round++) {
+      const jobs = jobsOf(db);
+      for (let i = 0; i < (round % 4) + 1; i++) equal(jobs.push("job"), expected++);
+      if (round % 3 === 0) await turn();
+      for (const [id] of [...jobs.entries()]) ok(jobs.delete(id));
+      if (round % 5 === 0) db = await reopened(db, storage, name);
+    }
+    equal(jobsOf(db).count(), 0);
+  });
+
+  test("go on behind those of a deletion that was taken back, or of an index that refused", async () => {
+    const db = await opened(storage);
+    const jobs = jobsOf(db);
+    for (const job of ["a", "b"]) jobs.push(job);
+    throws(() =>
+      db.transaction(() => {
+        jobs.delete(2);
+        equal(jobs.push("c"), 3);
+        throw new Error("undone");
+      }),
+    );
+    equal(jobs.push("c"), 3);
+    equal(jobs.count(), 3);
+    equal(jobs.delete(9_000), false, "nobody had it");
+    equal(jobs.push("d"), 4);
+  });
+
+  test("are not given out again by a copy, nor by one whose records were left out", async () => {
+    const db = await opened(storage);
+    const jobs = jobsOf(db);
+    for (const job of ["a", "b", "c"]) jobs.push(job);
+    jobs.clear({ gte: 2 });
+    const copy = await opened(storage, { from: new Response(db.export()) });
+    equal(jobsOf(copy).push("d"), 4);
+    const shout = json<{ job: string }>();
+    const moved = await db.migrate("jobs", shout, {
+      key: auto(),
+      migrate: (job: string) => (job === "a" ? undefined : { job }),
+    });
+    equal(moved.count(), 0);
+    equal(moved.push({ job: "d" }), 4);
+    moved.delete(4);
+    const other = await opened(storage, { from: new Response(db.export()) });
+    equal(other.collection("jobs", shout, { key: auto() }).push({ job: "e" }), 5);
+  });
+
+  test("of a migration that leaves out the last records go on behind them", async () => {
+    const db = await opened(storage);
+    const jobs = jobsOf(db);
+    for (const job of ["a", "b", "c"]) jobs.push(job);
+    const options = { key: auto(), migrate: (job: string) => (job === "c" ? undefined : { job }) };
+    const moved = await db.migrate("jobs", json<{ job: string }>(), options);
+    equal(moved.count(), 2);
+    equal(moved.push({ job: "d" }), 4);
+  });
+
+  test("of lines that are imported keep their keys, and push goes on behind them", async () => {
+    const db = await opened(storage);
+    const jobs = jobsOf(db);
+    await jobs.fromJsonLines('{"key":7,"value":"a"}\n{"key":9,"value":"b"}\n');
+    jobs.delete(9);
+    equal(jobs.push("c"), 10);
+  });
+
+  test("are dense, and cost no record of their own, where nothing is deleted", async () => {
+    const db = await opened(storage);
+    const jobs = jobsOf(db);
+    jobs.push("first");
+    const { version } = db.stats();
+    for (let id = 2; id <= 100; id++) equal(jobs.push("job"), id);
+    equal(db.stats().version - version, 99);
+    jobs.delete(1);
+    const { version: before } = db.stats();
+    for (let id = 2; id <= 99; id++) jobs.delete(id);
+    equal(db.stats().version - before, 98, "one note served for all of them");
+  });
+});
+
+suite("ids on a full disk", () => {
+  test("the highest one can be deleted where nothing else can be written, and is not given out again", async () => {
+    const fake = new FakeStorage();
+    let db = await opened(fake, {}, "full");
+    const jobs = jobsOf(db);
+    for (let i = 0; i < 300; i++) jobs.push("x".repeat(10_000));
+    db.commit();
+    fake.fault = ({ op, at, length }) => {
+      const isTooMuch =
+        (op === "write" && at + length > 8 * MIB) || (op === "truncate" && at > 8 * MIB);
+      return isTooMuch ? platform.quota() : undefined;
+    };
+    const REFUSED = { code: "VARVE_QUOTA_EXCEEDED" };
+    for (let size = 10_000; size > 0; size = size >> 2) {
+      throws(() => {
+        for (;;) {
+          db.set(`filler ${size} ${Math.random()}`, "x".repeat(size));
+          db.commit();
+        }
+      }, REFUSED);
+    }
+    for (let id = 300; id > 0; id--) {
+      equal(jobs.delete(id), true);
+      db.commit();
+    }
+    fake.fault = () => undefined;
+    equal(jobs.push("next"), 301);
+    db = await reopened(db, fake, "full");
+    equal(jobsOf(db).push("next"), 302);
+  });
+});
+
+suite("the limit of collections", () => {
+  const LIMIT = 65_534;
+  const FULL = { code: "VARVE_QUOTA_EXCEEDED", message: /65534 collections and indexes/ };
+
+  /** A database in which all keyspaces but so many were given out. */
+  async function nearlyFull(storage: Storage, name: string, left: number): Promise<Database> {
+    const db = await open(name, { storage, ...wasmOption() });
+    db.collection("first", text()).set("key", "first");
+    // Whoever asks is given a number; the last one's is noted with its first record.
+    for (let i = 0; i < LIMIT - left - 2; i++) db.collection(`asked for ${i}`, text());
+    db.collection("last", text()).set("key", "last");
+    await db.close();
+    return opened(storage, {}, name);
+  }
+
+  test("is an error that says so, and nothing else is hurt by it", async () => {
+    const name = freshName();
+    const storage = memory();
+    const db = await nearlyFull(storage, name, 0);
+    // Those that were asked for in vain were never written: they are there again.
+    for (let i = 0; i < LIMIT - 2; i++) db.collection(`again ${i}`, text());
+    throws(() => db.collection("one too many", text()), FULL);
+    throws(() => db.collection("one too many", text()), FULL);
+    equal(db.collection("first", text()).get("key"), "first");
+    db.collection("again 7", text()).set("key", "seven");
+    db.set("raw", "goes on");
+    db.flush();
+    throws(
+      () =>
+        db.collection("one too many", json<{ a: number }>(), { indexes: {} }).set("a", { a: 1 }),
+      FULL,
+    );
+    const after = await reopened(db, storage, name);
+    equal(after.collection("again 7", text()).get("key"), "seven");
+    equal(after.collection("last", text()).get("key"), "last");
+    equal(after.getText("raw"), "goes on");
+  });
+
+  test("is not used up by migrations: what they left is given out again", async () => {
+    const name = freshName();
+    const storage = memory();
+    let db = await nearlyFull(storage, name, 1);
+    for (let round = 0; round < 6; round++) {
+      const made = await db.migrate("first", json<{ round: number }>(), {
+        migrate: () => ({ round }),
+      });
+      deepEqual(made.get("key"), { round });
+      const back = await db.migrate("first", text(), { migrate: () => `${round}` });
+      equal(back.get("key"), `${round}`);
+      equal(db.collection("last", text()).get("key"), "last");
+    }
+    db.collection("new", text()).set("key", "new");
+    db = await reopened(db, storage, name);
+    equal(db.collection("first", text()).get("key"), "5");
+    equal(db.collection("last", text()).get("key"), "last");
+    equal(db.collection("new", text()).get("key"), "new");
+  });
+
+  test("a copy gives no empty collection's keyspace to another one", async () => {
+    const db = await opened(memory());
+    const empty = db.collection("empty", text());
+    empty.set("key", "value");
+    empty.delete("key");
+    const copy = await opened(memory(), { from: new Response(db.export()) });
+    copy.collection("other", text(), { key: str }).set("key", "other");
+    equal(copy.collection("empty", text()).get("key"), undefined);
+    equal(copy.collection("other", text()).get("key"), "other");
+  });
+});
