@@ -80,7 +80,8 @@ export class Reads extends Handle {
 
   /**
    * Returns the number of keys, in total or in a range. Without a range it takes no time; with one, as long
-   * as going over its keys.
+   * as going over its keys. Like all calls for keys, it does not see collections: `stats().records` is the
+   * number of all records.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws StaleViewError if a bound is a dead view

@@ -1,5 +1,6 @@
 /** The handle that users hold: what it has beside reading and writing records. */
 
+import { Catalogue } from "./collection/catalogue.js";
 import {
   type Collection,
   type CollectionOptions,
@@ -312,14 +313,17 @@ export class Database extends Writes {
   }
 
   /**
-   * Counts and sizes, as of now. Browsers report `usage`, `quota` and `persisted` only asynchronously, so
+   * Counts and sizes, as of now: `records` is how many records there are, in collections and outside of them,
+   * where `db.count()` counts only those outside. Browsers report `usage`, `quota` and `persisted` only asynchronously, so
    * these are as last reported. The browser is asked when the database is opened, and again by each call of
    * `stats`. They are `undefined` until the first answer, and always for `memory()`.
    */
   stats(): DatabaseStats {
     const { session } = this;
     if (session.gate !== 0) session.admitRead();
-    return session.stats();
+    const { count, ...stats } = session.stats();
+    const indexEntries = Catalogue.of(session.engine).indexEntries();
+    return { ...stats, records: count - indexEntries, indexEntries };
   }
 
   /** What opening found at the end of the file, and what it dropped there. */

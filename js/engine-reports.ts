@@ -4,7 +4,7 @@ import type { CorruptionDetails } from "./errors.js";
 
 /** Counts and sizes of the engine. Sizes are in bytes. */
 export interface EngineStats {
-  /** Number of keys, including those of collections and the entries of their indexes. */
+  /** Number of keys in all keyspaces: those of collections and the entries of their indexes included. */
   count: number;
   /** Bytes of the current records, including their keys and headers. */
   liveBytes: number;

@@ -76,7 +76,16 @@ export interface Entry {
 }
 
 /** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
-export interface DatabaseStats extends EngineStats, Outside, StorageRoom {
+export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageRoom {
+  /** Number of keys outside of collections: those that `db.count()` counts. */
+  keys: number;
+  /**
+   * Number of all records: these keys, and the records of all collections. While a collection is converted by
+   * `migrate`, the converted records count beside the old ones.
+   */
+  records: number;
+  /** Number of entries in the indexes of all collections: each record has one in each index. */
+  indexEntries: number;
   /** Whether the file has writes that were not flushed yet. */
   unflushed: boolean;
 }
@@ -163,10 +172,12 @@ export class Session extends Groups {
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
-  stats(): DatabaseStats {
+  /** Without what only collections know. */
+  stats(): Omit<DatabaseStats, "records" | "indexEntries"> & EngineStats {
     const { engine } = this;
     return {
       ...engine.stats(),
+      keys: engine.count(RAW),
       ...engine.outside(),
       unflushed: engine.unflushed(),
       ...(this.opened.room?.() ?? NO_ROOM),

@@ -95,7 +95,7 @@ async function copyAll(
     uncertain: 0,
     missing: 0,
   };
-  const total = source.stats().count;
+  const total = source.stats().records + source.stats().indexEntries;
   const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
   const interruption = heedSignals();
   const progress = new Progress(process.stderr);

@@ -18,15 +18,14 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
     const openedMs = performance.now() - start;
     const { collection } = call.texts;
     if (collection !== undefined) return statOf(db, collectionOf(db, collection), call, output);
-    const { count, liveBytes, fileBytes, segments } = db.stats();
-    const keys = db.count();
-    const inCollections = count - keys;
+    const { keys, records, indexEntries, liveBytes, fileBytes, segments } = db.stats();
     const { recovery } = db;
     if (flags.has("json")) {
       const document = {
         file: path,
         keys,
-        inCollections,
+        records,
+        indexEntries,
         liveBytes,
         fileBytes,
         segments,
@@ -39,7 +38,7 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
     const share = fileBytes > 0 ? Math.round((100 * liveBytes) / fileBytes) : 0;
     const rows = [
       ["keys", number(keys)],
-      ...(inCollections === 0 ? [] : [["collections", inAll(inCollections)] as const]),
+      ...(records === keys ? [] : [["collections", inAll(records - keys, indexEntries)] as const]),
       ["live", `${size(liveBytes)}, ${share} % of the file`],
       ["file", size(fileBytes)],
       ["last frame", number(recovery.lastSequence)],
@@ -51,9 +50,9 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
-/** Which of them are which is not known without reading all. */
-function inAll(count: number): string {
-  return `${counted(count, "record")}, including index entries; varve schema names them`;
+function inAll(records: number, indexEntries: number): string {
+  const entries = counted(indexEntries, "entry", "entries");
+  return `${counted(records, "record")}, and ${entries} of their indexes; varve schema names them`;
 }
 
 /** What there is to say of one collection. */

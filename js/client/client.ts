@@ -125,7 +125,7 @@ export class Client<
     return this.ask("has", [key], options);
   }
 
-  /** Resolves to the number of keys, in total or in a range. */
+  /** Resolves to the number of keys outside of collections, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
     return this.ask("count", [range], options);
   }

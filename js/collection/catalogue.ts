@@ -16,6 +16,7 @@ import {
 } from "../errors.js";
 import type { Space } from "../scan.js";
 import type { Descriptor } from "../struct/codec.js";
+import { notedIndexes, noteIndexes } from "./counts.js";
 import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
 import { type Declaration, MIGRATE, refuseOther } from "./mismatch.js";
 
@@ -273,6 +274,11 @@ export class Catalogue {
       const of = { fingerprint, flags, parent: keyspace, json: shape };
       this.write(indexKeyOf(keyspace, index.storedAs), { ...of, keyspace: index.keyspace });
     }
+    noteIndexes(
+      this.engine,
+      keyspace,
+      indexes.map((index) => index.keyspace),
+    );
     const [built, building] = [namesOf(space, true), namesOf(space, false)];
     const json = {
       value,
@@ -335,6 +341,15 @@ export class Catalogue {
   private read(key: Key): Stored | undefined {
     const bytes = this.engine.get(key, OWN);
     return bytes === undefined ? undefined : decoded(key, bytes);
+  }
+
+  /** The number of entries in all indexes: those that are noted, and those of collections that are in use here. */
+  indexEntries(): number {
+    const keyspaces = notedIndexes(this.engine);
+    for (const { indexes } of this.spaces.values()) {
+      for (const { keyspace } of indexes) keyspaces.add(keyspace);
+    }
+    return [...keyspaces].reduce((sum, keyspace) => sum + this.engine.count(keyspace), 0);
   }
 
   /**

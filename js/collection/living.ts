@@ -11,6 +11,7 @@ import {
   OWN,
   type Stored,
 } from "./catalogue.js";
+import { INDEX_KEYSPACES } from "./counts.js";
 import { idsKeyOf } from "./ids.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -55,6 +56,8 @@ export function livingOf(engine: Engine): Living {
   // Which numbers were given out: nothing tells of an empty keyspace but its descriptor.
   const givenOut = engine.get(GIVEN_OUT, OWN);
   if (givenOut !== undefined) descriptors.push([encoder.encode(GIVEN_OUT), givenOut.slice()]);
+  const noted = engine.get(INDEX_KEYSPACES, OWN);
+  if (noted !== undefined) descriptors.push([encoder.encode(INDEX_KEYSPACES), noted.slice()]);
   return { keyspaces, descriptors };
 }
 

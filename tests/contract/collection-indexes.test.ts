@@ -315,6 +315,51 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...productsOf(db).index.byPrice.keys()], ["b", "a", "c", "d"]);
   });
 
+  test("may be of a field of a struct within the struct, by its path", async () => {
+    const name = freshName();
+    const Size = struct("Size", { width: u16, height: u16 });
+    const Case = struct("Case", { outer: Size, inner: Size });
+    const Box = struct("Box", { label: str, size: Size, case: Case });
+    const boxesOf = (of: Database) =>
+      of.collection("boxes", Box, {
+        indexes: {
+          byWidth: "size.width",
+          byHeight: { fields: ["case.inner.height", desc("size.height")], unique: true },
+        },
+      });
+    const box = (width: number, height: number, inner: number) => ({
+      label: "",
+      size: { width, height },
+      case: { outer: { width, height }, inner: { width: 1, height: inner } },
+    });
+    let db = await opened(storage, {}, name);
+    boxesOf(db).set("a", box(3, 1, 7));
+    boxesOf(db).set("b", box(1, 5, 6));
+    boxesOf(db).set("c", box(2, 9, 6));
+    for (const again of [false, true]) {
+      if (again) db = await reopened(db, storage, name);
+      const boxes = boxesOf(db);
+      deepEqual([...boxes.index.byWidth.keys()], ["b", "c", "a"]);
+      deepEqual([...boxes.index.byWidth.keys({ gte: 2 })], ["c", "a"]);
+      equal(boxes.index.byWidth.get(3)?.size.height, 1);
+      deepEqual([...boxes.index.byHeight.keys()], ["c", "b", "a"]);
+      deepEqual([...boxes.index.byHeight.keys({ eq: [6] })], ["c", "b"]);
+      const taken = { ...TAKEN, message: /case\.inner\.height and size\.height/ };
+      throws(() => boxes.set("d", box(0, 9, 6)), taken);
+      equal(boxes.count(), 3);
+    }
+    boxesOf(db).updateIf("a", (b) => {
+      b.size.width = 0;
+    });
+    boxesOf(db).updateIf("b", (b) => {
+      b.assign({ size: { width: 9, height: 5 } });
+    });
+    deepEqual([...boxesOf(db).index.byWidth.keys()], ["a", "c", "b"]);
+    for (const path of ["size.depth", "size", "size.", ".width", "label.width", "case.width"]) {
+      throws(() => db.collection("others", Box, { indexes: { x: path } } as never), BAD);
+    }
+  });
+
   test("is of fields that there are and that have an order", async () => {
     const db = await opened(storage);
     const Inner = struct("Inner", { a: u16 });

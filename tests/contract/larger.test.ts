@@ -309,8 +309,8 @@ suite("a scan of many keys", () => {
       // The first range sorts all keys; from then on nothing more is taken.
       equal(db.count({ gte: keyAt(MANY >> 1) }), MANY - (MANY >> 1));
       await turn();
-      const { wasmBytes, budgetBytes, count } = db.stats();
-      equal(count, MANY);
+      const { wasmBytes, budgetBytes, records } = db.stats();
+      equal(records, MANY);
       const checkMemory = () => {
         const now = db.stats();
         equal(now.wasmBytes, wasmBytes, "all memory");

@@ -50,7 +50,7 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
     ok(end.coldReads > turns * 20, `${end.coldReads} cold reads`);
     ok(end.coldBytes >= end.coldReads * LENGTH, `${end.coldBytes} bytes of them`);
     ok(end.evictions > 0, "buffers were given up for others");
-    equal(end.count, KEYS);
+    equal(end.keys, KEYS);
 
     await again.close();
     throws(() => again.stats(), { code: "VARVE_DATABASE_CLOSED" });
@@ -206,7 +206,7 @@ suite("stats", () => {
     const stats = again.stats();
     equal(stats.coldReads, 0);
     equal(stats.evictions, 0);
-    equal(stats.count, 100);
+    equal(stats.keys, 100);
   });
 
   test("tell the budget that the option memory comes to", async () => {
@@ -222,11 +222,11 @@ suite("stats", () => {
     equal(db.stats().liveBytes, 0);
     db.set("key", filled(LENGTH, 1));
     const one = db.stats();
-    equal(one.count, 1);
+    equal(one.keys, 1);
     ok(one.liveBytes > LENGTH && one.liveBytes < LENGTH + 200, `${one.liveBytes}`);
     ok(one.pendingBytes >= LENGTH);
     db.delete("key");
-    equal(db.stats().count, 0);
+    equal(db.stats().keys, 0);
     equal(db.stats().liveBytes, 0);
   });
 });

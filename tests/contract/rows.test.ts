@@ -29,7 +29,7 @@ everywhere("sets in a row", ({ storage }) => {
       ["count", (db) => db.count(), ROW],
       ["keys", (db) => [...db.keys({ gte: last })], [last]],
       ["values", (db) => Array.from(db.values({ gte: keyOf(ROW - 2) }), (v) => v.slice()), values],
-      ["stats", (db) => db.stats().count, ROW],
+      ["stats", (db) => db.stats().keys, ROW],
       ["delete", (db) => db.delete(last), true],
       ["clear", (db) => db.clear({ lt: last }), ROW - 1],
       ["updateIf", (db) => db.updateIf(last, (view) => view.fill(0)), true],

@@ -208,8 +208,8 @@ export class Machine {
 
   /** What holds after every operation. */
   checkAfter(): void {
-    const { count, pendingBytes, poisoned, fileBytes } = this.db.stats();
-    equal("stats().count", count, this.model.size);
+    const { records, pendingBytes, poisoned, fileBytes } = this.db.stats();
+    equal("stats().records", records, this.model.size);
     // A write may have given rise to housekeeping, which failed: the write stands, and who wants
     // more than that is told.
     if (poisoned && this.faulty?.struck === true) this.db.flush();

@@ -188,16 +188,16 @@ class Soak {
       await pause(REST_MS);
     }
     globalThis.gc?.();
-    const { count, wasmBytes, memoryBytes, budgetBytes, liveBytes, fileBytes, coldReads } =
+    const { records, wasmBytes, memoryBytes, budgetBytes, liveBytes, fileBytes, coldReads } =
       this.#db.stats();
-    const checkpoint = Math.ceil((count * 8.01 + 16_384) / MIB) * MIB;
+    const checkpoint = Math.ceil((records * 8.01 + 16_384) / MIB) * MIB;
     const sorted = Float64Array.from(slices.splice(0)).sort();
     const at = (part: number) => sorted[Math.floor((sorted.length - 1) * part)] ?? 0;
     const sample = {
       seconds: (performance.now() - this.#start) / 1_000,
       writes: this.#writes,
       reads: this.#reads,
-      keys: count,
+      keys: records,
       wasmBytes,
       memoryBytes,
       budgetBytes,

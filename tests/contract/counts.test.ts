@@ -1,0 +1,78 @@
+/** What `stats` counts, by name: keys, records, entries of indexes. */
+
+import type { Database } from "varve";
+import { json, str, struct, u16, u32 } from "varve/struct";
+import { deepEqual, equal, test, throws } from "../harness.js";
+import { everywhere, freshName, opened, reopened } from "./places.js";
+
+const Product = struct("Product", { stock: u16, name: str });
+const INDEXES = { byStock: "stock", byName: { fields: "name", unique: true } } as const;
+
+function counts(db: Database): [keys: number, records: number, indexEntries: number] {
+  const { keys, records, indexEntries } = db.stats();
+  return [keys, records, indexEntries];
+}
+
+/** Three keys, five products with two indexes, and two jobs. */
+function filled(db: Database): void {
+  for (const key of ["a", "b", "c"]) db.set(key, "value");
+  const products = db.collection("products", Product, { indexes: INDEXES });
+  for (let i = 0; i < 5; i++) products.set(`${i}`, { stock: 1, name: `product ${i}` });
+  const jobs = db.collection("jobs", json<number>());
+  jobs.set("x", 1);
+  jobs.set("y", 2);
+}
+
+everywhere("stats", ({ storage }) => {
+  test("names keys, records and index entries, and db.count() counts the keys", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    deepEqual(counts(db), [0, 0, 0]);
+    filled(db);
+    deepEqual(counts(db), [3, 10, 10]);
+    equal(db.count(), 3);
+    // Nothing of it needs the collections to be asked for, nor an order of keys.
+    db = await reopened(db, storage, name, { ordered: false });
+    deepEqual(counts(db), [3, 10, 10]);
+    db.delete("a");
+    deepEqual(counts(db), [2, 9, 10]);
+    db = await reopened(db, storage, name);
+    db.collection("products", Product).delete("0");
+    deepEqual(counts(db), [2, 8, 8]);
+    db.collection("products", Product).clear();
+    deepEqual(counts(db), [2, 4, 0]);
+    equal("count" in db.stats(), false);
+  });
+
+  test("counts what a transaction has written as long as it is not undone", async () => {
+    const db = await opened(storage);
+    throws(
+      () =>
+        db.transaction(() => {
+          filled(db);
+          deepEqual(counts(db), [3, 10, 10]);
+          throw new Error("undone");
+        }),
+      { message: "undone" },
+    );
+    deepEqual(counts(db), [0, 0, 0]);
+    filled(db);
+    deepEqual(counts(db), [3, 10, 10]);
+  });
+
+  test("counts the same after a migration, and in a copy", async () => {
+    const db = await opened(storage);
+    filled(db);
+    await db.migrate("products", Product, { indexes: { byStock: "stock" } });
+    deepEqual(counts(db), [3, 10, 5]);
+    const More = struct("Product", { stock: u32, name: str, price: u16 });
+    await db.migrate("products", More, {
+      migrate: (old: { stock: number; name: string }) => ({ ...old, price: 1 }),
+      indexes: { byPrice: "price", byBoth: ["price", "stock"] },
+    });
+    deepEqual(counts(db), [3, 10, 10]);
+    const bytes = await new Response(db.export()).arrayBuffer();
+    const copy = await opened(storage, { from: bytes });
+    deepEqual(counts(copy), [3, 10, 10]);
+  });
+});
