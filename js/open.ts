@@ -46,7 +46,9 @@ const IMAGE_MEMORY = 4_194_304;
  * `close` closes it. Each handle has its own `onError`. `wasm` has an effect only on the first open, and
  * `recovery` is refused on a later one unless the first one had it too.
  *
- * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it
+ * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it. Names that look
+ * like a path or a file (`./data/shop`, `shop.varve`) are refused with the call that was meant. A file that has
+ * such a name from before goes by its own, as `databases()` gives it: `%2E%2Fdata%2Fshop.varve`.
  * @throws TypeError for a bad name, an unknown option or a bad value of one
  * @throws DatabaseBusyError if another process, worker or tab has the database open
  * @throws StorageUnavailableError if there is no such storage here; the message says what to do

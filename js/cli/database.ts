@@ -1,6 +1,6 @@
 /** A database file, opened to be looked at. */
 
-import { statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import {
   CorruptionError,
   type Database,
@@ -73,10 +73,17 @@ export function refuseOther(path: string): void {
   try {
     isFile = statSync(path).isFile();
   } catch (error) {
-    if (codeOf(error) === "ENOENT") throw new Failure(EXIT.unreadable, `There is no file ${path}.`);
+    if (codeOf(error) === "ENOENT") throw missing(path);
     throw unreadable(path, error);
   }
   if (!isFile) throw new Failure(EXIT.unreadable, `${path} is not a regular file.`);
+}
+
+/** A program opens its database by a name, which is not yet the file's. */
+function missing(path: string): Failure {
+  const file = `${path}.varve`;
+  const hint = existsSync(file) ? ` Did you mean ${file}?` : "";
+  return new Failure(EXIT.unreadable, `There is no file ${path}.${hint}`);
 }
 
 function unreadable(path: string, error: unknown): Failure {

@@ -17,23 +17,59 @@ export const BESIDE = ".next";
  * never share a file, not even where the file system ignores case or normalizes Unicode, and none
  * leaves its folder.
  *
- * @throws TypeError when the name is no string, is empty, holds half of a surrogate pair, or is
- * longer than 200 bytes in this form
+ * A name that looks like a path or a file is refused: whoever gives it means a folder. A file that has such a
+ * name all the same goes by its own: `%2E%2Fdata%2Fshop.varve`.
+ *
+ * @param storageIn how a program writes the storage of a folder, if there is one
+ * @throws TypeError when the name is no string, is empty, looks like a path or a file, holds half of a
+ * surrogate pair, or is longer than 200 bytes in this form
  */
-export function fileName(name: string): string {
+export function fileName(name: string, storageIn?: (folder: string) => string): string {
+  if (isMisleading(name)) {
+    const inside = unescaped(name);
+    if (inside !== undefined && isMisleading(inside)) return name;
+    throw badArgument(advice(name, escapeName(name, "database name") + SUFFIX, storageIn));
+  }
   return escapeName(name, "database name") + SUFFIX;
 }
 
-/** The name of the database in a file of this name, or `undefined` when that is no database's. */
-export function nameOf(file: string): string | undefined {
+/** Whether whoever gives this as a name means a file or its folder. */
+function isMisleading(name: string): boolean {
+  return typeof name === "string" && /[/\\]|^\.\.?$|\.varve$/i.test(name);
+}
+
+function advice(name: string, file: string, storageIn?: (folder: string) => string): string {
+  const [, folder, stem] = /^(?:(.*)[/\\])?(?!\.\.?$)([^/\\]+?)(?:\.varve)*$/is.exec(name) ?? [
+    "",
+    name.replace(/[/\\]+$/, ""),
+  ];
+  const wanted = `the name ${JSON.stringify(stem ?? "shop")}`;
+  const where =
+    folder === undefined || storageIn === undefined
+      ? ""
+      : ` and the option storage: ${storageIn(folder || "/")}`;
+  return (
+    `A database's name is no path and has no ".varve" at its end. For ${JSON.stringify(name)} give ` +
+    `${wanted}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
+  );
+}
+
+/** The name of which this is the file name, or `undefined` when it is none's. */
+function unescaped(file: string): string | undefined {
   if (!file.endsWith(SUFFIX)) return undefined;
   try {
     const name = decodeURIComponent(file.slice(0, -SUFFIX.length));
-    // What is escaped in another way was not written here, and could not be opened by that name.
-    return fileName(name) === file ? name : undefined;
+    // What is escaped in another way was not written here.
+    return escapeName(name, "database name") + SUFFIX === file ? name : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** The name by which the database in a file of this name is opened, or `undefined` when that is no database's. */
+export function nameOf(file: string): string | undefined {
+  const name = unescaped(file);
+  return name !== undefined && isMisleading(name) ? file : name;
 }
 
 /** Every database among files of these names. */

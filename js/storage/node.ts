@@ -48,20 +48,21 @@ export function file(directory: string | URL = "."): Storage {
   // Resolved once, so that a later change of the current folder moves no database.
   let resolved: string | undefined;
   const folder = (): string => (resolved ??= resolve(builtins(), directory));
+  const named = (name: string) => fileName(name, (inner) => `file(${inside(directory, inner)})`);
   return {
     kind: "file",
     identity(name) {
       const node = builtins();
-      return realPath(node, node.path.join(folder(), fileName(name)));
+      return realPath(node, node.path.join(folder(), named(name)));
     },
     async open(name, mode) {
       const node = builtins();
-      const path = node.path.join(folder(), fileName(name));
+      const path = node.path.join(folder(), named(name));
       return (await files()).openAt(node, path, mode);
     },
     async destroy(name) {
       const node = builtins();
-      return (await files()).destroyFile(node, node.path.join(folder(), fileName(name)));
+      return (await files()).destroyFile(node, node.path.join(folder(), named(name)));
     },
     async databases() {
       const [node, path] = [builtins(), folder()];
@@ -97,6 +98,13 @@ function resolve(node: Builtins, directory: string | URL): string {
     throw badArgument('The URL of a folder must have the scheme "file:".', directory.href);
   }
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
+}
+
+/** A folder within this one, or elsewhere if it is an absolute path, as a program writes it. */
+function inside(directory: string | URL, folder: string): string {
+  const isAbsolute = /^([/\\]|[a-z]:)/i.test(folder);
+  if (isAbsolute || directory === ".") return JSON.stringify(folder);
+  return JSON.stringify(`${directory}/${folder}`.replace(/\/(\.?\/)+/g, "/"));
 }
 
 /** The path with every link followed, as far as it exists already. */

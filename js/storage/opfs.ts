@@ -57,11 +57,12 @@ const RETRIES_MS = [50, 100, 200];
  */
 export function opfs(directory = ""): Storage {
   const folders = parseFolders(directory);
+  const named = (name: string) => fileName(name, (inner) => `opfs(${inside(directory, inner)})`);
   return {
     kind: "opfs",
-    identity: (name) => ["opfs:", ...folders, fileName(name)].join("/"),
+    identity: (name) => ["opfs:", ...folders, named(name)].join("/"),
     async open(name, mode) {
-      const wanted = fileName(name);
+      const wanted = named(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
       const { file, isNew } = await openFile(folders, wanted, name, readOnly);
@@ -82,7 +83,7 @@ export function opfs(directory = ""): Storage {
       };
     },
     async look(name) {
-      const wanted = fileName(name);
+      const wanted = named(name);
       requireFolders();
       return existing(async () => {
         const folder = await findFolder(folders, false);
@@ -90,7 +91,7 @@ export function opfs(directory = ""): Storage {
       }, `database "${name}" cannot be read`);
     },
     async destroy(name) {
-      const wanted = fileName(name);
+      const wanted = named(name);
       requireFolders();
       const task = `database "${name}" cannot be removed`;
       const folder = await existing(() => findFolder(folders, false), task);
@@ -300,6 +301,12 @@ function unavailable(task: string, cause: unknown): VarveError {
     `The ${task} in the origin private file system (${reasonOf(cause)}). ${ADVICE[kind] ?? UNKNOWN}`,
     { cause },
   );
+}
+
+/** A folder within this one, as a program writes it. */
+function inside(directory: string, folder: string): string {
+  const parts = `${directory}/${folder}`.split(/[/\\]/);
+  return JSON.stringify(parts.filter((part) => !/^\.{0,2}$/.test(part)).join("/"));
 }
 
 function parseFolders(directory: string): string[] {

@@ -1,5 +1,5 @@
 import type { Database, OpenOptions } from "varve";
-import { memory, open } from "varve";
+import { databases, destroy, memory, open } from "varve";
 import { json } from "varve/struct";
 import {
   bytes,
@@ -138,13 +138,43 @@ everywhere("open and close", ({ storage, name: place }) => {
     throws(() => db.get("a"), CLOSED);
   });
 
-  test("names that look like paths or differ in case are names of their own", async () => {
+  test("a name that looks like a path or a file is refused, with the call that was meant", async () => {
+    const storageOf: Record<string, (folder: string) => string> = {
+      file: (folder) => ` and the option storage: file\\("[^"]*/${folder}"\\)`,
+      opfs: (folder) => ` and the option storage: opfs\\("contract/${folder}"\\)`,
+    };
+    const inFolder = storageOf[place] ?? (() => "");
+    for (const [name, wanted] of [
+      ["./data/shop", `"shop"${inFolder("data")}\\.`],
+      ["data/shop.varve", `"shop"${inFolder("data")}\\.`],
+      ["data\\shop", `"shop"${inFolder("data")}\\.`],
+      ["a/b", `"b"${inFolder("a")}\\.`],
+      ["data/eu/", `"shop"${inFolder("data/eu")}`],
+      ["shop.varve", '"shop"\\.'],
+      ["shop.VARVE", '"shop"\\.'],
+    ] as const) {
+      const message = new RegExp(`no path.*For .* give the name ${wanted}`);
+      await rejects(open(name, { storage }), { ...BAD, message });
+      await rejects(destroy(name, { storage }), { ...BAD, message });
+    }
+    for (const name of ["/data/shop", "C:\\data\\shop.varve", "..", ".", "../shop", "/"]) {
+      const message = /no path.*give the name "shop"/;
+      await rejects(open(name, { storage }), { ...BAD, message });
+      await rejects(open(name, { from: new Uint8Array(1), readOnly: true }), { ...BAD, message });
+    }
+    deepEqual(
+      (await databases({ storage })).filter((name) => /data|shop/.test(name)),
+      [],
+    );
+  });
+
+  test("names that differ in case, and files named like paths, are names of their own", async () => {
     const names = [
-      "../escape",
-      "..",
-      ".",
-      "a/b",
-      "a\\b",
+      "%2E.%2Fescape.varve",
+      "%2E..varve",
+      "%2E.varve",
+      "a%2Fb.varve",
+      "a%5Cb.varve",
       "CON",
       "con",
       "Con",

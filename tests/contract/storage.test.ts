@@ -199,11 +199,13 @@ for (const { kind, make } of storages()) {
         "a.",
         "a..b",
         "%41",
-        "..",
-        "../a",
-        "/a",
-        "a/b",
-        "a\\b",
+        // What looks like a path goes by the file's own name.
+        "%2E..varve",
+        "%2E.%2Fa.varve",
+        "%2Fa.varve",
+        "a%2Fb.varve",
+        "a%5Cb.varve",
+        "a.varve.varve",
         "\0",
         " ",
         "é",
@@ -225,6 +227,21 @@ for (const { kind, make } of storages()) {
       equal(new Set(names.map((name) => storage.identity(name))).size, names.length);
     });
 
+    test("a file with a name that looks like a path is listed by what opens and removes it", async () => {
+      const storage = make();
+      const names = ["%2E%2Fdata%2Fshop.varve", "shop", "shop.varve.varve", "shop.v2"];
+      for (const name of names) {
+        const { file: one } = await storage.open(name);
+        one.write(bytes(name), { at: 0 });
+        one.flush();
+        one.close();
+      }
+      const listed = (await storage.databases?.()) ?? [];
+      deepEqual(listed.sort(), [...names].sort());
+      for (const name of listed) equal(await storage.destroy?.(name), true, name);
+      deepEqual(await storage.databases?.(), []);
+    });
+
     test("what is no name is refused before anything is touched", async () => {
       const storage = make();
       const wrong: [unknown, RegExp][] = [
@@ -237,6 +254,17 @@ for (const { kind, make } of storages()) {
         ["a\udc00b", /surrogate/],
         ["a".repeat(201), /200 bytes.*201/],
         ["A".repeat(67), /200 bytes.*201/],
+        ["./data/shop", /no path.*For "\.\/data\/shop" give the name "shop"/],
+        ["shop.varve", /For "shop\.varve" give the name "shop"\. \(A file/],
+        ["Shop.VARVE", /give the name "Shop"/],
+        ["shop.varve.varve.x/y", /give the name "y"/],
+        ["C:\\data\\shop.varve", /give the name "shop"/],
+        ["a/b", /give the name "b".*goes by "a%2Fb\.varve"/],
+        ["..", /no path.*goes by "%2E\.\.varve"/],
+        [".", /no path/],
+        ["/", /no path/],
+        ["data/", /no path/],
+        ["%2E%2f.varve", /no path/],
         ["💾".repeat(17), /200 bytes.*204/],
       ];
       for (const [name, message] of wrong) {
