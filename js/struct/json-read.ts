@@ -4,7 +4,7 @@
  */
 
 import type { Leaf } from "./fields.js";
-import { type Node, OP } from "./json-plan.js";
+import { Names, type Node, OP } from "./json-plan.js";
 import {
   BACKSLASH,
   begin,
@@ -324,7 +324,7 @@ function part(at: number, length: number): void {
 }
 
 /** Which of its names the string is that is next; -1 if none, where that is for the caller to say. */
-function name(node: Node, required: boolean, likely: number): number {
+function name(node: Pick<Node, "names">, required: boolean, likely: number): number {
   if (peek() !== QUOTE) wanted("a name in quotes");
   const { bytes } = text;
   const start = text.at + 1;
@@ -387,7 +387,14 @@ function readVec({ of }: Node, at: number): void {
 
 function readUnion(node: Node, at: number): void {
   const bare = !next(OPEN);
-  const index = name(node, true, 0);
+  peek();
+  const start = text.at;
+  const index = name(node, bare, 0);
+  if (index < 0) {
+    text.at = start;
+    readTyped(node, at);
+    return;
+  }
   const variant = node.names.list[index] as string;
   const payload = node.nodes[index];
   out[at] = index;
@@ -402,6 +409,47 @@ function readUnion(node: Node, at: number): void {
     throw within(error, variant);
   }
   expect(CLOSE);
+}
+
+const MEMBERS = { names: new Names(["type", "value"]) };
+
+/** A variant as `snapshot()` has it: `{ type, value }`. No value is none, where it may be absent. */
+function readTyped(node: Node, at: number): void {
+  let index = -1;
+  let valueAt = -1;
+  do {
+    peek();
+    const start = text.at;
+    const member = name(MEMBERS, false, 0);
+    const isAgain = (member === 0 && index >= 0) || (member === 1 && valueAt >= 0);
+    if (isAgain) fail(`duplicate field ${written(start)}`);
+    if (member < 0) fail(`${written(start)} is not one of ${node.names.list.join(", ")}`);
+    expect(COLON);
+    peek();
+    if (member === 1) valueAt = text.at;
+    if (member === 1) skip();
+    else index = name(node, true, 0);
+  } while (next(COMMA));
+  expect(CLOSE);
+  if (index < 0)
+    fail('missing field type: a variant is {"Name":value} or {"type":"Name","value":value}');
+  const variant = node.names.list[index] as string;
+  const payload = node.nodes[index];
+  out[at] = index;
+  if (payload === undefined || valueAt < 0) {
+    if (payload === undefined && valueAt >= 0) fail(`${variant} has no payload`);
+    const isOption = payload?.op === OP.option || payload?.op === OP.optNonZero;
+    if (payload !== undefined && !isOption) fail(`${variant} needs a payload`);
+    return;
+  }
+  const behind = text.at;
+  text.at = valueAt;
+  try {
+    readValue(payload, at + (node.starts[index] as number));
+  } catch (error) {
+    throw within(error, variant);
+  }
+  text.at = behind;
 }
 
 function readStruct(node: Node, at: number): void {

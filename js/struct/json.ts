@@ -45,6 +45,10 @@ export function toJson(schema: HasJson, bytes: Uint8Array): string {
  * may also be ISO 8601 times. It is strict: a field that is unknown, missing or given twice, a number out of
  * range or a wrong variant throws. Only `option`, `optNonZero` and `added` fields may be left out.
  *
+ * A variant of a union may also be `{"type":"Name","value":value}`, as in what `JSON.stringify` makes of a
+ * `snapshot()`. (`JSON.stringify(view)` makes what `toJson` does, of every type; of a snapshot it refuses bigints,
+ * and its bytes are no base64.) Where a variant is itself called "type", `{"type":…}` is that one.
+ *
  * @throws MalformedValueError for wrong JSON. Its `field` is a path such as `$.lines[3].price`.
  */
 export function fromJson(

@@ -1,4 +1,5 @@
 import { fromJson, MalformedValueError, toJson } from "varve/json";
+import { option, str, struct, u8, u32, union, vec } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 import type { Kind, StructKind } from "./kinds.js";
 import { hex, reversed, unhex, type Vector, vectors } from "./vectors.js";
@@ -255,6 +256,61 @@ suite("struct: JSON", () => {
     equal(toJson(schema, fromJson(schema, '{"c":1}')), '{"a":null,"b":null,"c":1}');
     equal(refused(schema.kind, "{}"), "$: missing field c");
     equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: 0 means absent here: write null");
+  });
+
+  test("variants may also be as in JSON.stringify of a snapshot", () => {
+    const Inner = struct("Inner", { by: union({ A: u8, B: null }) });
+    const Paid = struct("Paid", {
+      by: union({ Cash: u32, Card: str, Inner, Tip: option(u8), Free: null }),
+      all: vec(union({ Cash: u32, Free: null })),
+    });
+    const all = [{ type: "Cash", value: 7 }, { type: "Free" }] as const;
+    for (const by of [
+      { type: "Cash", value: 100 },
+      { type: "Card", value: 'a "card"' },
+      { type: "Inner", value: { by: { type: "A", value: 3 } } },
+      { type: "Inner", value: { by: { type: "B" } } },
+      { type: "Tip", value: 5 },
+      { type: "Tip", value: undefined },
+      { type: "Free" },
+    ] as const) {
+      const bytes = Paid.encode({ by, all });
+      const view = Paid.view(bytes);
+      deepEqual(
+        Paid.view(fromJson(Paid, JSON.stringify(view.snapshot()))).snapshot(),
+        view.snapshot(),
+      );
+      deepEqual(fromJson(Paid, JSON.stringify(view)), bytes);
+      deepEqual(fromJson(Paid, toJson(Paid, bytes)), bytes);
+    }
+    const cash = Paid.encode({ by: { type: "Cash", value: 1 }, all: [] });
+    for (const by of [
+      '{"Cash":1}',
+      '{ "value": 1 , "type": "Cash" }',
+      '{"type":"C\\u0061sh","value":1}',
+    ]) {
+      deepEqual(fromJson(Paid, `{"by":${by},"all":[]}`), cash);
+    }
+    for (const [by, why] of [
+      ['{"type":"Cheque","value":1}', /"Cheque" is not one of Cash, Card/],
+      ['{"type":"Cash"}', /Cash needs a payload/],
+      ['{"type":"Free","value":1}', /Free has no payload/],
+      ['{"type":"Cash","value":"1"}', /\$\.by\.Cash: /],
+      ['{"type":"Cash","value":1,"type":"Cash"}', /duplicate field "type"/],
+      ['{"type":"Cash","value":1,"value":1}', /duplicate field "value"/],
+      ['{"type":"Cash","value":1,"more":1}', /"more" is not one of/],
+      ['{"value":1}', /missing field type/],
+      ['{"type":1}', /a name in quotes/],
+      ['{"type":"Cash","value":1]', /expected/],
+      ['{"Cheque":1}', /"Cheque" is not one of Cash, Card/],
+    ] as const) {
+      const refusal = { code: "VARVE_MALFORMED_VALUE", message: why };
+      throws(() => fromJson(Paid, `{"by":${by},"all":[]}`), refusal);
+    }
+    // A variant of that name keeps what its JSON always was.
+    const Named = struct("Named", { by: union({ type: str, Free: null }) });
+    const named = Named.encode({ by: { type: "type", value: "Free" } });
+    deepEqual(fromJson(Named, '{"by":{"type":"Free"}}'), named);
   });
 
   test("unknown fields may be gone past, whatever they hold", () => {
