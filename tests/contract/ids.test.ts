@@ -1,5 +1,5 @@
 import { type Collection, type Database, memory, open, type Storage } from "varve";
-import { auto, json, str, text, u53 } from "varve/struct";
+import { auto, json, str, struct, text, u32, u53 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws, turn, wasmOption } from "../harness.js";
 import { FakeStorage, platform } from "./fake.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
@@ -192,8 +192,7 @@ suite("the limit of collections", () => {
     db.set("raw", "goes on");
     db.flush();
     throws(
-      () =>
-        db.collection("one too many", json<{ a: number }>(), { indexes: {} }).set("a", { a: 1 }),
+      () => db.collection("one too many", struct("A", { a: u32 }), { indexes: { a: "a" } }),
       FULL,
     );
     const after = await reopened(db, storage, name);
