@@ -126,8 +126,14 @@ impl Log {
     #[must_use]
     pub fn resident_for(&mut self, position: Position, purpose: Purpose) -> Option<Place> {
         let place = self.place_of(position)?;
-        self.pool.touch_for(place.buffer, purpose);
+        self.touch_for(place, purpose);
         Some(place)
+    }
+
+    /// Notes that the record at a place was looked at, and for what.
+    #[inline(always)]
+    pub fn touch_for(&mut self, place: Place, purpose: Purpose) {
+        self.pool.touch_for(place.buffer, purpose);
     }
 
     /// The record at a place that the index led to: none if it lied.

@@ -473,9 +473,12 @@ impl<F: File> Store<F> {
         key: &[u8],
         purpose: Purpose,
     ) -> Result<Option<At>, Error> {
-        if let Some(place) = self.last.and_then(|last| self.log.resident_for(last, purpose)) {
+        // Marked as seen by a view only if it is the key that is asked for: else the record could not be
+        // changed in place any more for the rest of the turn.
+        if let Some(place) = self.last.and_then(|last| self.log.place_of(last)) {
             let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.space() == keyspace {
+                self.log.touch_for(place, purpose);
                 return Ok(self.last.map(|position| At { position, place }));
             }
         }
