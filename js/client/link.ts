@@ -298,7 +298,7 @@ export class Link {
     const wanted = structuredClone(own(range));
     this.admit(of);
     this.need();
-    return this.watches.add({ of, place, range: wanted, heard, over, known: new Map(), number: 0 });
+    return this.watches.add({ of, place, range: wanted, heard, over, known: new Map() });
   }
 
   /** Has a worker, if there is none. */

@@ -7,7 +7,7 @@ import { isBytes, own } from "./own.js";
 import type { ClientProgress } from "./progress.js";
 
 /** The version of this protocol. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** How another build of the application compares with one's own. */
 export type Standing = "same" | "newer" | "older" | "other";
@@ -111,7 +111,9 @@ export interface Watch {
   /** The collection; `undefined` for raw keys. */
   readonly place: string | undefined;
   readonly range: unknown;
-  /** The number of the last `Seen` that the client has had from this owner; 0 or less if there was none. */
+  /** The epoch that the client is in: that of the last full answer from this owner, 0 if it has none. */
+  readonly epoch: number;
+  /** The number of the last `Seen` of that epoch that the client has had. */
   readonly number: number;
 }
 
@@ -171,11 +173,17 @@ export interface Seen {
   readonly owner: string;
   readonly id: number;
   /**
-   * The number of this message among those that this owner has sent for the watch. Below 0: the contents
-   * cannot be read at present.
+   * Every full answer begins an epoch. Those of one owner only grow, so a full answer is taken if its epoch is
+   * above the client's, and any other message only if it continues the client's epoch. A client that is told
+   * of a later epoch has missed something and sends its watch again.
+   */
+  readonly epoch: number;
+  /**
+   * The number of this message among those of its epoch, from 1. 0: the owner has ended the watch, as it was
+   * not renewed. Below 0: the contents cannot be read at present.
    */
   readonly number: number;
-  /** Whether `changes` is everything that is there, whatever was told before. */
+  /** Whether this is a full answer: `changes` is everything that is there, whatever was told before. */
   readonly isAll: boolean;
   /** Keys and their versions; 0 for keys that are gone. */
   readonly changes: readonly (readonly [key: unknown, version: number])[];

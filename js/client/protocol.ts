@@ -28,4 +28,9 @@ export {
   type SenderPort,
   SILENCE_MS,
 } from "./sender.js";
+export {
+  LEASE_MS as WATCH_LEASE_MS,
+  type Subscription,
+  Subscriptions,
+} from "./subscriptions.js";
 export { type Heard, WatchList } from "./watch.js";

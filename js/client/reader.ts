@@ -157,7 +157,8 @@ export class Reader {
     const { id: owner, name } = this.host;
     // The next owner tells what there is. What is asked for behind the watch does not wait for that.
     if (message.type === "watch") {
-      respond({ type: "seen", owner, id: message.id, number: -1, isAll: false, changes: [] });
+      const { id } = message;
+      respond({ type: "seen", owner, id, epoch: 0, number: -1, isAll: false, changes: [] });
     }
     if (message.type !== "ask") return;
     const applied = error instanceof DatabaseNotFoundError ? false : "unknown";

@@ -63,7 +63,10 @@ export interface One {
   readonly heard: Heard;
   readonly over: Over;
   readonly known: Map<string, readonly [key: unknown, version: number]>;
-  /** The number of the last message from the present owner; -1 if only others have sent one, 0 if nobody has. */
+  /** Whether any owner has given a full answer. */
+  isBegun: boolean;
+  /** The epoch of the present owner's last full answer, 0 if there was none, and the last message of it. */
+  epoch: number;
   number: number;
 }
 
@@ -78,10 +81,10 @@ export class WatchList {
     this.sender = sender;
   }
 
-  add(one: One): End {
+  add(wanted: Omit<One, "isBegun" | "epoch" | "number">): End {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, one);
+    this.all.set(id, { ...wanted, isBegun: false, epoch: 0, number: 0 });
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
     this.sender.held.add(id);
     this.ask(id);
@@ -94,12 +97,12 @@ export class WatchList {
    */
   renew(isOther: boolean, isAll = isOther): void {
     for (const [id, one] of this.all) {
-      if (isOther) one.number &&= -1;
-      if (isAll || one.number < 1) this.ask(id);
+      if (isOther) one.epoch = 0;
+      if (isAll || one.epoch === 0) this.ask(id);
     }
   }
 
-  hear({ id, number, isAll, changes, error }: Seen): void {
+  hear({ id, epoch, number, isAll, changes, error }: Seen): void {
     const one = this.all.get(id);
     if (one === undefined) return;
     if (error) {
@@ -108,13 +111,16 @@ export class WatchList {
       return;
     }
     if (isAll || number < 0) this.sender.free(id);
-    if (number <= one.number) return;
-    if (!isAll && number !== one.number + 1) {
-      // Something in between was lost.
+    // Late, or not for the first time.
+    if (number < 0 || epoch < one.epoch || (epoch === one.epoch && number <= one.number)) return;
+    if (!isAll && (epoch !== one.epoch || number !== one.number + 1)) {
+      // Something in between was lost, or the owner has ended the watch.
       this.ask(id);
       return;
     }
-    const isFirst = one.number === 0;
+    const isFirst = !one.isBegun;
+    one.isBegun = true;
+    one.epoch = epoch;
     one.number = number;
     const told = isAll ? everything(one, changes) : changes;
     for (const [key, version] of told) {
@@ -148,8 +154,8 @@ export class WatchList {
   }
 
   private ask(id: number): void {
-    const { place, range, number } = this.all.get(id) as One;
-    this.sender.tell({ type: "watch", id, place, range, number });
+    const { place, range, epoch, number } = this.all.get(id) as One;
+    this.sender.tell({ type: "watch", id, place, range, epoch, number });
   }
 }
 

@@ -1,25 +1,28 @@
 /**
  * The owner's side of `watch`: what has changed in ranges that clients look at, told after a commit. A range
- * is gone over once, when its watch begins; from then on the engine tells which keys are written.
+ * is gone over once, when its watch begins; from then on the engine tells which keys are written, and nothing
+ * else is read. Of a range with a limit, what lies behind the last of so many keys is not looked at either.
  */
 
+import { monotonicNow } from "../clock.js";
 import { Database } from "../database.js";
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";
 import { badArgument } from "../errors.js";
-import { type Bounds, boundsOf, isWithin, type TextRange } from "../range.js";
+import { type Bounds, boundsOf, type TextRange } from "../range.js";
 import type { Seen, Watch } from "./messages.js";
 import type { ServedCollections } from "./served.js";
+import { type Subscription, Subscriptions } from "./subscriptions.js";
 import { toWire } from "./wire-errors.js";
-
-/** A client renews its watches more often; one that does not is gone. */
-const LEASE_MS = 90_000;
 
 /** So many keys are looked at in one step. */
 const PAGE = 1_024;
 
-/** When more keys than these are written before it is looked, ranges are gone over again. */
+/** When more keys of a keyspace than these are written before it is looked, ranges are gone over again. */
 const MOST_KEYS = 10_000;
+
+/** When more keys among the first so many are written than these, those are gone over again. */
+const MOST_STEPS = 64;
 
 /** Where the keys of a range lie, and what they are to who watches it. */
 export interface Reach {
@@ -29,15 +32,14 @@ export interface Reach {
   readonly keyOf: (bytes: Uint8Array<ArrayBuffer>) => unknown;
 }
 
-interface Watched {
-  readonly watch: Watch;
+/** What was told of a range. Keys are texts, which have the order of the bytes. */
+interface Told {
   readonly reach: Reach;
-  respond: (message: Seen) => void;
-  until: number;
   keyspace: number;
-  /** By the bytes of keys: the versions that were told. */
-  known: Map<string, number>;
-  number: number;
+  /** The versions that were told. */
+  readonly known: Map<string, number>;
+  /** The last of so many keys, where there is a limit and there are so many: none behind it is in the range. */
+  last: string | undefined;
 }
 
 type Change = readonly [key: unknown, version: number];
@@ -50,12 +52,12 @@ export class Watches {
   private readonly db: Database;
   private readonly engine: Engine;
   private readonly collections: ServedCollections;
-  private readonly all: Map<string, Watched>;
-  /** Keys that were written since it was looked, by keyspaces. */
-  private written: Map<number, Map<string, Uint8Array<ArrayBuffer>>>;
-  private count: number;
+  private readonly all: Subscriptions<Told>;
+  /** What was written since it was looked, by keyspaces. Those in which nobody watches have no keys. */
+  private written: Map<number, Written>;
+  /** In which somebody watches. */
+  private watched: Set<number>;
   private isDue: boolean;
-  private timer: ReturnType<typeof setTimeout> | undefined;
   private unhear: (() => void) | undefined;
 
   constructor(owner: string, db: Database, collections: ServedCollections) {
@@ -63,45 +65,37 @@ export class Watches {
     this.db = db;
     this.engine = Database.sessionOf(db).engine;
     this.collections = collections;
-    this.all = new Map();
+    this.all = new Subscriptions(owner);
     this.written = new Map();
-    this.count = 0;
+    this.watched = new Set();
     this.isDue = false;
-    this.timer = undefined;
     this.unhear = undefined;
   }
 
   /** Begins a watch, and tells all that is there; or renews it, if its client has missed nothing. */
   add(watch: Watch, respond: (message: Seen) => void): void {
-    const name = nameOf(watch);
-    const until = Date.now() + LEASE_MS;
-    const before = this.all.get(name);
-    if (before !== undefined && before.number === watch.number) {
-      Object.assign(before, { respond, until });
-      return;
-    }
+    const now = monotonicNow();
+    if (this.all.renew(watch, respond, now)) return;
     const reach = this.reachOf(watch);
-    const known = new Map<string, number>();
-    const number = before?.number ?? 0;
-    const one = { watch, reach, respond, until, keyspace: reach.keyspace(), known, number };
-    this.tell(one, this.lookAt(one), true);
-    this.all.set(name, one);
+    const told = { reach, keyspace: reach.keyspace(), known: new Map(), last: undefined };
+    this.all.begin(watch, respond, now, told, this.lookAt(told));
+    this.watched.add(told.keyspace);
     this.unhear ??= this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
   }
 
   /** What its client is told when it cannot be begun. */
   refusal({ id }: Watch, error: unknown): Seen {
     const { owner } = this;
-    return { type: "seen", owner, id, number: -1, isAll: false, changes: [], error: toWire(error) };
+    const none = { epoch: 0, number: -1, isAll: false, changes: [] };
+    return { type: "seen", owner, id, ...none, error: toWire(error) };
   }
 
   remove(watch: { client: number; id: number }): void {
-    this.all.delete(nameOf(watch));
+    this.all.remove(watch);
     if (this.all.size === 0) this.stop();
   }
 
   stop(): void {
-    clearTimeout(this.timer);
     this.all.clear();
     this.unhear?.();
     this.unhear = undefined;
@@ -111,94 +105,111 @@ export class Watches {
 
   /** This key is about to be written, if nothing comes between. */
   private note(keyspace: number, length: number): void {
-    if (this.count < MOST_KEYS) {
-      const key = this.engine.encoded(length);
-      let keys = this.written.get(keyspace);
-      if (keys === undefined) {
-        keys = new Map();
-        this.written.set(keyspace, keys);
-      }
-      keys.set(textOf(key), key);
+    let written = this.written.get(keyspace);
+    if (written === undefined) {
+      written = new Written();
+      this.written.set(keyspace, written);
     }
-    this.count += 1;
+    // Another keyspace may become that of a watched collection: that alone is looked at.
+    if (this.watched.has(keyspace)) written.add(textOf(this.engine.encoded(length)));
     if (this.isDue) return;
     this.isDue = true;
     // The write itself comes next, and then its commit.
     queueMicrotask(() => {
-      const soon = () => {
-        this.timer = setTimeout(() => this.tellAll());
-      };
+      const soon = () => setTimeout(() => this.tellAll());
       this.db.committed.then(soon, soon);
     });
   }
 
   private tellAll(): void {
-    const { written } = this;
-    const isTooMuch = this.count >= MOST_KEYS;
+    const { all, written } = this;
     this.written = new Map();
-    this.count = 0;
+    this.watched = new Set();
     this.isDue = false;
-    const now = Date.now();
-    for (const [name, one] of this.all) {
+    all.expire(monotonicNow());
+    for (const one of all) {
       try {
-        if (one.until < now) this.all.delete(name);
-        else this.tellOne(one, isTooMuch ? undefined : written);
+        all.tell(one, this.changesIn(one.state, written));
+        this.watched.add(one.state.keyspace);
       } catch (error) {
-        this.all.delete(name);
-        // For a key that is no string it is over. A database that is closing is open again elsewhere.
-        if (isBadArgument(error)) one.respond(this.refusal(one.watch, error));
+        this.end(one, error);
       }
     }
-    if (this.all.size === 0) this.stop();
+    if (all.size === 0) this.stop();
   }
 
-  private tellOne(one: Watched, written: typeof this.written | undefined): void {
-    const keyspace = one.reach.keyspace();
-    const isElsewhere = keyspace !== one.keyspace;
-    one.keyspace = keyspace;
-    // What comes to be among the first so many is not only what was written.
-    const isCut = one.reach.bounds.limit !== Number.POSITIVE_INFINITY;
-    if (isElsewhere || isCut || written === undefined) this.tell(one, this.lookAt(one));
-    else this.tell(one, this.changesIn(one, written.get(keyspace)));
-  }
-
-  private tell(one: Watched, changes: readonly Change[], isAll = false): void {
-    if (changes.length === 0 && !isAll) return;
-    one.number += 1;
-    const { owner } = this;
-    one.respond({ type: "seen", owner, id: one.watch.id, number: one.number, isAll, changes });
-  }
-
-  /** Which of these keys have other versions than were told. */
-  private changesIn(
-    { reach, keyspace, known }: Watched,
-    written: ReadonlyMap<string, Uint8Array<ArrayBuffer>> | undefined,
-  ): Change[] {
-    const changes: Change[] = [];
-    if (written === undefined) return changes;
-    const { engine } = this;
-    for (const [text, key] of written) {
-      if (!isWithin(reach.bounds, key)) continue;
-      const version = engine.version(engine.encodeKey(key), keyspace);
-      if ((known.get(text) ?? 0) === version) continue;
-      if (version === 0) known.delete(text);
-      else known.set(text, version);
-      changes.push([reach.keyOf(key), version]);
+  /** What cannot be read for a reason of its own is over; anything else is begun again, here or elsewhere. */
+  private end(one: Subscription<Told>, error: unknown): void {
+    if (isBadArgument(error)) {
+      this.all.remove(one.watch);
+      one.respond(this.refusal(one.watch, error));
+    } else {
+      this.all.restart(one);
     }
-    return changes;
+  }
+
+  /** What of it has other versions than were told, of which nothing is read that was not written. */
+  private changesIn(told: Told, all: ReadonlyMap<number, Written>): Change[] {
+    const { reach, last } = told;
+    const keyspace = reach.keyspace();
+    if (keyspace !== told.keyspace) {
+      told.keyspace = keyspace;
+      return this.lookAt(told);
+    }
+    const written = all.get(keyspace);
+    if (written === undefined || reach.bounds.limit === 0) return [];
+    const keys = written.within(
+      last === undefined ? reach.bounds : upTo(reach.bounds, bytesOf(last)),
+    );
+    if (keys === undefined) return this.lookAt(told);
+    const isCut = reach.bounds.limit !== Number.POSITIVE_INFINITY;
+    return isCut && keys.length > MOST_STEPS ? this.lookAt(told) : this.lookFor(told, keys);
   }
 
   // ---------------------------------------------------------------- what is there
 
+  /** Looks for these keys, which lie in the range, and for those that take the place of others. */
+  private lookFor(told: Told, keys: readonly string[]): Change[] {
+    const { reach, known, last } = told;
+    const { limit, reverse } = reach.bounds;
+    const before = new Map<string, number | undefined>();
+    const note = (text: string, version: number) => {
+      if (!before.has(text)) before.set(text, known.get(text));
+      if (version === 0) known.delete(text);
+      else known.set(text, version);
+    };
+    for (const text of keys) {
+      const version = this.versionOf(bytesOf(text), told.keyspace);
+      if ((known.get(text) ?? 0) !== version) note(text, version);
+    }
+    if (last !== undefined && known.size < limit) {
+      // Those behind the last one move up.
+      const rest = behind(reach.bounds, bytesOf(last), limit - known.size);
+      for (const key of this.keysIn(rest, told.keyspace)) {
+        note(textOf(key), this.versionOf(key, told.keyspace));
+      }
+    }
+    while (known.size > limit) note(lastOf(known, reverse), 0);
+    if (before.size > 0) told.last = known.size === limit ? lastOf(known, reverse) : undefined;
+    const changes: Change[] = [];
+    for (const [text, version = 0] of before) {
+      const now = known.get(text) ?? 0;
+      if (now !== version) changes.push([reach.keyOf(bytesOf(text)), now]);
+    }
+    return changes;
+  }
+
   /** Goes over the range: which keys have other versions than were told, or are gone. */
-  private lookAt({ reach, keyspace, known }: Watched): Change[] {
-    const { engine } = this;
+  private lookAt(told: Told): Change[] {
+    const { reach, keyspace, known } = told;
     const changes: Change[] = [];
     const there = new Set<string>();
+    told.last = undefined;
     for (const key of this.keysIn(reach.bounds, keyspace)) {
       const text = textOf(key);
-      const version = engine.version(engine.encodeKey(key), keyspace);
+      const version = this.versionOf(key, keyspace);
       there.add(text);
+      if (there.size === reach.bounds.limit) told.last = text;
       if (known.get(text) === version) continue;
       known.set(text, version);
       changes.push([reach.keyOf(key), version]);
@@ -209,6 +220,11 @@ export class Watches {
       changes.push([reach.keyOf(bytesOf(text)), 0]);
     }
     return changes;
+  }
+
+  private versionOf(key: Uint8Array<ArrayBuffer>, keyspace: number): number {
+    const { engine } = this;
+    return engine.version(engine.encodeKey(key), keyspace);
   }
 
   private *keysIn(bounds: Bounds, keyspace: number): Generator<Uint8Array<ArrayBuffer>> {
@@ -244,10 +260,6 @@ export class Watches {
   }
 }
 
-function nameOf({ client, id }: { client: number; id: number }): string {
-  return `${client}/${id}`;
-}
-
 function isBadArgument(error: unknown): boolean {
   return (error as { code?: unknown }).code === "VARVE_BAD_ARGUMENT";
 }
@@ -260,6 +272,76 @@ function stringOf(key: Uint8Array): string {
       'A key in this range is not UTF-8. Get keys as bytes with the option keyAs: "bytes".',
     );
   }
+}
+
+/** The part of a range up to a key of it, with that key. */
+function upTo(bounds: Bounds, key: Uint8Array<ArrayBuffer>): Bounds {
+  return bounds.reverse
+    ? { ...bounds, lower: key, lowerExcluded: false }
+    : { ...bounds, upper: key, upperIncluded: true };
+}
+
+/** The part of a range behind a key. */
+function behind(bounds: Bounds, key: Uint8Array<ArrayBuffer>, limit: number): Bounds {
+  return bounds.reverse
+    ? { ...bounds, limit, upper: key, upperIncluded: false }
+    : { ...bounds, limit, lower: key, lowerExcluded: true };
+}
+
+/** The last one in the order in which a range is gone over. */
+function lastOf(known: ReadonlyMap<string, number>, reverse: boolean): string {
+  let last: string | undefined;
+  for (const text of known.keys()) {
+    if (last === undefined || text > last !== reverse) last = text;
+  }
+  return last as string;
+}
+
+/** The keys of one keyspace that were written. */
+class Written {
+  /** With the order in which they were written. */
+  private readonly keys: Map<string, number> = new Map();
+  /** In order, as soon as that is asked for. */
+  private sorted: readonly string[] | undefined;
+  /** The first and the last of them, when there are too many to know each. */
+  private ends: [string, string] | undefined;
+
+  add(key: string): void {
+    const { ends, keys } = this;
+    if (ends !== undefined) {
+      if (key < ends[0]) ends[0] = key;
+      if (key > ends[1]) ends[1] = key;
+      return;
+    }
+    keys.set(key, keys.size);
+    if (keys.size <= MOST_KEYS) return;
+    const all = [...keys.keys()].sort();
+    this.ends = [all[0] as string, all[all.length - 1] as string];
+    keys.clear();
+  }
+
+  /** Those within bounds, in the order in which they were written. `undefined`: there may be some, and nobody knows which. */
+  within({ lower, lowerExcluded, upper, upperIncluded }: Bounds): readonly string[] | undefined {
+    this.sorted ??= [...this.keys.keys()].sort();
+    const keys = this.ends ?? this.sorted;
+    const turn = (key: string) => this.keys.get(key) as number;
+    const from = lower === undefined ? 0 : placeOf(keys, textOf(lower), lowerExcluded);
+    const to = upper === undefined ? keys.length : placeOf(keys, textOf(upper), upperIncluded);
+    if (this.ends === undefined) return keys.slice(from, to).sort((a, b) => turn(a) - turn(b));
+    return from < keys.length && to > 0 ? undefined : [];
+  }
+}
+
+/** How many of these come before a key, or with it. */
+function placeOf(sorted: readonly string[], key: string, isWith: boolean): number {
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    const one = sorted[middle] as string;
+    if (one < key || (isWith && one === key)) from = middle + 1;
+    else to = middle;
+  }
+  return from;
 }
 
 /** One character for each byte. */

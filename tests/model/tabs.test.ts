@@ -11,6 +11,8 @@ const NOTHING: Budget = {
   giveUps: 0,
   deploys: 0,
   readers: 0,
+  sleeps: 0,
+  renewals: 0,
 };
 
 /** No more worlds than these are looked at. Whoever sets a case knows how many it has. */
@@ -85,6 +87,22 @@ const CASES: Readonly<Record<string, Case>> = {
   "a watch, a write, and a hand-over": [[["v", "w"]], { handOvers: 1 }],
   "a watch while another client writes, and a death": [[["vw"], ["w"]], {}],
   "a watch that a service worker begins, and a death": [[["vw"]], { deaths: 1, readers: 1 }],
+  "a watch that is not renewed in time, and writes": [[["v", "w", "w"]], { sleeps: 1 }],
+  "a watch that is not renewed in time, and one of its messages lost": [
+    [["v", "w"]],
+    { sleeps: 1, drops: 1 },
+  ],
+  "a watch that is not renewed in time, and one of its messages again": [
+    [["v", "ww"]],
+    { sleeps: 1, doubles: 1 },
+  ],
+  "a watch that is renewed while it is given up": [[["v", "w"]], { sleeps: 1, renewals: 1 }],
+  "a watch that is given up twice, while its owner dies": [[["v", "w"]], { sleeps: 2, deaths: 1 }],
+  "watches of two clients that are not renewed in time": [[["v"], ["w"]], { sleeps: 1 }],
+  "a watch that a service worker tells of, and its renewal": [
+    [["v"]],
+    { readers: 1, deaths: 1, renewals: 1 },
+  ],
   "two builds, of which the newer writes": [[["w"], ["r"]], {}, [2, 1]],
 };
 
@@ -121,6 +139,8 @@ suite("long random runs", () => {
         giveUps: mishaps(),
         deploys: next(2),
         readers: next(3),
+        sleeps: mishaps(),
+        renewals: mishaps(),
       };
       // Half of the runs are of one build.
       const world = new World(programs, budget, seed % 2 === 0 ? versions : []);

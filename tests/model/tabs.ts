@@ -14,9 +14,11 @@ import {
   type Request,
   type Seen,
   Sender,
+  Subscriptions,
   standingOf,
   type ToClient,
   type ToOwner,
+  WATCH_LEASE_MS,
   type Watch,
   WatchList,
 } from "varve/protocol";
@@ -42,6 +44,10 @@ export interface Budget {
   readonly deploys: number;
   /** A service worker says that it reads the file while nobody owns it. */
   readonly readers: number;
+  /** The owner finds that it has not heard of any watch for too long: the machine, or every page, stood still. */
+  readonly sleeps: number;
+  /** A client renews its watches. */
+  readonly renewals: number;
 }
 
 /** What a client asks for: writes (`w`), reads (`r`) and watches (`v`), those of one turn in one string. */
@@ -63,19 +69,11 @@ function build(version: number): string {
   return buildName(version, "");
 }
 
-/** A watch as its owner knows it. */
-interface Watched {
-  readonly client: number;
-  readonly id: number;
-  /** So much of the log was told, by so many messages. */
-  told: number;
-  number: number;
-}
-
 class Owner implements Journal {
   readonly id: string;
   readonly ledger: Ledger;
-  readonly watched: Map<string, Watched>;
+  /** What is kept of each watch is how much of the log it was told. */
+  readonly watched: Subscriptions<{ told: number }>;
   /** Handed over: it is there, and has nothing any more. */
   retired: boolean;
   disk: Disk;
@@ -85,42 +83,52 @@ class Owner implements Journal {
   asker: string;
   readonly build: string;
   private readonly clients_: readonly ModelClient[];
+  private readonly outbox: [client: number, seen: Seen][];
+  /** What its own clock shows more than all others. */
+  ahead: number;
 
-  constructor(id: string, disk: Disk, version: number, clients: readonly ModelClient[]) {
+  constructor(
+    id: string,
+    disk: Disk,
+    version: number,
+    clients: readonly ModelClient[],
+    nextEpoch: () => number,
+  ) {
     this.id = id;
     this.disk = { ...copy(disk), version };
     this.build = build(version);
     this.asker = "";
     this.clients_ = clients;
     this.ledger = new Ledger(this);
-    this.watched = new Map();
+    this.watched = new Subscriptions(id, nextEpoch);
+    this.outbox = [];
+    this.ahead = 0;
     this.retired = false;
     this.now = 0;
   }
 
   /** Begins a watch, or renews one whose client has missed nothing; what it tells then. */
-  watch({ client, id, number }: Watch): Seen[] {
-    const name = `${client}/${id}`;
-    const before = this.watched.get(name)?.number;
-    if (before === number) return [];
-    const one = { client, id, told: 0, number: before ?? 0 };
-    this.watched.set(name, one);
-    return [this.tell(one, true)];
+  watch(watch: Watch, now: number) {
+    const { watched, outbox } = this;
+    const { log } = this.disk;
+    const respond = (seen: Seen) => void outbox.push([watch.client, seen]);
+    const at = now + this.ahead;
+    if (!watched.renew(watch, respond, at)) {
+      watched.begin(watch, respond, at, { told: log.length }, changesOf(log, 0));
+    }
+    return outbox.splice(0);
   }
 
   /** What watches have not been told yet: each write is a key of its own. */
-  *news(): Generator<[client: number, seen: Seen]> {
-    for (const one of this.watched.values()) {
-      if (one.told < this.disk.log.length) yield [one.client, this.tell(one)];
-    }
-  }
-
-  private tell(one: Watched, isAll = false): Seen {
+  news(now: number) {
+    const { watched, outbox } = this;
     const { log } = this.disk;
-    const changes = log.map((tag, i) => [tag, i + 1] as const).slice(one.told);
-    one.told = log.length;
-    one.number += 1;
-    return { type: "seen", owner: this.id, id: one.id, number: one.number, isAll, changes };
+    watched.expire(now + this.ahead);
+    for (const one of watched) {
+      watched.tell(one, changesOf(log, one.state.told));
+      one.state.told = log.length;
+    }
+    return outbox.splice(0);
   }
 
   atomically<T>(body: () => T): T {
@@ -156,6 +164,11 @@ class Owner implements Journal {
   }
 }
 
+/** Each key with its version: what is in the log from there on. */
+function changesOf(log: readonly string[], from: number) {
+  return log.map((tag, i) => [tag, i + 1] as const).slice(from);
+}
+
 const READER = "reader";
 
 /** Reads what there is, and refuses what would write. Nothing that it does is kept. */
@@ -184,6 +197,8 @@ class ModelClient {
   readonly sender: Sender;
   readonly watches: WatchList;
   readonly heard: Set<unknown>[];
+  /** What each watch knows to be there. */
+  readonly known: Map<string, readonly [key: unknown, version: number]>[];
   readonly asked: Asked[];
   turn: number;
   readonly version: number;
@@ -200,6 +215,7 @@ class ModelClient {
     this.sender.build = build(version);
     this.watches = new WatchList(this.sender);
     this.heard = [];
+    this.known = [];
     this.asked = [];
     this.turn = 0;
   }
@@ -253,7 +269,9 @@ class ModelClient {
     const over = (reason?: unknown) => {
       if (reason !== undefined) throw reason;
     };
-    this.watches.add({ of, place, range, heard, over, known: new Map(), number: 0 });
+    const known = new Map();
+    this.known.push(known);
+    this.watches.add({ of, place, range, heard, over, known });
   }
 
   hear(message: ToClient, now: number): void {
@@ -286,6 +304,8 @@ export class World {
   /** All of an earlier version have heard of a newer one. */
   private earliest = 0;
   private budget: { -readonly [K in keyof Budget]: Budget[K] };
+  private lastEpoch = 0;
+  private isLossy = false;
 
   /**
    * `versions`: of each client, and behind those of further tabs that ask for nothing; 1 for all when
@@ -332,7 +352,10 @@ export class World {
       seen.add(text);
       const name = `${packet.message.type} to ${packet.to}`;
       may(name, undefined, () => this.deliver(this.take(i)));
-      may(`${name} is lost`, "drops", () => this.take(i));
+      may(`${name} is lost`, "drops", () => {
+        this.isLossy = true;
+        this.take(i);
+      });
       may(`${name}, and again`, "doubles", () => this.deliver(packet));
       if (packet.message.type !== "ask" || packet.to !== this.owner?.id) return;
       may(`${name}, who dies before it commits`, "deaths", () =>
@@ -356,11 +379,19 @@ export class World {
       if (this.versions.some((version) => standingOf(owner.build, build(version)) === "newer")) {
         may("the owner hears of a newer build", "deploys", () => this.retire());
       }
+      may("the owner's clock jumps ahead", "sleeps", () => {
+        owner.ahead += WATCH_LEASE_MS + 1;
+      });
       may("the owner dies", "deaths", () => this.die());
       may("the owner hands over", "handOvers", () => this.retire());
     }
     for (const client of this.clients) {
       if (!client.isDone) may(`${client.number} asks`, undefined, () => client.ask(this.now));
+      if (client.heard.length > 0) {
+        may(`${client.number} renews its watches`, "renewals", () =>
+          client.watches.renew(false, true),
+        );
+      }
       const open = client.asked.find(({ ending }) => ending === undefined);
       if (open !== undefined) {
         may(`${client.number} gives up ${open.tag}`, "giveUps", () => {
@@ -388,6 +419,8 @@ export class World {
       // Whoever asks for something more finds whoever is owner now; and sooner or later watches are renewed.
       for (const client of this.clients) client.request("r", this.now);
       this.settle();
+      // What nothing was lost of is told without a renewal.
+      if (!this.isLossy) this.check(true);
       for (const { watches } of this.clients) watches.renew(false, true);
       this.settle();
     }
@@ -411,7 +444,13 @@ export class World {
     const late = log.find((tag) => tag.endsWith("late"));
     if (late !== undefined) throw new Error(`${late}, and was done`);
     if (new Set(log).size !== log.length) throw new Error(`applied twice: ${log.join(" ")}`);
-    for (const { asked } of this.clients) {
+    for (const { asked, known, number } of this.clients) {
+      for (const one of isEnd ? known : []) {
+        const there = [...one.values()].map(([key]) => key);
+        if (there.sort().join() !== [...log].sort().join()) {
+          throw new Error(`a watch of ${number} knows ${there.join(" ")}, of ${log.join(" ")}`);
+        }
+      }
       const own = asked.filter(({ tag }) => log.includes(tag)).map(({ tag }) => tag);
       const inLog = log.filter((tag) => own.includes(tag));
       if (own.join() !== inLog.join()) throw new Error(`out of order: ${log.join(" ")}`);
@@ -421,9 +460,9 @@ export class World {
 
   /** A text that is the same for worlds in which the same may happen. */
   key(): string {
-    const { now, clients, owners, network, disk, budget, earliest } = this;
+    const { now, clients, owners, network, disk, budget, earliest, lastEpoch, isLossy } = this;
     const packets = network.map(key).sort();
-    return key({ now, clients, owners, packets, disk, budget, earliest });
+    return key({ now, clients, owners, packets, disk, budget, earliest, lastEpoch, isLossy });
   }
 
   private get owner(): Owner | undefined {
@@ -440,12 +479,23 @@ export class World {
   }
 
   private appear(version: number): void {
-    const owner = new Owner(`o${this.owners.length}`, this.disk, version, this.clients);
+    const owner = new Owner(
+      `o${this.owners.length}`,
+      this.disk,
+      version,
+      this.clients,
+      this.nextEpoch,
+    );
     this.owners.push(owner);
     owner.ledger.sweep(this.now);
     this.disk = copy(owner.disk);
     this.announce({ type: "here", owner: owner.id, client: 0, round: 0 });
   }
+
+  private readonly nextEpoch = () => {
+    this.lastEpoch += 1;
+    return this.lastEpoch;
+  };
 
   private announce(message: ToClient): void {
     for (const { number } of this.clients) this.send({ to: number, message });
@@ -487,7 +537,7 @@ export class World {
       const { client, round } = message;
       this.send({ to: client, message: { type: "here", owner: to, client, round } });
     } else if (message.type === "watch") {
-      for (const seen of owner.watch(message)) this.send({ to: message.client, message: seen });
+      for (const [to, seen] of owner.watch(message, this.now)) this.send({ to, message: seen });
     } else if (message.type === "ask") {
       this.handle(owner, message, dies);
     }
@@ -500,8 +550,9 @@ export class World {
       this.send({ to, message: { type: "gone", owner: READER } });
       return;
     }
-    const reader = new Reader(READER, this.disk, this.disk.version, this.clients);
-    for (const message of reader.watch(watch)) this.send({ to, message });
+    const { disk, clients, nextEpoch } = this;
+    const reader = new Reader(READER, disk, disk.version, clients, nextEpoch);
+    for (const [, message] of reader.watch(watch, this.now)) this.send({ to, message });
   }
 
   /** What a service worker does that looks whether there is an owner. */
@@ -512,7 +563,7 @@ export class World {
       return;
     }
     const version = Number(ask.build.split(".")[0]);
-    const reader = new Reader(READER, this.disk, version, this.clients);
+    const reader = new Reader(READER, this.disk, version, this.clients, this.nextEpoch);
     Object.assign(reader, { now: this.now, asker: ask.build });
     const { answers, again } = reader.ledger.handle(ask, this.now);
     if (answers.length > 0) {
@@ -539,7 +590,7 @@ export class World {
       return;
     }
     const { id } = owner;
-    for (const [to, message] of owner.news()) this.send({ to, message });
+    for (const [to, message] of owner.news(this.now)) this.send({ to, message });
     if (answers.length > 0)
       this.send({ to: ask.client, message: { type: "told", owner: id, answers } });
     if (again) this.send({ to: ask.client, message: { type: "again", owner: id } });

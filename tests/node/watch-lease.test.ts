@@ -1,0 +1,101 @@
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+import { cleanup, context, equal, suite, test } from "../harness.js";
+
+/** Runs in a thread whose monotonic clock can be moved on; everything that the package exports is `varve`. */
+function moved(program: string): Promise<unknown> {
+  const varve = pathToFileURL(join(context().root, "dist/index.js")).href;
+  const thread = new Worker(
+    `const { parentPort } = require("node:worker_threads");
+     const now = performance.now.bind(performance);
+     let ahead = 0;
+     // Bound, so that it looks like the platform's own.
+     performance.now = (() => now() + ahead).bind();
+     const moveOn = (ms) => { ahead += ms };
+     const until = async (holds) => {
+       while (!holds()) await new Promise((resolve) => setTimeout(resolve, 1));
+     };
+     import(${JSON.stringify(varve)}).then(async (varve) => {
+       const { connect, memory, serve } = varve;
+       const { port1, port2 } = new MessageChannel();
+       serve("shop", { storage: memory() }).listen(port1);
+       const client = connect("shop", { worker: () => port2 });
+       ${program}
+     }).then((answer) => parentPort.postMessage(answer));`,
+    { eval: true },
+  );
+  cleanup(() => thread.terminate());
+  return new Promise((resolve, reject) => {
+    thread.once("message", resolve);
+    thread.once("error", reject);
+  });
+}
+
+suite("a watch whose owner has not heard of it for too long", () => {
+  test("shows the very change that found that out, and every one behind it", async () => {
+    const rows = await moved(`
+      let rows = [];
+      client.live({}, (all) => { rows = all });
+      for (let i = 0; i < 40; i += 1) await client.set("n" + i, "1");
+      moveOn(91_000);
+      await client.set("found", "1");
+      await until(() => rows.length === 41);
+      for (let i = 0; i < 60; i += 1) {
+        if (i % 7 === 0) moveOn(91_000);
+        await client.set("m" + i, "1");
+        await until(() => rows.length === 42 + i);
+      }
+      return rows.length;`);
+    equal(rows, 101);
+  });
+
+  test("hears of each key that was written then, once it has begun again", async () => {
+    const keys = await moved(`
+      const keys = new Set();
+      client.watch({}, (changes) => changes.forEach(({ key }) => keys.add(key)));
+      await client.set("a", "1");
+      await until(() => keys.size === 1);
+      moveOn(91_000);
+      await client.batch([{ type: "set", key: "b", value: "1" }, { type: "delete", key: "a" }]);
+      await until(() => keys.size === 2);
+      return [...keys].join();`);
+    equal(keys, "a,b");
+  });
+
+  test("is not kept for a client that is gone: nothing is read for it any more", async () => {
+    const reads = await moved(`
+      const other = new MessageChannel();
+      const served = serve("gone", {
+        storage: memory(),
+        procedures: {
+          look: (db) => {
+            const { engine } = db.constructor.sessionOf(db);
+            const { version } = engine;
+            engine.version = (...args) => { reads += 1; return version.apply(engine, args) };
+          },
+        },
+      });
+      let reads = 0;
+      served.listen(other.port1);
+      const gone = connect("gone", { worker: () => other.port2 });
+      let heard = 0;
+      gone.watch({}, () => { heard += 1 });
+      await gone.call.look();
+      await gone.set("a", "1");
+      await until(() => heard === 1);
+      // From now on nothing that is said of it arrives.
+      const { postMessage } = other.port1;
+      other.port1.postMessage = (message) => {
+        if (message.type !== "seen") postMessage.call(other.port1, message);
+      };
+      moveOn(91_000);
+      await gone.set("b", "1");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      reads = 0;
+      await gone.set("c", "1");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return reads;`);
+    equal(reads, 0);
+  });
+});
