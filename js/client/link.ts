@@ -1,5 +1,6 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
+import { monotonicNow } from "../clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
@@ -153,8 +154,11 @@ const LAST_MS = 100;
 /** A worker has so long to hand over when its client closes. */
 const CLOSE_MS = 5_000;
 
-/** A worker of one's own that says nothing for so long, when it is asked, is replaced. */
+/** A worker of one's own that says nothing for so long, while it is asked again and again, is replaced. */
 const DEAF_MS = 6_000;
+
+/** Between two questions at most so much counts: a page that stood still has heard nothing meanwhile. */
+const DEAF_STEP_MS = 1_000;
 
 /** A worker that has lived for so long and then ended is replaced at once. */
 const LIFE_MS = 1_000;
@@ -199,8 +203,11 @@ export class Link {
   private asleep = false;
   /** Waits for the worker's lock. A page that was given one while it is kept for going back to is not kept. */
   private guarding: AbortController | undefined;
-  /** Since when the worker was asked and has said nothing. */
-  private deafSince: number | undefined;
+  /** For how long the worker was asked and has said nothing, up to the last time that it was asked. */
+  private deafMs: number | undefined;
+  private askedAt = 0;
+  /** Whether the worker has the database or is about to, so that others may have to wait for it. */
+  private holds = false;
 
   constructor(name: string, options: LinkOptions) {
     this.name = name;
@@ -356,7 +363,7 @@ export class Link {
   }
 
   private listen(message: FromHost): void {
-    this.deafSince = undefined;
+    this.deafMs = undefined;
     switch (message.type) {
       case "up":
         this.isUp = true;
@@ -367,6 +374,7 @@ export class Link {
         this.guard(message.lock);
         break;
       case "state":
+        this.holds = message.state !== "waiting";
         if (this.sender.owner === undefined && !this.asleep) {
           const { state, progress } = message;
           this.show(state === "opening" ? "opening" : "waiting", WAITS[state], progress);
@@ -385,7 +393,10 @@ export class Link {
         this.released?.();
         break;
       default:
-        if (message.type === "here") this.local = message.owner;
+        if (message.type === "here") {
+          this.local = message.owner;
+          this.holds = true;
+        }
         this.hear(message);
     }
   }
@@ -399,14 +410,19 @@ export class Link {
     navigator.locks
       .request(lock, guarding, () => {
         if (this.worker !== worker) return;
-        const { local } = this;
-        this.dismiss();
-        this.sender.lose(local);
-        if (this.sender.owner === undefined) this.show("idle");
+        this.lose();
         // One that ends again and again is begun anew when it is noticed that nobody answers.
         if (Date.now() > since + LIFE_MS) this.need();
       })
       .catch(() => {});
+  }
+
+  /** Ends the worker, and with it the owner that it may have been. */
+  private lose(): void {
+    const { local } = this;
+    this.dismiss();
+    this.sender.lose(local);
+    if (this.sender.owner === undefined) this.show("idle");
   }
 
   /** Something an owner says, here or elsewhere. */
@@ -465,7 +481,8 @@ export class Link {
     this.isUp = false;
     this.worker = undefined;
     this.local = undefined;
-    this.deafSince = undefined;
+    this.holds = false;
+    this.deafMs = undefined;
     this.guarding?.abort();
     if (worker?.terminate) worker.terminate();
     else if (worker) {
@@ -504,13 +521,32 @@ export class Link {
     if (this.sender.isUnheard && this.status.state === "open") {
       this.show("waiting", "The owner does not answer: it may be asleep or busy.");
     }
-    const now = Date.now();
-    this.deafSince ??= now;
     // It could not be had before, was ended by something that nobody tells, or hangs.
-    if (now > this.deafSince + DEAF_MS) this.dismiss();
+    if (this.isDeaf()) this.dismiss();
     if (this.worker === undefined) this.start();
     this.toHost(message);
     this.ways?.who(message);
+  }
+
+  /**
+   * A client elsewhere waits. If this page's worker has the database and hangs, as in a procedure without an
+   * end, nobody but this page can end it: then another worker gets its lock.
+   */
+  asked(): void {
+    if (this.asleep || !this.holds) return;
+    if (this.isDeaf()) {
+      this.lose();
+      this.need();
+    } else this.toHost({ type: "who", round: 0, client: this.id });
+  }
+
+  /** Whether the worker has said nothing for too long although it was asked. */
+  private isDeaf(): boolean {
+    const now = monotonicNow();
+    const { deafMs } = this;
+    this.deafMs = deafMs === undefined ? 0 : deafMs + Math.min(now - this.askedAt, DEAF_STEP_MS);
+    this.askedAt = now;
+    return this.deafMs > DEAF_MS;
   }
 
   // ---------------------------------------------------------------- what the page goes through

@@ -30,6 +30,8 @@ interface Port {
 /** What becomes of messages that come these ways. */
 export interface WaysOut {
   hear(message: ToClient): void;
+  /** A client elsewhere asks who the owner is, for it waits. */
+  asked(): void;
   /** A port that a client elsewhere has sent to the owner of this page. */
   visit(port: MessagePort): void;
 }
@@ -55,7 +57,8 @@ export function waysOf(name: string, client: number, out: WaysOut): Ways {
   let courier: MessagePort | undefined;
   let mine: Port | undefined;
   all.onmessage = inbox.onmessage = ({ data }: MessageEvent) => {
-    if ((data as ToClient | Who).type !== "who") out.hear(data as ToClient);
+    if ((data as ToClient | Who).type === "who") out.asked();
+    else out.hear(data as ToClient);
   };
   const drop = () => {
     mine?.port.close();

@@ -116,6 +116,29 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
+    for (const [whose, isOwner] of [
+      ["its own page", true],
+      ["another tab", false],
+    ] as const) {
+      test(`are answered by another owner when the owner runs a procedure without an end for ${whose}`, async () => {
+        const tabs = await tabsIn(place);
+        const owner = await tabs.open();
+        await owns(owner);
+        const [second, third] = [await tabs.open(), await tabs.open()];
+        const counts = [await add(owner), await add(second), await add(third)];
+        deepEqual(counts, [1, 2, 3]);
+        // Given up soon, so that nobody waits any more whose call it was.
+        const told = (await (isOwner ? owner : third).evaluate("tab.hang(1000)")) as string;
+        equal(told, "VARVE_OWNER_UNAVAILABLE unknown");
+        // The page of the owner asks for nothing.
+        const more = await Promise.all([add(second), add(second), add(third), add(third)]);
+        deepEqual(more.sort(), [4, 5, 6, 7]);
+        equal(await second.evaluate('tab.text("hung")'), undefined);
+        equal(await add(owner), 8);
+        deepEqual((await owner.evaluate("tab.status().owner")) as string, "elsewhere");
+      });
+    }
+
     test("are told in time that the owner's process stands still, and go on with it", async () => {
       await stopped(place);
     });

@@ -29,6 +29,16 @@ const hasty = connect<typeof shop>("shop", {
   timeout: Number(asked.get("timeout") ?? 60_000),
 });
 
+/** A call with a timeout of its own, which procedures have none of. */
+async function hanging(timeout: number): Promise<unknown> {
+  const brief = connect<typeof shop>("shop", { worker, timeout });
+  try {
+    return await brief.call.hang("hung");
+  } finally {
+    await brief.close();
+  }
+}
+
 // Goes away as soon as its worker opens the file.
 if (asked.has("flees")) {
   client.addEventListener("status", () => {
@@ -87,6 +97,13 @@ Object.assign(globalThis, {
         (answer) => ({ code: "none", applied: true, message: `answered: ${answer}` }),
         ({ code, applied, message }) => ({ code, applied, message }),
       ),
+    /** Has the owner run something that never ends, and gives it up. */
+    hang: (timeout: number) =>
+      hanging(timeout).then(
+        () => "answered",
+        ({ code, applied }) => `${code} ${applied}`,
+      ),
+    text: (key: string) => client.getText(key),
     /** How many of the stream were answered so far. */
     answered: () => told.answered,
     begin() {

@@ -10,5 +10,10 @@ export default serve("shop", {
       db.set(key, String(next));
       return next;
     },
+    /** Adds one, and never ends. */
+    hang(db, key: string): number {
+      db.set(key, "hung");
+      for (;;);
+    },
   },
 });
