@@ -2,7 +2,7 @@
 
 import type { Key, Value } from "./bytes.js";
 import { Reads } from "./database-reads.js";
-import { badArgument } from "./errors.js";
+import { badArgument, refuseMore } from "./errors.js";
 import type { Range } from "./range.js";
 import type { Change, SetOptions, UpdateOptions } from "./session.js";
 
@@ -52,8 +52,10 @@ export class Writes extends Reads {
    * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
    */
-  delete(key: Key): boolean {
+  delete(key: Key): boolean;
+  delete(key: Key, ...more: unknown[]): boolean {
     const { session } = this;
+    if (more.length > 0) refuseMore("delete()", more);
     if (session.gate !== 0) session.admitWrite("delete()");
     const removed = session.engine.remove(key);
     if (removed && !session.queued) session.queue();
@@ -67,8 +69,10 @@ export class Writes extends Reads {
    * @throws StaleViewError if a bound is a dead view
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
-  clear(range?: Range): number {
+  clear(range?: Range): number;
+  clear(range?: Range, ...more: unknown[]): number {
     const { session } = this;
+    refuseMore("clear()", more);
     if (session.gate !== 0) session.admitWrite("clear()");
     const bounds = this.bounds("clear()", range, false);
     return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit);
@@ -117,8 +121,10 @@ export class Writes extends Reads {
    * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as
    * `set`; nothing was written
    */
-  batch(operations: readonly BatchOperation[]): void {
+  batch(operations: readonly BatchOperation[]): void;
+  batch(operations: readonly BatchOperation[], ...more: unknown[]): void {
     const { session } = this;
+    refuseMore("batch()", more);
     if (session.gate !== 0) session.admitWrite("batch()");
     session.batch(operations, this);
   }
@@ -134,12 +140,15 @@ export class Writes extends Reads {
    * ```
    *
    * @throws whatever the function throws
-   * @throws TypeError if the argument is not a function, or if it returned a promise or a generator
+   * @throws TypeError if the argument is not a function, if it returned a promise or a generator, or if there is
+   * a second argument: a transaction has no options
    * @throws ReentrancyError inside a callback of `updateIf`
    * @throws QuotaExceededError, StorageError if its writes could not be committed; they are undone
    */
-  transaction<T>(body: (tx: this) => Synchronous<T>): T {
+  transaction<T>(body: (tx: this) => Synchronous<T>): T;
+  transaction<T>(body: (tx: this) => Synchronous<T>, ...more: unknown[]): T {
     const { session } = this;
+    refuseMore("transaction()", more);
     if (session.gate !== 0) session.admitIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
     return session.transaction(() => body(this) as T);

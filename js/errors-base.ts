@@ -77,6 +77,13 @@ export function badArgument(expected: string, ...given: [] | [unknown]): BadArgu
   return badCall(given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`);
 }
 
+/** Refuses arguments beyond those that a call takes: what they were given for must not be ignored. */
+export function refuseMore(call: string, more: readonly unknown[]): void {
+  for (const one of more) {
+    if (one !== undefined) throw badArgument(`${call} takes no more arguments, nor options.`, one);
+  }
+}
+
 /** The same where nothing is described, for which pages need less code. */
 export function badCall(message: string): BadArgumentError {
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const });

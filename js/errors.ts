@@ -16,6 +16,7 @@ export {
   describe,
   errorClasses,
   MalformedValueError,
+  refuseMore,
   StaleViewError,
   VarveError,
   type VarveErrorOptions,

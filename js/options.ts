@@ -316,7 +316,7 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
   }
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
     throw badArgument(
-      "The option storage must come from opfs(), file(), memory() or durableObject().",
+      "The option storage must be one storage, made by opfs(), file(), memory() or durableObject().",
       storage,
     );
   }

@@ -54,7 +54,10 @@ function storageOf(call: string, options: StorageOptions): Storage {
   refuseUnknown(call, options, ["storage"]);
   const { storage } = options;
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
-    throw badArgument("The option storage must come from opfs(), file() or memory().", storage);
+    throw badArgument(
+      "The option storage must be one storage, made by opfs(), file() or memory().",
+      storage,
+    );
   }
   // A page cannot open what lies there, but its workers can, and this is the place they mean.
   return storage ?? (hasFolders() ? opfs() : defaultStorage());

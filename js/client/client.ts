@@ -244,8 +244,9 @@ export class Client<
   watch(
     range: TextRange = {},
     to?: WatchOptions | ((changes: readonly KeyChange<string>[]) => void),
+    ...more: unknown[]
   ) {
-    return changesOf(this.link.watch(undefined, range), to);
+    return changesOf(this.link.watch(undefined, range), to, more);
   }
 
   /**
@@ -262,8 +263,9 @@ export class Client<
   live(
     range: TextRange = {},
     to?: WatchOptions | ((rows: [string, Uint8Array<ArrayBuffer>][]) => void),
+    ...more: unknown[]
   ) {
-    return rowsOf(this.link.watch(undefined, range), () => this.entries(range).all(), to);
+    return rowsOf(this.link.watch(undefined, range), () => this.entries(range).all(), to, more);
   }
 
   /** Resolves when everything requested before is in the file. */

@@ -2,6 +2,7 @@
 
 import type { KeyRange } from "../collection/keys.js";
 import type { IndexRange } from "../collection/lookup.js";
+import { badCall } from "../errors.js";
 import { split } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { byName, type RetryOptions, updateIf } from "./optimistic.js";
@@ -213,7 +214,9 @@ export class RemoteCollection<
    * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
    * ```
    */
-  update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>> {
+  update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>>;
+  update(key: Given, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
+    if (more.length > 0) throw badCall("update() takes its options within its second argument.");
     const [told, mine] = split(change);
     return this.tell("update", [key, told], mine);
   }
@@ -242,8 +245,9 @@ export class RemoteCollection<
   watch(
     range: KeyRange<Given> = {},
     to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
+    ...more: unknown[]
   ) {
-    return changesOf(this.caller.watch(this.name, range), to);
+    return changesOf(this.caller.watch(this.name, range), to, more);
   }
 
   /** Gives the records of a range now and after every change in it, without a gap. As `client.live`. */
@@ -252,8 +256,12 @@ export class RemoteCollection<
     range?: KeyRange<Given>,
     options?: WatchOptions,
   ): AsyncGenerator<[K, Plain][], void, undefined>;
-  live(range: KeyRange<Given> = {}, to?: WatchOptions | ((rows: [K, Plain][]) => void)) {
-    return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to);
+  live(
+    range: KeyRange<Given> = {},
+    to?: WatchOptions | ((rows: [K, Plain][]) => void),
+    ...more: unknown[]
+  ) {
+    return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to, more);
   }
 
   private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {

@@ -238,7 +238,10 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
     get,
     has: async (key) => (await get(key)) !== undefined,
     delete: (key) => write("delete", key),
-    set: (key, value) => write("set", key, value),
+    set: (key, value, ...more: unknown[]) => {
+      if (more.length > 0) throw badCall("set() of a transaction has no options.");
+      write("set", key, value);
+    },
   };
 }
 

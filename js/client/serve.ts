@@ -1,16 +1,25 @@
 /** `serve`: what a worker's file exports, and what makes it answer. */
 
-import type { IndexSpec, KnownIndex, Refused } from "../collection/indexes.js";
+import {
+  declaredIndexes,
+  IndexSpace,
+  type IndexSpec,
+  type KnownIndex,
+  type Refused,
+} from "../collection/indexes.js";
+import { keyKindOf } from "../collection/keys.js";
 import type { Synchronous } from "../database-writes.js";
-import { badArgument } from "../errors.js";
+import { badArgument, describe } from "../errors.js";
 import type { OpenOptions } from "../options.js";
-import { refuseUnknown } from "../options.js";
-import type { Structure } from "../struct/codec.js";
+import { checkOptions, refuseUnknown } from "../options.js";
+import { fileName } from "../storage/names.js";
+import type { CustomCodec, Structure } from "../struct/codec.js";
+import { codecOf } from "../struct/custom.js";
 import { Host } from "./host.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
 import type { Hosting, Migrate } from "./owned.js";
-import type { CollectionSpecs } from "./served.js";
+import type { CollectionSpec, CollectionSpecs } from "./served.js";
 import { WHOLE } from "./whole.js";
 import { toWire } from "./wire-errors.js";
 
@@ -143,6 +152,11 @@ export function serve<
   if (migrate !== undefined && typeof migrate !== "function") {
     throw badArgument("The option migrate of serve() must be a function.", migrate);
   }
+  checkOptions(opening);
+  // Of a storage that somebody else made, only that knows which names it takes.
+  if (opening.storage === undefined) fileName(name, (folder) => `file(${JSON.stringify(folder)})`);
+  checkProcedures(procedures);
+  checkCollections(collections);
   const served: Served<P, C> = {
     name,
     procedures,
@@ -170,6 +184,49 @@ export function serve<
   const worker = dedicatedWorker();
   if (worker !== undefined) served.listen(worker);
   return served;
+}
+
+/** Refuses at once what would fail when a client calls it. */
+function checkProcedures(procedures: unknown): void {
+  for (const [name, procedure] of entriesOf("procedures", procedures)) {
+    if (typeof procedure !== "function") {
+      throw badArgument(
+        `The procedure ${describe(name)} of serve() must be a function.`,
+        procedure,
+      );
+    }
+    const tag = (procedure as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "";
+    if (!/Async|Generator/.test(tag)) continue;
+    throw badArgument(
+      `The procedure ${describe(name)} of serve() must not be async or a generator: each call is one ` +
+        "transaction. Fetch what it needs before, and give it as an argument.",
+    );
+  }
+}
+
+/** Refuses what `db.collection` would refuse. */
+function checkCollections(collections: unknown): void {
+  for (const [name, spec] of entriesOf("collections", collections)) {
+    const what = `The collection ${describe(name)} of serve()`;
+    const isSpec = typeof spec === "object" && spec !== null && ("of" in spec || "key" in spec);
+    const given = (isSpec ? spec : { of: spec }) as CollectionSpec;
+    refuseUnknown(what, given, ["of", "key", "indexes"]);
+    try {
+      const { kind } = codecOf(given.of as CustomCodec<unknown>);
+      keyKindOf(given.key);
+      const indexes = declaredIndexes(given.indexes);
+      for (const index of indexes) new IndexSpace(name, index.name, index.shape, kind, 0);
+    } catch (cause) {
+      throw Object.assign(badArgument(`${what}: ${(cause as Error).message}`), { cause });
+    }
+  }
+}
+
+function entriesOf(option: string, given: unknown): [string, unknown][] {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw badArgument(`The option ${option} of serve() must be an object, by name.`, given);
+  }
+  return Object.entries(given);
 }
 
 /** Serves whatever database a client names: the package's own worker. */

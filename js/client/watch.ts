@@ -174,12 +174,13 @@ function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
 export function changesOf<K>(
   add: Adder,
   to?: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions,
+  more: readonly unknown[] = [],
 ) {
   const begin: Begin<readonly KeyChange<K>[]> = (listener, over) =>
     add((changes, isFirst) => {
       if (!isFirst) listener(changes as readonly KeyChange<K>[]);
     }, over);
-  return told(begin, merged, to);
+  return told(begin, merged, to, more);
 }
 
 /** What is in a range now and after every change, told to a listener, or for a loop. */
@@ -187,9 +188,10 @@ export function rowsOf<T>(
   add: Adder,
   read: () => Promise<T>,
   to?: ((rows: T) => void) | WatchOptions,
+  more: readonly unknown[] = [],
 ) {
   const begin: Begin<T> = (listener, over) => liveRows(add, read, listener, over);
-  return told(begin, (_, rows) => rows, to);
+  return told(begin, (_, rows) => rows, to, more);
 }
 
 type Begin<T> = (listener: (one: T) => void, over: Over) => End;
@@ -198,7 +200,13 @@ function told<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
   to: ((one: T) => void) | WatchOptions | undefined,
+  more: readonly unknown[],
 ) {
+  if (more.length > 0) {
+    throw badCall(
+      "A watch takes a listener or options, not both. With a listener, close() ends it.",
+    );
+  }
   if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
     throw badCall("A watch takes a function, not a generator.");

@@ -1,6 +1,6 @@
 /** `db.collection(…)`: records of one kind in a keyspace of their own. */
 
-import { badArgument, OutOfMemoryError } from "../errors.js";
+import { badArgument, OutOfMemoryError, refuseMore } from "../errors.js";
 import { type Format, INSPECT } from "../inspect.js";
 import { moduleAt } from "../modules.js";
 import { refuseUnknown } from "../options.js";
@@ -284,8 +284,14 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * the number 2^53 - 1
    * @throws as `set`
    */
-  push(this: Collection<number, View, Writable, Input, number, Specs>, value: Input): number {
+  push(this: Collection<number, View, Writable, Input, number, Specs>, value: Input): number;
+  push(
+    this: Collection<number, View, Writable, Input, number, Specs>,
+    value: Input,
+    ...more: unknown[]
+  ): number {
     const { session } = this.handle;
+    if (more.length > 0) refuseMore("push()", more);
     if (session.gate !== 0) session.admitWrite("push()");
     return push(session, this.form, value);
   }
@@ -297,8 +303,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's
    * `delete`
    */
-  delete(key: Given): boolean {
+  delete(key: Given): boolean;
+  delete(key: Given, ...more: unknown[]): boolean {
     const { session } = this.handle;
+    if (more.length > 0) refuseMore("delete()", more);
     if (session.gate !== 0) session.admitWrite("delete()");
     return remove(session, this.form, key);
   }
@@ -340,8 +348,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
-  clear(range?: KeyRange<Given>): number {
+  clear(range?: KeyRange<Given>): number;
+  clear(range?: KeyRange<Given>, ...more: unknown[]): number {
     const { session } = this.handle;
+    refuseMore("clear()", more);
     if (session.gate !== 0) session.admitWrite("clear()");
     session.admitRange("clear()");
     return clear(session, this.form, this.form.keys.bounds("clear()", range));
@@ -354,8 +364,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * nothing was written
    * @throws what `set` and `delete` throw; nothing was written
    */
-  batch(operations: readonly CollectionOperation<Given, Input>[]): void {
+  batch(operations: readonly CollectionOperation<Given, Input>[]): void;
+  batch(operations: readonly CollectionOperation<Given, Input>[], ...more: unknown[]): void {
     const { session } = this.handle;
+    refuseMore("batch()", more);
     if (session.gate !== 0) session.admitWrite("batch()");
     session.batch(operations, this);
   }

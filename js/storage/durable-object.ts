@@ -4,6 +4,7 @@ import {
   badArgument,
   DatabaseBusyError,
   DatabaseNotFoundError,
+  refuseMore,
   StorageUnavailableError,
 } from "../errors.js";
 import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
@@ -59,7 +60,9 @@ const places = new WeakMap<object, Place>();
  *
  * @throws TypeError for anything but the `ctx.storage` of a Durable Object
  */
-export function durableObject(storage: DurableObjectStorageLike): Storage {
+export function durableObject(storage: DurableObjectStorageLike): Storage;
+export function durableObject(storage: DurableObjectStorageLike, ...more: unknown[]): Storage {
+  refuseMore("durableObject()", more);
   if (typeof storage !== "object" || storage === null) {
     throw badArgument(
       "durableObject() needs the ctx.storage of a Durable Object, which exists only inside one.",

@@ -1,6 +1,6 @@
 /** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
 
-import { DatabaseBusyError, DatabaseNotFoundError } from "../errors.js";
+import { DatabaseBusyError, DatabaseNotFoundError, refuseMore } from "../errors.js";
 import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
 import { fileName, namesOf } from "./names.js";
 
@@ -13,7 +13,9 @@ import { fileName, namesOf } from "./names.js";
  * const db = await open("scratch", { storage: memory() });
  * ```
  */
-export function memory(): Storage {
+export function memory(): Storage;
+export function memory(...more: unknown[]): Storage {
+  refuseMore("memory()", more);
   const contents = new Map<string, Content>();
   const identities = new Map<string, object>();
   return {

@@ -1,6 +1,6 @@
 /** Storage in files, for Node, Deno and Bun alike: where they are. */
 
-import { badArgument } from "../errors.js";
+import { badArgument, refuseMore } from "../errors.js";
 import { moduleAt } from "../modules.js";
 import { type Builtins, builtins } from "./builtin.js";
 import type { Storage } from "./contract.js";
@@ -40,7 +40,9 @@ const files = () => moduleAt("storage/node-file", () => import("./node-file.js")
  * @param directory a path, or a URL with the scheme "file:"; the current folder by default
  * @throws TypeError for anything else. Errors of the file system come from `open`.
  */
-export function file(directory: string | URL = "."): Storage {
+export function file(directory?: string | URL): Storage;
+export function file(directory: string | URL = ".", ...more: unknown[]): Storage {
+  refuseMore("file()", more);
   if (typeof directory !== "string" && !(directory instanceof URL)) {
     throw badArgument("A folder must be a path or a URL.", directory);
   }

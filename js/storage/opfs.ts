@@ -5,6 +5,7 @@ import {
   DatabaseBusyError,
   DatabaseNotFoundError,
   QuotaExceededError,
+  refuseMore,
   StorageUnavailableError,
   VarveError,
 } from "../errors.js";
@@ -55,7 +56,9 @@ const RETRIES_MS = [50, 100, 200];
  * @param directory folders inside the origin's own folder, separated by "/"; the topmost one by default
  * @throws TypeError for a bad folder. What the browser refuses comes from `open`.
  */
-export function opfs(directory = ""): Storage {
+export function opfs(directory?: string): Storage;
+export function opfs(directory = "", ...more: unknown[]): Storage {
+  refuseMore("opfs()", more);
   const folders = parseFolders(directory);
   const named = (name: string) => fileName(name, (inner) => `opfs(${inside(directory, inner)})`);
   return {
@@ -210,7 +213,7 @@ const IN_SHARED_WORKERS =
 
 const MISSING =
   "This runtime has no origin private file system with synchronous handles (browsers have it since " +
-  "Chrome 102, Firefox 111 and Safari 15.2). In Node, Deno and Bun use file().";
+  "Chrome 102, Firefox 111 and Safari 16.4). In Node, Deno and Bun use file().";
 
 function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);

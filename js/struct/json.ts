@@ -8,7 +8,7 @@ import type { Leaf } from "./fields.js";
 import { planOf } from "./json-plan.js";
 import { read } from "./json-read.js";
 import { write } from "./json-write.js";
-import { lone } from "./type.js";
+import { lone, noMore, wrong } from "./type.js";
 
 /** What can be written as JSON: a schema, or the codec of a collection. */
 export interface HasJson {
@@ -33,7 +33,9 @@ export interface JsonOptions {
  *
  * @throws MalformedValueError if the bytes are not a value of the schema
  */
-export function toJson(schema: HasJson, bytes: Uint8Array): string {
+export function toJson(schema: HasJson, bytes: Uint8Array): string;
+export function toJson(schema: HasJson, bytes: Uint8Array, ...more: unknown[]): string {
+  noMore("toJson()", more);
   return new TextDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
 }
 
@@ -56,6 +58,13 @@ export function fromJson(
   json: string | Uint8Array,
   options: JsonOptions = {},
 ): Uint8Array<ArrayBuffer> {
+  for (const option in Object(options)) {
+    if (option !== "ignoreUnknown") {
+      throw wrong("fromJson() has no option but ignoreUnknown.", option);
+    }
+  }
+  if (Object(options) !== options)
+    throw wrong("The options of fromJson() must be an object.", options);
   const bytes = typeof json === "string" ? new TextEncoder().encode(json) : json;
   return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
 }

@@ -6,7 +6,7 @@
 
 import { badArgument } from "../errors.js";
 import type { Descriptor } from "./codec.js";
-import type { Type } from "./type.js";
+import { noMore, type Type } from "./type.js";
 import { decoder, encoder } from "./utf8.js";
 
 /** A part of a key, or an indexed field, in descending order. Made by `desc`. */
@@ -72,7 +72,9 @@ export function desc<const T extends Type | string>(type: T): Desc<T> {
  * a transaction took back, or a crash before the commit, was never given out. JSON lines hold records only: a
  * collection that is filled from them goes on behind its highest key.
  */
-export function auto(): Auto {
+export function auto(): Auto;
+export function auto(...more: unknown[]): Auto {
+  noMore("auto()", more);
   return { auto: true };
 }
 

@@ -9,6 +9,7 @@ import {
   inner,
   inside,
   type Mode,
+  noMore,
   placeIn,
   reserve,
   type Type,
@@ -126,7 +127,9 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
  * Any number of items: eight bytes in the struct, and the items elsewhere in the value. In an update, the
  * same number of items is written in place, unless they have parts elsewhere themselves.
  */
-export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P> {
+export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P>;
+export function vec<V, W, I, P>(of: Type<V, W, I, P>, ...more: unknown[]): ListType<V, W, I, P> {
+  noMore("vec()", more);
   const type = inner(of);
   return referred(
     { kind: "vec", of: type.kind },

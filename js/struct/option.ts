@@ -1,7 +1,7 @@
 /** What may be absent. */
 
 import { tagged } from "./tagged.js";
-import { inner, type Type, typed, wrong, zero } from "./type.js";
+import { inner, noMore, type Type, typed, wrong, zero } from "./type.js";
 
 /** A type whose values may be missing: they are `undefined` then. `null` may be stored for that, too. */
 export type OptionType<V, W, I, P> = Type<
@@ -15,7 +15,12 @@ export type OptionType<V, W, I, P> = Type<
  * A value or `undefined`: one byte that tells which, and then the value. In Rust it is varve's `Opt<T>`,
  * since the layout of Rust's own `Option` is unspecified.
  */
-export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P> {
+export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>;
+export function option<V, W, I, P>(
+  of: Type<V, W, I, P>,
+  ...more: unknown[]
+): OptionType<V, W, I, P> {
+  noMore("option()", more);
   const type = inner(of);
   return tagged(
     { kind: "option", of: type.kind },

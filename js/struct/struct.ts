@@ -9,6 +9,7 @@ import {
   inside,
   lone,
   malformed,
+  noMore,
   placeIn,
   placeOf,
   release,
@@ -35,8 +36,10 @@ import { type MakeView, type Shape, viewsOf } from "./view.js";
  * @throws TypeError if there are no fields, if two have the same name, or if one is named like a number or
  * like a method of views: `snapshot`, `toJSON`, `assign`
  */
-export function struct<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>> {
-  return schema(name, fields, false) as unknown as Schema<LeavesOf<F>>;
+export function struct<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>>;
+export function struct(name: string, fields: Fields, ...more: unknown[]): Schema<unknown> {
+  noMore("struct()", more);
+  return schema(name, fields, false) as unknown as Schema<unknown>;
 }
 
 /** Makes a schema, for the compiler of no type in particular. */
@@ -119,7 +122,10 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
       if (from instanceof Uint8Array) return this.view(lone(from), 0, from.length);
       throw wrong(`${this.name} needs a Uint8Array.`, from);
     }
-    return this.over(placeOf(from as Memory, at, length as number));
+    if (length === undefined) {
+      throw wrong("view() takes bytes, or a memory, a place and a length. Use bytes.subarray().");
+    }
+    return this.over(placeOf(from as Memory, at, length));
   }
 
   /** A view of the whole value at a place. */

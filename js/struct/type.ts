@@ -349,6 +349,13 @@ export function whole(length: number): number {
   throw wrong(`A length must be 1 to ${LARGEST}.`, length);
 }
 
+/** Throws for arguments beyond those that a function takes: what they were given for must not be ignored. */
+export function noMore(call: string, more: readonly unknown[]): void {
+  for (const one of more) {
+    if (one !== undefined) throw wrong(`${call} takes no more arguments, nor options.`, one);
+  }
+}
+
 /** Throws unless this type can be a part of another. */
 export function inner(type: Type): Type {
   if (type?.put === undefined) {

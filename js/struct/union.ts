@@ -1,7 +1,7 @@
 /** One of a few variants, each with a value of its own type. */
 
 import { type Form, tagged } from "./tagged.js";
-import { inner, type Type, wrong } from "./type.js";
+import { inner, noMore, type Type, wrong } from "./type.js";
 
 /** The variants of a union: their types by name, or `null` for a variant without a value. */
 export interface Variants {
@@ -30,7 +30,9 @@ export type UnionType<U> = Type<
  * `union({ Cash: u32, Card: str, None: null })`. A value is `{ type: "Cash", value: 100 }`. In JSON it is
  * `{ "Cash": 100 }` or `"None"`, as in serde. There may be up to 256 variants.
  */
-export function union<const U extends Variants>(variants: U): UnionType<U> {
+export function union<const U extends Variants>(variants: U): UnionType<U>;
+export function union<const U extends Variants>(variants: U, ...more: unknown[]): UnionType<U> {
+  noMore("union()", more);
   const names = Object.keys(variants);
   const forms = Object.entries(variants).map(([name, type]): Form => [name, type && inner(type)]);
   if (names.length === 0 || names.length > 256) throw wrong("A union needs 1 to 256 variants.");

@@ -2,7 +2,7 @@
 
 import type { Added, Fields, LeavesOf, Schema } from "./infer.js";
 import { schema } from "./struct.js";
-import { type Cursor, copied, drafted, inner, lone, placeOf, type Type } from "./type.js";
+import { type Cursor, copied, drafted, inner, lone, noMore, placeOf, type Type } from "./type.js";
 
 /**
  * A struct to which later versions may append fields, each `added(type, default)`. In a value that was
@@ -17,8 +17,10 @@ import { type Cursor, copied, drafted, inner, lone, placeOf, type Type } from ".
  * earlier version of the struct cannot change the length of a part in a value that a later version wrote:
  * assigning one throws a `TypeError`.
  */
-export function versioned<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>> {
-  return schema(name, fields, true) as unknown as Schema<LeavesOf<F>>;
+export function versioned<const F extends Fields>(name: string, fields: F): Schema<LeavesOf<F>>;
+export function versioned(name: string, fields: Fields, ...more: unknown[]): Schema<unknown> {
+  noMore("versioned()", more);
+  return schema(name, fields, true) as unknown as Schema<unknown>;
 }
 
 /**

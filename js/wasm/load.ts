@@ -85,7 +85,7 @@ async function compile(bytes: BufferSource): Promise<WebAssembly.Module> {
     throw new VarveError(
       "VARVE_WASM",
       "The wasm of varve does not compile here. With a content security policy, script-src needs " +
-        "'wasm-unsafe-eval'; a runtime older than Chrome 91, Firefox 89, Safari 16.4 or Node 20 " +
+        "'wasm-unsafe-eval'; a runtime older than Chrome 102, Firefox 111, Safari 16.4 or Node 20.16 " +
         "lacks SIMD; where code may not be compiled at run time, give open() a compiled module " +
         "as its option wasm.",
       { cause },

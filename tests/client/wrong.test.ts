@@ -32,6 +32,32 @@ const stocked = () =>
     },
   });
 
+suite("arguments that a client's call does not take", () => {
+  test("are refused where they would be options elsewhere", async () => {
+    const client = stocked();
+    await client.products.set("a", { stock: 1 });
+    const loosely = (call: unknown) => call as (...args: unknown[]) => unknown;
+    const late = client.transaction(async (tx) => loosely(tx.set)("a", "1", { ifVersion: 9 }));
+    await rejects(late, { ...BAD, message: /set\(\) of a transaction has no options/ });
+    const update = loosely(client.products.update).bind(client.products);
+    const within = { ...BAD, message: /update\(\) takes its options within its second argument/ };
+    throws(() => update("a", { add: { stock: 1 } }, { timeout: 5 }), within);
+    const batch = client.batch([{ type: "delete", key: "a", ifVersion: 1 } as never]);
+    await rejects(batch, { ...BAD, message: /"ifVersion"/ });
+    await rejects(client.delete("a", { ifVersion: 1 } as object), { ...BAD, message: /ifVersion/ });
+    for (const call of [client.watch, client.live].map(loosely)) {
+      const more = { ...BAD, message: /takes a listener or options/ };
+      throws(() => call.call(client, {}, () => {}, { signal: AbortSignal.abort() }), more);
+    }
+    for (const call of [client.products.watch, client.products.live].map(loosely)) {
+      const more = { ...BAD, message: /takes a listener or options/ };
+      throws(() => call.call(client.products, {}, () => {}, { signal: AbortSignal.abort() }), more);
+    }
+    equal(await client.has("a"), false);
+    deepEqual(await client.products.get("a"), { stock: 1 });
+  });
+});
+
 suite("functions that a client is given", () => {
   test("are refused where they are generators, which would never run", async () => {
     const client = stocked();

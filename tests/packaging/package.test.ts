@@ -164,6 +164,30 @@ suite("the package as published", () => {
   });
 });
 
+suite("the browsers that the package needs", () => {
+  test("are the same wherever they are named", () => {
+    const readme = readFileSync(root("README.md"), "utf8");
+    const [, ...wanted] =
+      /Chrome (\d+), Firefox (\d+), Safari ([\d.]+) or newer/.exec(readme) ?? [];
+    equal(wanted.length, 3, "the README names them");
+    const code = pack().details.files.filter(({ path }) => /\.(js|d\.ts)$/.test(path));
+    const paths = [...code.map(({ path }) => path), "README.md", "docs/places.md"];
+    let named = 0;
+    for (const path of paths) {
+      // Comments tell of single abilities of newer browsers.
+      const text = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
+      const found = text.matchAll(
+        /Chrome (\d+),\s+Firefox (\d+),?\s+(?:and )?Safari (\d+(?:\.\d+)?)/g,
+      );
+      for (const [, ...there] of found) {
+        deepEqual(there, wanted, path);
+        named += 1;
+      }
+    }
+    ok(named >= 3, "they are named where they are missing");
+  });
+});
+
 suite("the example of the README", () => {
   const example = /```ts\n([\s\S]*?)```/.exec(readFileSync(root("README.md"), "utf8"))?.[1] ?? "";
 
