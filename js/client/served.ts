@@ -4,13 +4,13 @@ import type { Collection } from "../collection/collection.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import { refuseUnknown } from "../options.js";
-import type { CustomCodec, Declared, Descriptor, StructDescriptor } from "../struct/codec.js";
+import type { CustomCodec, Descriptor, StructDescriptor } from "../struct/codec.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
 
 /** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
-  | Declared<unknown, unknown, unknown>
+  | { readonly kind: Descriptor }
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options, as those of `db.collection`. */

@@ -112,7 +112,7 @@ export interface Codec<View, Writable, Input> {
  * types.
  */
 export interface Declared<View, Writable, Input> {
-  readonly kind: StructDescriptor | { readonly kind: "json" | "text" };
+  readonly kind: Descriptor;
   /** For the compiler only; absent at run time. */
   readonly types?: { view: View; write: Writable; input: Input };
 }

@@ -136,8 +136,6 @@ export function indexes(db: Database): void {
   db.collection("lists", Lists, { indexes: { by: "list.length" } });
   // @ts-expect-error what may be absent has no fields of its own
   db.collection("lists", Lists, { indexes: { by: "may.stock" } });
-  // @ts-expect-error a number is no codec
-  db.collection("numbers", u32);
   // @ts-expect-error a struct has no order
   db.collection("rows", Row, { indexes: { byInner: "inner" } });
   // @ts-expect-error nor has a method
