@@ -39,7 +39,12 @@ export type {
 } from "./collection/collection.js";
 export type { IndexSpec, IndexSpecs, IndexValue } from "./collection/indexes.js";
 export type { KeyRange } from "./collection/keys.js";
-export type { LinesOptions, LinesSource } from "./collection/lines.js";
+export type {
+  LinesOptions,
+  LinesProgress,
+  LinesSource,
+  ToLinesOptions,
+} from "./collection/lines.js";
 export type { Index, IndexRange } from "./collection/lookup.js";
 export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/ref.js";

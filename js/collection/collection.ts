@@ -13,7 +13,7 @@ import { Catalogue } from "./catalogue.js";
 import type { Form, Handle } from "./form.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
-import type { LinesOptions, LinesSource } from "./lines.js";
+import type { LinesOptions, LinesSource, ToLinesOptions } from "./lines.js";
 import { Index } from "./lookup.js";
 import type { Migration } from "./migrate.js";
 import { Ref } from "./ref.js";
@@ -378,28 +378,48 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * strings of digits and bytes are base64. A record that is written meanwhile is exported as it is when its
    * turn comes.
    *
-   * @throws TypeError for a bad range
-   * @throws (errors the stream) TypeError if the codec is two functions, which has no JSON
+   * @throws TypeError for a bad range or option
+   * @throws (errors the stream) TypeError if the codec is two functions, which has no JSON; the reason of `signal`
+   * if it is aborted, and what `onProgress` throws
    */
-  toJsonLines(range?: KeyRange<Given>): ReadableStream<Uint8Array<ArrayBuffer>> {
+  toJsonLines(
+    range?: KeyRange<Given>,
+    options: ToLinesOptions = {},
+  ): ReadableStream<Uint8Array<ArrayBuffer>> {
+    refuseUnknown("toJsonLines()", options, ["onProgress", "signal"]);
+    const { signal } = options;
     const keys = this.keys(range);
     const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
-    const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys));
+    const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys, options));
     // Who reads is told, and nobody else.
     loaded.catch(() => {});
+    let abort = () => {};
+    const done = () => signal?.removeEventListener("abort", abort);
     return new ReadableStream({
-      async pull(controller) {
-        const chunk = (await loaded)();
-        if (chunk === undefined) controller.close();
-        else controller.enqueue(chunk);
+      start(controller) {
+        abort = () => controller.error(signal?.reason);
+        if (signal?.aborted) abort();
+        else signal?.addEventListener("abort", abort, { once: true });
       },
+      async pull(controller) {
+        const next = await loaded;
+        if (signal?.aborted) return;
+        const chunk = next();
+        if (chunk !== undefined) controller.enqueue(chunk);
+        else {
+          done();
+          controller.close();
+        }
+      },
+      cancel: done,
     });
   }
 
   /**
    * Stores the records of JSON lines as `toJsonLines` writes them, and resolves to how many were stored.
-   * Lines are stored as they arrive, in slices of a few milliseconds, while the program goes on. It is as
-   * strict as `fromJson` of varve/json: the first wrong line ends it, and the records before it stay.
+   * Lines are stored as they arrive, in slices of a few milliseconds, each of which is one commit, while the
+   * program goes on. It is as strict as `fromJson` of varve/json: the first wrong line ends it, and the records
+   * before it stay.
    *
    * @throws (rejects) MalformedValueError or TypeError for a wrong line, which the message names
    * @throws (rejects) the reason of `signal`, what `onProgress` throws, and what reading the source throws

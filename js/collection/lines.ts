@@ -23,10 +23,24 @@ export type LinesSource =
 
 /** The options of a collection's `fromJsonLines`. */
 export interface LinesOptions extends JsonOptions {
-  /** Called every few milliseconds with the number of records stored so far. */
-  onProgress?: ((progress: { readonly records: number }) => void) | undefined;
-  /** Aborts reading. The records that were stored until then stay. */
+  /** Called every few milliseconds with the progress so far, and at the end. If it throws, reading ends. */
+  onProgress?: ((progress: LinesProgress) => void) | undefined;
+  /** Aborts reading, also while it waits for the source. The records that were stored until then stay. */
   signal?: AbortSignal | undefined;
+}
+
+/** The options of a collection's `toJsonLines`. */
+export interface ToLinesOptions {
+  /** Called with each chunk of about 64 KiB that the stream gives. If it throws, the stream ends with that error. */
+  onProgress?: ((progress: LinesProgress) => void) | undefined;
+  /** Aborts the stream, which then ends with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+/** The progress of JSON lines. */
+export interface LinesProgress {
+  /** Number of records stored, or written, so far. */
+  readonly records: number;
 }
 
 /** Chunks that are given out have about so many bytes. */
@@ -49,10 +63,12 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export function lineWriter<K>(
   form: AnyForm<K>,
   keys: Scan<K>,
+  { onProgress }: ToLinesOptions,
 ): () => Uint8Array<ArrayBuffer> | undefined {
   const { source, space, codec } = form;
   const write = jsonWriter(codec);
   const walk = keys[Symbol.iterator]();
+  let records = 0;
   return () => {
     const parts: Uint8Array[] = [];
     let size = 0;
@@ -66,8 +82,11 @@ export function lineWriter<K>(
       const line = [head, write(engine.memory, at, engine.foundLength()).slice(), END];
       for (const part of line) size += part.length;
       parts.push(...line);
+      records += 1;
     }
-    return size === 0 ? undefined : joined(parts, size);
+    if (size === 0) return undefined;
+    onProgress?.({ records });
+    return joined(parts, size);
   };
 }
 
@@ -114,11 +133,7 @@ export async function readLines<K>(
     }
     records += 1;
   };
-  for await (const chunk of chunksOf(source)) {
-    signal?.throwIfAborted();
-    if (!(chunk instanceof Uint8Array)) {
-      throw badArgument("Chunks of JSON lines must be strings or Uint8Arrays.", chunk);
-    }
+  for await (const chunk of gathered(chunksOf(source, signal), signal)) {
     const bytes = rest.length === 0 ? chunk : joined([rest, chunk], rest.length + chunk.length);
     let start = 0;
     for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, start)) {
@@ -137,15 +152,63 @@ export async function readLines<K>(
   return records;
 }
 
-async function* chunksOf(source: LinesSource): AsyncGenerator<Uint8Array> {
+/**
+ * The same bytes, and an end as soon as the signal is aborted, also while the next ones are waited for. What comes
+ * without a pause comes together, up to 64 KiB: lines that are given one by one are not to be a commit each.
+ */
+async function* gathered(
+  chunks: AsyncGenerator<Uint8Array>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Uint8Array> {
+  let held: Uint8Array[] = [];
+  let size = 0;
+  let task: Promise<undefined> | undefined;
+  let stop = () => {};
+  const abort = () => stop();
+  signal?.addEventListener("abort", abort);
+  try {
+    for (;;) {
+      signal?.throwIfAborted();
+      const aborted = new Promise<never>((_, reject) => {
+        stop = () => reject(signal?.reason);
+      });
+      const next = chunks.next();
+      next.catch(() => undefined);
+      let result = await Promise.race(task === undefined ? [next, aborted] : [next, task, aborted]);
+      if (result === undefined || result.done === true || size >= CHUNK) {
+        if (size > 0) yield joined(held, size);
+        [held, size, task] = [[], 0, undefined];
+        result ??= await Promise.race([next, aborted]);
+      }
+      signal?.throwIfAborted();
+      if (result.done === true) return;
+      const { value } = result;
+      if (!(value instanceof Uint8Array)) {
+        throw badArgument("Chunks of JSON lines must be strings or Uint8Arrays.", value);
+      }
+      held.push(value);
+      size += value.length;
+      task ??= pause().then(() => undefined);
+    }
+  } finally {
+    signal?.removeEventListener("abort", abort);
+    // Whoever it comes from may never give its next one: that is not waited for.
+    chunks.return(undefined).catch(() => undefined);
+  }
+}
+
+async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
   if (typeof source === "string") yield encoder.encode(source);
   else if (source instanceof Uint8Array) yield source;
   else if (typeof (source as Partial<ReadableStream>)?.getReader === "function") {
     // Not every browser lets streams be iterated.
     const reader = (source as ReadableStream<Uint8Array>).getReader();
+    const cancel = () => void reader.cancel(signal?.reason).catch(() => undefined);
+    signal?.addEventListener("abort", cancel);
     try {
       for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
     } finally {
+      signal?.removeEventListener("abort", cancel);
       await reader.cancel().catch(() => undefined);
     }
   } else if (

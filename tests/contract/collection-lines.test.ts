@@ -13,7 +13,7 @@ import {
   u32,
   u64,
 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, test } from "../harness.js";
+import { deepEqual, equal, ok, rejects, test, throws, until } from "../harness.js";
 import { everywhere, opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -89,6 +89,95 @@ everywhere("JSON lines", ({ storage }) => {
     equal(texts.get("a"), "A\n");
     equal(await textOf(texts.toJsonLines()), '{"key":"a","value":"A\\n"}\n');
     equal(await textOf(db.collection("none", text()).toJsonLines()), "");
+  });
+
+  test("that come one by one without a pause are not a commit each", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", json<number>(), { key: u32 });
+    const lines = async function* () {
+      for (let i = 0; i < 2_000; i++) yield `{"key":${i},"value":${i}}\n`;
+    };
+    const before = db.stats().frame;
+    equal(await notes.fromJsonLines(lines()), 2_000);
+    db.commit();
+    const frames = db.stats().frame - before;
+    ok(frames < 1_000, `2,000 lines took ${frames} frames`);
+    equal(notes.count(), 2_000);
+    equal(notes.get(1_999), 1_999);
+  });
+
+  test("are stored when they come, although more are to come", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", json<number>(), { key: u32 });
+    let isOver = false;
+    const lines = async function* () {
+      yield '{"key":1,"value":1}\n{"key":2,';
+      await until(() => notes.has(1));
+      yield '"value":2}\n';
+      await until(() => notes.has(2));
+      isOver = true;
+    };
+    equal(await notes.fromJsonLines(lines()), 2);
+    equal(isOver, true);
+  });
+
+  test("tell their progress and end by a signal, in both directions", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", text(), { key: u32 });
+    for (let i = 0; i < 3_000; i++) notes.set(i, "x".repeat(100));
+    const heard: number[] = [];
+    const listen = ({ records }: { records: number }) => void heard.push(records);
+    const lines = await textOf(notes.toJsonLines({}, { onProgress: listen }));
+    ok(heard.length > 3, `${heard}`);
+    deepEqual([heard.at(-1), [...heard].sort((a, b) => a - b)], [3_000, heard]);
+
+    const enough = new Error("enough");
+    const writing = new AbortController();
+    const reader = notes.toJsonLines(undefined, { signal: writing.signal }).getReader();
+    equal((await reader.read()).done, false);
+    writing.abort(enough);
+    await rejects(reader.read(), { message: "enough" });
+    const late = notes.toJsonLines(undefined, { signal: writing.signal });
+    await rejects(textOf(late), { message: "enough" });
+    const fails = () => {
+      throw enough;
+    };
+    await rejects(textOf(notes.toJsonLines({ gte: 5 }, { onProgress: fails })), {
+      message: "enough",
+    });
+    throws(() => notes.toJsonLines({}, { progress: fails } as object), {
+      ...BAD,
+      message: /progress/,
+    });
+    throws(() => notes.toJsonLines({}, { signal: 1 } as object), {
+      ...BAD,
+      message: /AbortSignal/,
+    });
+
+    // What waits for its source is ended too, and the source is told.
+    for (const isStream of [true, false]) {
+      notes.clear();
+      const reading = new AbortController();
+      let cancelled: unknown;
+      const [first = "", second = ""] = lines.split("\n");
+      const hanging = isStream
+        ? new ReadableStream<Uint8Array>({
+            start: (to) => to.enqueue(new TextEncoder().encode(`${first}\n${second}`)),
+            cancel: (reason) => {
+              cancelled = reason;
+            },
+          })
+        : (async function* () {
+            yield `${first}\n${second}`;
+            await new Promise(() => {});
+          })();
+      const stored = notes.fromJsonLines(hanging, { signal: reading.signal });
+      await until(() => notes.count() === 1);
+      reading.abort(enough);
+      await rejects(stored, { message: "enough" });
+      equal(notes.count(), 1);
+      if (isStream) await until(() => cancelled === enough);
+    }
   });
 
   test("may begin with the mark that some programs put before UTF-8, in pieces too", async () => {
