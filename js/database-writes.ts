@@ -23,8 +23,8 @@ export class Writes extends Reads {
    * again when the call returns. Keys and values may be views of this database, or shared or resizable
    * memory, which is taken as it is during the call.
    *
-   * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), or by
-   * `commit` or `flush`. `committed` and `flushed` resolve when that is done.
+   * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), which every
+   * `await` ends, or by `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a dead view
@@ -138,6 +138,10 @@ export class Writes extends Reads {
    * ```ts
    * db.transaction((tx) => { tx.set("a", "1"); tx.set("b", "2"); });
    * ```
+   *
+   * It is one commit, whatever its size. Rows that come one by one, as in a loop of `for await`, would be a commit
+   * each: collect some, and store a thousand of them in one transaction. For JSON lines, `fromJsonLines` of a
+   * collection does so.
    *
    * @throws whatever the function throws
    * @throws TypeError if the argument is not a function, if it returned a promise or a generator, or if there is

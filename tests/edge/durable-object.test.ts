@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { memory, open } from "varve";
 import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
-import { root } from "../packaging/project.js";
+import { shown } from "../packaging/shown.js";
 import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js";
 
 let folders = 0;
@@ -173,13 +173,11 @@ suite("a database in a Durable Object", () => {
   });
 
   test("is what the README shows, and that runs", async () => {
-    const readme = readFileSync(root("README.md"), "utf8");
-    const [, shown = ""] =
-      /## In Cloudflare Workers[\s\S]*?```ts\n([\s\S]*?)```/.exec(readme) ?? [];
+    const { source } = shown("README.md", "worker.ts");
     const handler = `export default { async fetch(request, { OBJECTS }) {
       return Response.json(await OBJECTS.get(OBJECTS.idFromName("shop")).buy());
     } };`;
-    const edge = await (await worker(shown + handler))();
+    const edge = await (await worker(source + handler))();
     equal(await call(edge, ""), true);
     equal(await call(edge, ""), false);
   });
@@ -218,11 +216,10 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
 
 suite("a database in a Worker, outside of any object", () => {
   test("is what docs/places.md shows: read from the bytes of an export, before the first request comes", async () => {
-    const recipes = readFileSync(root("docs/places.md"), "utf8");
-    const [, shown = ""] = /```ts\n\/\/ edge\.ts\n([\s\S]*?)```/.exec(recipes) ?? [];
-    ok(shown.includes("readOnly"), shown);
+    const { source } = shown("docs/places.md", "edge.ts");
+    ok(source.includes("readOnly"), source);
     const folder = join(context().directory ?? ".", `edge-${folders++}`);
-    await bundledWorker(shown, folder);
+    await bundledWorker(source, folder);
     const db = await open("shop", { storage: memory() });
     db.set("yeezy", "Boost 350");
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);

@@ -1,8 +1,8 @@
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type BuildOptions, build, transform } from "esbuild";
+import { type BuildOptions, build } from "esbuild";
 import { deepEqual, equal, ok, suite, test } from "../harness.js";
-import { command, compile, manifest, pack, project, root, runs, written } from "./project.js";
+import { command, compile, manifest, pack, project, root, runs } from "./project.js";
 
 async function bundle(source: string, options: BuildOptions = {}) {
   const result = await build({
@@ -185,76 +185,6 @@ suite("the browsers that the package needs", () => {
       }
     }
     ok(named >= 3, "they are named where they are missing");
-  });
-});
-
-suite("the example of the README", () => {
-  const example = /```ts\n([\s\S]*?)```/.exec(readFileSync(root("README.md"), "utf8"))?.[1] ?? "";
-
-  test("runs in a project that has installed the package, and prints what it says", async () => {
-    const { code } = await transform(example, { loader: "ts", format: "esm", target: "node20" });
-    const promised = /console\.log\(.*\/\/ (.+)$/m.exec(example)?.[1];
-    ok(promised !== undefined, "it prints something and says what");
-    equal(runs(code, "readme.mjs").trim(), promised.replaceAll('"', ""));
-  });
-
-  test("is short and has the types of a strict program", () => {
-    const lines = example.split("\n").filter((line) => line.trim() !== "");
-    ok(lines.length <= 12, `it has ${lines.length} lines`);
-    const lib = ["ES2022", "DOM"];
-    equal(compile(example, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
-  });
-});
-
-suite("the records of the README", () => {
-  const readme = readFileSync(root("README.md"), "utf8");
-  const [, ts = "", rust = ""] =
-    /## Records[\s\S]*?```ts\n([\s\S]*?)```[\s\S]*?```rust,no_run\n([\s\S]*?)```/.exec(readme) ??
-    [];
-  const linesOf = (code: string) => code.split("\n").map((line) => line.trim());
-
-  test("are stored by the page's program, and read and changed by the Rust program", async () => {
-    const run = async (source: string) => {
-      const { code } = await transform(source, { loader: "ts", format: "esm", target: "node20" });
-      return runs(code, "records.mjs").trim();
-    };
-    rmSync(join(project(), "shop.varve"), { force: true });
-    equal(await run(ts), "Yeezy Boost 350 V2 20000");
-    const manifest = root("crate/Cargo.toml");
-    const example = ["--manifest-path", manifest, "--example", "records", "--profile", "test"];
-    equal(command(["cargo", "run", "--quiet", ...example]).trim(), "19999 of Yeezy Boost 350 V2");
-    const reading = ts.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
-    equal(await run(reading), "Yeezy Boost 350 V2 19999");
-  });
-
-  test("are shown in under forty lines, which are those that run", () => {
-    const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));
-    for (const line of linesOf(rust)) ok(example.includes(line), line);
-    const lines = [...linesOf(ts), ...linesOf(rust)].filter((line) => line !== "");
-    ok(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
-    const lib = ["ES2022", "DOM"];
-    equal(compile(ts, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
-  });
-});
-
-suite("modules that are imported for what they do", () => {
-  test("are those without exports, and named as such, so that bundlers keep them", () => {
-    const modules = pack().details.files.filter(({ path }) => path.endsWith(".js"));
-    const without = modules
-      .map(({ path }) => path)
-      .filter((path) => !/^export\b/m.test(readFileSync(root(path), "utf8")));
-    deepEqual(manifest().sideEffects, without.map((path) => `./${path}`).sort());
-  });
-
-  test("are in a bundle of a program that only imports them", async () => {
-    const { outputFiles } = await bundle('import "varve/worker";');
-    ok((outputFiles[0]?.text.length ?? 0) > 100_000, "the engine and its wasm are there");
-    const entry = written("imports-command.mjs", 'import "./node_modules/varve/dist/cli.js";');
-    const outfile = join(project(), "bundled-command.mjs");
-    const options = { bundle: true, platform: "node", format: "esm", outfile } as const;
-    await build({ ...options, entryPoints: [entry], logLevel: "silent" });
-    const help = command([process.execPath, outfile, "--help"]);
-    ok(help.includes("varve COMMAND"), help);
   });
 });
 

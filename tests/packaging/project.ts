@@ -78,9 +78,9 @@ export function runs(
   return command([...runtime, written(name, source)]);
 }
 
-/** Runs a command in that project and gives what it printed; fails with what it complained of. */
-export function command([program = "", ...args]: readonly string[]): string {
-  return execFileSync(program, args, { cwd: project(), encoding: "utf8", timeout: 240_000 });
+/** Runs a command in that project, or a folder of it, and gives what it printed; fails with what it complained of. */
+export function command([program = "", ...args]: readonly string[], cwd = project()): string {
+  return execFileSync(program, args, { cwd, encoding: "utf8", timeout: 240_000 });
 }
 
 /** How a program is run by its name in scripts/programs.mjs: Deno with these permissions. */

@@ -2,23 +2,18 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { memory, open } from "varve";
 import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
 import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
-import { load, project, root, runs, runtime, written } from "./project.js";
-
-const recipes = readFileSync(root("docs/places.md"), "utf8");
+import { command, load, project, root, runs, runtime } from "./project.js";
+import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 /** The programs there, by the names that their first lines give them. */
-const programs = new Map(
-  [...recipes.matchAll(/```(?:ts|html)\n(?:\/\/|<!--) ([\w.]+).*\n([\s\S]*?)```/g)].map(
-    ([, name = "", source = ""]) => [name, source] as const,
-  ),
-);
+const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));
 
 function program(name: string): string {
   const source = programs.get(name);
@@ -59,7 +54,7 @@ async function onPage<T>(folders: string[], use: (page: Page, url: string) => Pr
 }
 
 /** The first text that the page shows. */
-async function shown(page: Page): Promise<unknown> {
+async function seen(page: Page): Promise<unknown> {
   const text = "document.body.textContent.trim()";
   await page.waitForFunction(text);
   return page.evaluate(text);
@@ -77,32 +72,33 @@ suite("the recipes", () => {
       "sw.ts",
       "reader.ts",
     ];
-    deepEqual(
-      [...programs.keys()],
-      [...names, "edge.ts", "program.mjs", "kept.ts", "server.mjs", "threads.mjs"],
-    );
-    equal(recipes.match(/^```\w+$/gm)?.length, programs.size);
+    const inNode = [
+      "program.mjs",
+      "import.mjs",
+      "lines.mjs",
+      "kept.ts",
+      "server.mjs",
+      "threads.mjs",
+    ];
+    deepEqual([...programs.keys()], [...names, "edge.ts", ...inNode]);
+    const fences = readFileSync(root("docs/places.md"), "utf8").match(/^```/gm)?.length;
+    equal(fences, 2 * programs.size);
   });
 
   test("for a page with a bundler, and a service worker beside it", async () => {
     const folder = site("main.ts", "db.ts");
     const out = await built(folder);
     writeFileSync(join(folder, "sw.ts"), program("sw.ts"));
-    await build({
-      absWorkingDir: folder,
-      entryPoints: ["sw.ts"],
-      outdir: out,
-      bundle: true,
-      format: "iife",
-      logLevel: "silent",
-    });
+    const [, ...bundles] = shown("docs/places.md", "sw.ts").command?.split(" ").slice(1) ?? [];
+    command([process.execPath, root("node_modules/esbuild/bin/esbuild"), ...bundles], folder);
+    cpSync(join(folder, "public/sw.js"), join(out, "sw.js"));
     await onPage([out], async (page, url) => {
-      equal(await shown(page), '{"stock":99,"name":"Boost 350"}');
+      equal(await seen(page), '{"stock":99,"name":"Boost 350"}');
       await page.evaluate(`navigator.serviceWorker.register("/sw.js").then(async () => {
         await navigator.serviceWorker.ready;
       })`);
       await page.goto(url);
-      await shown(page);
+      await seen(page);
       deepEqual(await page.evaluate('fetch("/stock/yeezy").then((answer) => answer.json())'), {
         stock: 99,
         name: "Boost 350",
@@ -124,7 +120,7 @@ suite("the recipes", () => {
       await inChromium(async (page) => {
         await page.goto(url);
         await page.waitForFunction(`sessionStorage.loads === "${isTold ? 1 : 2}"`);
-        equal(await shown(page), '{"stock":99,"name":"Boost 350"}');
+        equal(await seen(page), '{"stock":99,"name":"Boost 350"}');
         equal(await page.evaluate("sessionStorage.loads"), isTold ? "1" : "2");
       });
     }
@@ -133,11 +129,11 @@ suite("the recipes", () => {
   test("for a page without a bundler", async () => {
     const folder = copied();
     writeFileSync(join(folder, "index.html"), `${program("index.html")}<body>`);
-    equal(await onPage([folder, project()], shown), "Boost 350");
+    equal(await onPage([folder, project()], seen), "Boost 350");
   });
 
   test("for a worker of one's own", async () => {
-    equal(await onPage([await built(site("page.ts", "worker.ts"))], shown), "Boost 350");
+    equal(await onPage([await built(site("page.ts", "worker.ts"))], seen), "Boost 350");
   });
 
   test("for a page that only reads", async () => {
@@ -147,16 +143,36 @@ suite("the recipes", () => {
     const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
     await db.close();
     writeFileSync(join(out, "shop.varve"), bytes);
-    equal(await onPage([out], shown), "1 keys, Boost 350");
+    equal(await onPage([out], seen), "1 keys, Boost 350");
   });
 
   test("for Node, Deno and Bun", async () => {
     for (const place of ["node", "node24", "deno", "bun"]) {
-      const folder = `recipe-${place}`;
-      mkdirSync(join(project(), folder), { recursive: true });
-      const source = program("program.mjs").replace("./data", `./${folder}`);
-      equal(runs(source, "recipe.mjs", await runtime(place)).trim(), "Boost 350 1", place);
+      const said = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
+      equal(said, "Boost 350 1", place);
     }
+  });
+
+  test("for many rows at once, a commit for each thousand", async () => {
+    const lines = Array.from({ length: 5_500 }, (_, i) => `key ${i},${i}`).join("\n");
+    const program = shown("docs/places.md", "import.mjs");
+    const counted = program.source.replace("db.count()", "db.count(), db.stats().frame");
+    const said = await ranAsShown({ ...program, source: counted }, "node", { "stock.csv": lines });
+    const [count, frames = 0] = said.split(" ").map(Number);
+    equal(count, 5_500);
+    // Six commits, and what opening and closing write.
+    ok(frames >= 6 && frames < 20, `${frames} frames`);
+  });
+
+  test("for JSON lines, into a collection and out of it", async () => {
+    const lines = Array.from(
+      { length: 3_000 },
+      (_, i) => `{"key":"${1e4 + i}","value":{"n":${i}}}\n`,
+    );
+    const program = shown("docs/places.md", "lines.mjs");
+    const { folder, said } = await prepared(program, "node", { "jobs.jsonl": lines.join("") });
+    equal(command(said, folder).trim(), "3000 3000");
+    equal(readFileSync(join(folder, "copy.jsonl"), "utf8"), lines.join(""));
   });
 
   test("for modules that are loaded anew, each with its own copy of the package", async () => {
@@ -195,14 +211,14 @@ suite("the recipes", () => {
   });
 
   test("for a process that waits until the one before it ends", async () => {
-    const folder = "recipe-server";
-    mkdirSync(join(project(), folder), { recursive: true });
     const waits = "await setTimeout(100)";
-    ok(program("server.mjs").includes(waits), "it waits");
-    const source = program("server.mjs").replace(waits, `console.error("busy"); ${waits}`);
-    const path = written("server.mjs", source.replace("./data", `./${folder}`));
+    const program = shown("docs/places.md", "server.mjs");
+    ok(program.source.includes(waits), "it waits");
+    const source = program.source.replace(waits, `console.error("busy"); ${waits}`);
+    const { folder, said } = await prepared({ ...program, source });
+    const [node = "", ...args] = said;
     const start = () => {
-      const child = spawn(process.execPath, [path], { cwd: project() });
+      const child = spawn(node, args, { cwd: folder });
       cleanup(() => child.kill("SIGKILL"));
       const line = (from: typeof child.stdout) =>
         once(from, "data").then(([chunk]) => String(chunk).trim());
@@ -238,10 +254,8 @@ suite("the recipes", () => {
 
   test("for threads of Node", async () => {
     for (const place of ["node", "node24"]) {
-      const folder = `recipe-threads-${place}`;
-      mkdirSync(join(project(), folder), { recursive: true });
-      const source = program("threads.mjs").replace("./data", `./${folder}`);
-      equal(runs(source, "threads.mjs", await runtime(place)).trim(), "Boost 350", place);
+      const said = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
+      equal(said, "Boost 350", place);
     }
   });
 });

@@ -1,0 +1,116 @@
+/** README.md: each of its programs runs, as it stands there; worker.ts in tests/edge, where there is a workerd. */
+
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { copied, developed, inChromium } from "../fixtures/fixture.js";
+import { deepEqual, equal, ok, suite, test, until } from "../harness.js";
+import { command, compile, root } from "./project.js";
+import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
+
+const README = "README.md";
+const TYPES = { module: "NodeNext", moduleResolution: "NodeNext", lib: ["ES2022", "DOM"] };
+
+const linesOf = (code: string) =>
+  code
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
+
+/** Waits until a page writes this to its console, in Vite's development server. The last file is the page's. */
+async function writes(files: Readonly<Record<string, string>>, wanted: unknown): Promise<void> {
+  const folder = copied();
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  const first = Object.keys(files).at(-1);
+  writeFileSync(
+    join(folder, "index.html"),
+    `<!doctype html><body><script type="module" src="/${first}"></script>`,
+  );
+  const url = await developed(folder, {});
+  await inChromium(async (page) => {
+    const written: string[] = [];
+    page.on("console", async (message) => {
+      for (const one of message.args()) written.push(JSON.stringify(await one.jsonValue()));
+    });
+    await page.goto(url);
+    await until(() => written.includes(JSON.stringify(wanted)));
+  });
+}
+
+suite("the programs of the README", () => {
+  test("are these, each with its file name and how it is run", () => {
+    deepEqual(
+      shownIn(README).map(({ file }) => file),
+      ["shop.mjs", "main.js", "records.ts", "src/main.rs", "db.ts", "main.ts", "worker.ts"],
+    );
+    const manual = readFileSync(root("CONTRIBUTING.md"), "utf8");
+    ok(
+      manual.includes("`README.md` and `docs/places.md` are run by tests"),
+      "as CONTRIBUTING says",
+    );
+  });
+
+  test("the first one prints what it says, as a module and with types", async () => {
+    const program = shown(README, "shop.mjs");
+    const promised = /console\.log\(.*\/\/ (.+)$/m.exec(program.source)?.[1];
+    ok(promised !== undefined, "it prints something and says what");
+    for (const place of ["node", "node24"]) {
+      equal(await ranAsShown(program, place), promised.replaceAll('"', ""), place);
+    }
+    ok(linesOf(program.source).length <= 12, "it is short");
+    equal(compile(program.source, TYPES), "");
+  });
+
+  test("the page's program prints what it says", async () => {
+    const { source } = shown(README, "main.js");
+    await writes({ "main.js": source }, "Boost 350");
+  });
+
+  test("the page's program with collections sells one twice over and shows what is left", async () => {
+    const files = {
+      "db.ts": shown(README, "db.ts").source,
+      "main.ts": shown(README, "main.ts").source,
+    };
+    await writes(files, [["yeezy", { stock: 98, name: "Boost 350" }]]);
+  });
+
+  test("the one with records runs where its types are left out, and on what it has stored", async () => {
+    const program = shown(README, "records.ts");
+    for (const place of ["node24", "deno", "bun"]) {
+      equal(await ranAsShown(program, place), "Yeezy Boost 350 V2 20000", place);
+    }
+    equal(compile(program.source, TYPES), "");
+  });
+
+  test("records are read and changed by the program in Rust, which is in fewer than forty lines", async () => {
+    const program = shown(README, "records.ts");
+    const rust = shown(README, "src/main.rs").source;
+    const { folder, said } = await prepared(program, "node24");
+    equal(command(said, folder).trim(), "Yeezy Boost 350 V2 20000");
+    const package_ = join(folder, "rust");
+    mkdirSync(join(package_, "src"), { recursive: true });
+    writeFileSync(join(package_, "src/main.rs"), rust);
+    // As the README says it, but for where the crate lies.
+    const [, crate = "", musli = ""] =
+      /Cargo needs `(varve = [^`]*)` and `(musli-zerocopy = [^`]*)`/.exec(
+        readFileSync(root(README), "utf8"),
+      ) ?? [];
+    const here = crate.replace("../varve/crate", root("crate"));
+    ok(here !== crate, crate);
+    writeFileSync(
+      join(package_, "Cargo.toml"),
+      `[package]\nname = "records"\nedition = "2024"\n[dependencies]\n${here}\n${musli}\n[workspace]\n`,
+    );
+    cpSync(root("Cargo.lock"), join(package_, "Cargo.lock"));
+    cpSync(join(folder, "shop.varve"), join(package_, "shop.varve"));
+    const run = ["cargo", "run", "--quiet", "--offline", "--target-dir", root("target/readme")];
+    equal(command(run, package_).trim(), "19999 of Yeezy Boost 350 V2");
+    cpSync(join(package_, "shop.varve"), join(folder, "shop.varve"));
+    const reading = program.source.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
+    writeFileSync(join(folder, program.file), reading);
+    equal(command(said, folder).trim(), "Yeezy Boost 350 V2 19999");
+    const lines = [...linesOf(program.source), ...linesOf(rust)];
+    ok(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
+    const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));
+    for (const line of linesOf(rust)) ok(example.includes(line), line);
+  });
+});

@@ -1,0 +1,84 @@
+/** The programs that pages of the documentation show, each with its file name and how it is run. */
+
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ok } from "../harness.js";
+import { command as execute, project, root, runtime } from "./project.js";
+
+/** A program as a page shows it. */
+export interface Shown {
+  /** The name of its file. */
+  readonly file: string;
+  /** The command that runs it; `undefined` for what another program loads. */
+  readonly command: string | undefined;
+  readonly language: string;
+  /** All of it, but for the first line. */
+  readonly source: string;
+}
+
+const FENCE = /^```(\w[\w,]*)\n([\s\S]*?)^```$/gm;
+
+/** Its file; then what it is, or how it is run, or both: `// main.ts, in a page: npx vite`. */
+const LABEL = /^(?:\/\/|<!--) ([\w./-]+\.\w+)(?:, ([^:\n]+))?(?:: (\S[^\n]*?))?(?: -->)?\n/;
+
+/** What is no program: commands of a shell, and data. */
+const NO_PROGRAMS = ["sh", "json", "toml", "text"];
+
+/** All programs of a page. Fails for one that does not say its name and what is to be done with it. */
+export function shownIn(page: string): Shown[] {
+  const text = readFileSync(root(page), "utf8");
+  return [...text.matchAll(FENCE)].flatMap(([, language = "", program = ""]) => {
+    if (NO_PROGRAMS.includes(language)) return [];
+    const [label, file, what, command] = LABEL.exec(program) ?? [];
+    const firstLine = program.split("\n", 1)[0];
+    ok(label !== undefined && file !== undefined, `${page} names the file of: ${firstLine}`);
+    ok(what !== undefined || command !== undefined, `${page} says how this is run: ${firstLine}`);
+    const known = /^(node|npx|cargo|deno|bun) /.test(command ?? "node ");
+    ok(known, `${page} says how this is run: ${firstLine}`);
+    return [{ file, command, language, source: program.slice(label.length) }];
+  });
+}
+
+/** The program of this name on a page. */
+export function shown(page: string, file: string): Shown {
+  const found = shownIn(page).find((one) => one.file === file);
+  ok(found !== undefined, `${page} has ${file}`);
+  return found;
+}
+
+/** The arguments of the command by which a runtime runs a program: `node a.mjs (or: deno run -A a.mjs, bun a.mjs)`. */
+function argumentsFor(place: string, { file, command = "" }: Shown): string[] {
+  const all = command.split(/ \((?:[^()]*?or: )?|, |\)$/).map((one) => one.trim());
+  const name = place === "node24" ? "node" : place;
+  const found = all.find((one) => one.startsWith(`${name} `) && one.includes(file));
+  ok(found !== undefined, `${command} says how ${place} runs ${file}`);
+  return found.split(" ").slice(1);
+}
+
+let folders = 0;
+
+/** Runs a program as its page says, beside these files, in a folder in which it is the first. Gives what it printed. */
+export async function ranAsShown(
+  program: Shown,
+  place = "node",
+  files: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  const { folder, said } = await prepared(program, place, files);
+  return execute(said, folder).trim();
+}
+
+/** A folder with a program and these files, and the command that runs it there. */
+export async function prepared(
+  program: Shown,
+  place = "node",
+  files: Readonly<Record<string, string>> = {},
+): Promise<{ folder: string; said: string[] }> {
+  const folder = join(project(), `shown-${folders++}`);
+  mkdirSync(folder, { recursive: true });
+  for (const [name, text] of Object.entries({ ...files, [program.file]: program.source })) {
+    writeFileSync(join(folder, name), text);
+  }
+  const args = argumentsFor(place, program);
+  // Deno's own first word is part of how it is called here.
+  return { folder, said: [...(await runtime(place, [])), ...args.slice(place === "deno" ? 1 : 0)] };
+}
