@@ -43,10 +43,31 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
     return new Uint8Array(given);
   }
   throw badArgument(
-    `A ${role} must be a string, an ArrayBuffer or a view such as Uint8Array.`,
+    `A ${role} must be a string, an ArrayBuffer or a view such as Uint8Array. ${adviceFor(role, given)}`,
     given,
   );
 }
+
+/** What to do with something else. */
+function adviceFor(role: Role, given: unknown): string {
+  const { then, arrayBuffer, getReader, pipe } = Object(given) as Record<string, unknown>;
+  if (typeof then === "function") return "Await the promise first.";
+  if (typeof arrayBuffer === "function") return "Give its bytes: await it.arrayBuffer().";
+  if (typeof getReader === "function" || typeof pipe === "function") {
+    return "Read the stream first: await new Response(stream).arrayBuffer().";
+  }
+  return role === "key"
+    ? "For numbers, dates and tuples use a collection with the option key."
+    : "For objects and numbers use a collection: db.collection(name, json()).";
+}
+
+/** What to do with a value that is too long. */
+export const TOO_LONG_VALUE =
+  `A value may have at most ${MAX_VALUE} bytes (16 MiB). Divide it: store its parts in one transaction() ` +
+  'under keys such as "video/0" and "video/1", and read them with { prefix: "video/" }.';
+
+/** What to do with a key that is too long. */
+export const TOO_LONG_KEY = `A key may have at most ${MAX_KEY} bytes. Store what is longer in the value, or use its hash as the key.`;
 
 /**
  * Refuses an array without bytes if it had some once: its memory is gone, or may have shrunk below it.

@@ -98,8 +98,19 @@ export function describe(value: unknown): string {
   if (type === "bigint") return `${value}n`;
   if (Object.is(value, -0)) return "-0";
   if (value === null || ["number", "boolean", "undefined"].includes(type)) return String(value);
-  const what = type === "object" ? Object.prototype.toString.call(value).slice(8, -1) : type;
+  const what = type === "object" ? kindOf(value as object) : type;
   return `a${/^[AEIOU]/.test(what) ? "n" : ""} ${what}`;
+}
+
+/** The platform's name for what it is or, where that is only "Object", that of its class. */
+function kindOf(value: object): string {
+  const kind = Object.prototype.toString.call(value).slice(8, -1);
+  if (kind !== "Object") return kind;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  const own = (of: unknown, name: string): unknown =>
+    Object(of) === of && Object.getOwnPropertyDescriptor(of, name)?.value;
+  const name = own(own(prototype, "constructor"), "name");
+  return typeof name === "string" && /^\w{1,60}$/.test(name) ? name : kind;
 }
 
 /** Puts an error's name on its prototype. */

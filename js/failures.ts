@@ -1,6 +1,6 @@
 /** The engine's codes as errors: what went wrong, and what to do next. */
 
-import { MAX_KEY, MAX_VALUE } from "./bytes.js";
+import { TOO_LONG_KEY, TOO_LONG_VALUE } from "./bytes.js";
 import {
   badArgument,
   type CorruptionDetails,
@@ -54,8 +54,8 @@ type Maker = (context: FailureContext) => Error;
 
 const makers: Readonly<Record<number, Maker>> = {
   [Code.EmptyKey]: () => badArgument("A key must have at least one byte."),
-  [Code.KeyTooLong]: () => badArgument(`A key may have at most ${MAX_KEY} bytes.`),
-  [Code.ValueTooLong]: () => badArgument(`A value may have at most ${MAX_VALUE} bytes.`),
+  [Code.KeyTooLong]: () => badArgument(TOO_LONG_KEY),
+  [Code.ValueTooLong]: () => badArgument(TOO_LONG_VALUE),
   [Code.Quota]: ({ name, cause }) =>
     new QuotaExceededError(
       `There is no room to write to the database "${name}". The write was rolled back, and what ` +

@@ -1,6 +1,13 @@
 /** Ranges of keys: what a program may ask for, and the bounds that follow from it. */
 
-import { asBytes, type Key, MAX_KEY, refuseLoneSurrogates, refuseLost } from "./bytes.js";
+import {
+  asBytes,
+  type Key,
+  MAX_KEY,
+  refuseLoneSurrogates,
+  refuseLost,
+  TOO_LONG_KEY,
+} from "./bytes.js";
 import { badArgument } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 
@@ -151,7 +158,7 @@ export function boundKey(call: string, option: string, given: unknown): Uint8Arr
     throw badArgument(`The option ${option} of ${call}: A key must have at least one byte.`);
   }
   if (key.length > MAX_KEY) {
-    throw badArgument(`The option ${option} of ${call}: A key may have at most ${MAX_KEY} bytes.`);
+    throw badArgument(`The option ${option} of ${call}: ${TOO_LONG_KEY}`);
   }
   return key;
 }

@@ -203,7 +203,7 @@ export class Session extends Groups {
     if (this.settings.ordered) return;
     throw badArgument(
       `The database "${this.name}" was opened with ordered: false, so it has no ranges: ${call} ` +
-        "needs order.",
+        "needs order. Open it without that option.",
     );
   }
 

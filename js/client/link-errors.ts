@@ -31,6 +31,11 @@ export function errorOf(
   );
 }
 
+/** Why calls may wait, where a worker was started and has said nothing, good or bad. */
+export const SILENT =
+  "Its worker has not answered at all: the worker's file must have export default serve(…), and nothing " +
+  "before that may wait or run without end.";
+
 export function closed(name: string): DatabaseClosedError {
   return new DatabaseClosedError(`The client of "${name}" was closed. Connect again.`);
 }

@@ -2,7 +2,7 @@
 
 import { monotonicNow } from "../clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
-import { broken, closed, errorOf, noWorker } from "./link-errors.js";
+import { broken, closed, errorOf, noWorker, SILENT } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { ToClient, ToOwner, Who } from "./messages.js";
 import { own } from "./own.js";
@@ -250,7 +250,11 @@ export class Link {
         of.waiting -= 1;
         signal?.removeEventListener("abort", abort);
         if ("value" in ending) resolve(ending.value);
-        else reject(errorOf(this.name, options?.[AS] ?? call, writes, ending, this.status.reason));
+        else {
+          const silence = this.worker !== undefined && !this.isUp ? SILENT : undefined;
+          const reason = this.status.reason ?? silence;
+          reject(errorOf(this.name, options?.[AS] ?? call, writes, ending, reason));
+        }
       };
       const id = this.sender.request(
         place === undefined

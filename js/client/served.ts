@@ -1,6 +1,7 @@
 /** The collections that a worker serves, and the calls on them that clients may make. */
 
 import type { Collection } from "../collection/collection.js";
+import { noIndex } from "../collection/lookup.js";
 import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import { refuseUnknown } from "../options.js";
@@ -181,9 +182,9 @@ function lookUp(
   args: readonly never[],
 ): unknown {
   const indexes = collection.index as unknown as Record<string, AnyIndex>;
-  const index = indexes[name];
+  const index = Object.hasOwn(indexes, name) ? indexes[name] : undefined;
   if (index === undefined) {
-    throw badArgument(`The collection "${collection.name}" has no index ${describe(name)}.`);
+    throw noIndex(collection.name, name, indexes);
   }
   const [wanted, cursor] = args as unknown as [never, unknown];
   // All of it is one page: where it ends is not told by the record that its entry leads to.

@@ -14,7 +14,7 @@ import type { Form, Handle } from "./form.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
 import type { LinesOptions, LinesSource, ToLinesOptions } from "./lines.js";
-import { Index } from "./lookup.js";
+import { Index, indexesByName } from "./lookup.js";
 import type { Migration } from "./migrate.js";
 import { Ref } from "./ref.js";
 import { entriesIn, keysIn, valuesIn } from "./scan.js";
@@ -443,7 +443,7 @@ function indexesOf<K, View, Writable, Input, Given>(
   form: Form<K, View, Writable, Input, Given>,
   declared: readonly DeclaredIndex[],
 ): Record<string, Index<unknown, K, View>> {
-  const indexes: Record<string, Index<unknown, K, View>> = Object.create(null);
+  const indexes = indexesByName<Index<unknown, K, View>>(form.space.name);
   for (const { name, lone } of declared) {
     const space = form.space.indexes.find((index) => index.name === name);
     if (space !== undefined) indexes[name] = new Index(form, space, lone);

@@ -1,6 +1,6 @@
 /** The keys of a collection: how they are written for the engine, read back, and bounded. */
 
-import { MAX_KEY } from "../bytes.js";
+import { MAX_KEY, TOO_LONG_KEY } from "../bytes.js";
 import type { Engine } from "../engine.js";
 import { badArgument } from "../errors.js";
 import { refuseUnknown } from "../options.js";
@@ -87,7 +87,11 @@ export const stringKeys: Keys<string> = {
   areIds: false,
   isLone: true,
   encode(engine, key) {
-    if (typeof key !== "string") throw badArgument("The keys of this collection are strings.", key);
+    if (typeof key !== "string")
+      throw badArgument(
+        "The keys of this collection are strings. Others are declared by the option key.",
+        key,
+      );
     return engine.encodeKey(key);
   },
   given: (key) => key as string,
@@ -102,7 +106,8 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   areIds: false,
   isLone: true,
   encode(engine, key) {
-    if (typeof key === "string") throw badArgument("The keys of this collection are bytes.", key);
+    if (typeof key === "string")
+      throw badArgument("The keys of this collection are bytes, not text.", key);
     return engine.encodeKey(key);
   },
   given: (key) => key as Uint8Array<ArrayBuffer>,
@@ -247,7 +252,7 @@ let area: Uint8Array<ArrayBuffer> | undefined;
 export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffer> {
   area ??= new Uint8Array(MAX_KEY + 2);
   const length = ordered.write(area, value as never, true);
-  if (length > MAX_KEY) throw badArgument(`A key may have at most ${MAX_KEY} bytes.`);
+  if (length > MAX_KEY) throw badArgument(TOO_LONG_KEY);
   return area.slice(0, length);
 }
 

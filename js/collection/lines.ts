@@ -220,7 +220,11 @@ async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenera
       yield typeof chunk === "string" ? encoder.encode(chunk) : chunk;
     }
   } else {
-    throw badArgument("JSON lines must be a string, bytes, a stream or another iterable.", source);
+    throw badArgument(
+      "JSON lines must be a string, bytes, a stream or another iterable: of a Blob its stream(), of a " +
+        "Response its body.",
+      source,
+    );
   }
 }
 

@@ -161,6 +161,33 @@ export class Index<Value, K, View> {
   }
 }
 
+/** The error for an index that a program did not declare. */
+export function noIndex(collection: string, name: string, declared: object): Error {
+  const names = Object.keys(declared).join(", ") || "none";
+  return badArgument(
+    `The collection "${collection}" has no index ${JSON.stringify(name)} here. Declared by the option ` +
+      `indexes: ${names}.`,
+  );
+}
+
+/** Names that consoles, frameworks and test libraries look for in whatever they are given. */
+const LOOKED_FOR =
+  /^([_$@].*|then|to[A-Z].*|valueOf|constructor|prototype|is[A-Z].*|has[A-Z].*|nodeType|nodeName|tagName|parentNode|length|inspect|asymmetricMatch)$/;
+
+/** The indexes of a collection by their names. One that was not declared throws when it is asked for. */
+export function indexesByName<T>(collection: string): Record<string, T> {
+  const indexes: Record<string, T> = Object.create(
+    // Only what is not there is asked for here.
+    new Proxy(Object.create(null) as object, {
+      get(_, name) {
+        if (typeof name !== "string" || LOOKED_FOR.test(name)) return undefined;
+        throw noIndex(collection, name, indexes);
+      },
+    }),
+  );
+  return indexes;
+}
+
 class IndexSteps<K, View, T> extends Steps<T> {
   private readonly index: IndexSpace;
   private readonly isLone: boolean;

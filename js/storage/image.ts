@@ -117,7 +117,7 @@ function recognized(source: ImageSource): Uint8Array | Streamed {
   }
   throw badArgument(
     "The option from must be the bytes of a database, a Response, a ReadableStream or a Blob of " +
-      "them, or a promise of one.",
+      "them, or a promise of one. Of a stream of Node give Readable.toWeb(stream).",
     source,
   );
 }

@@ -32,6 +32,27 @@ const stocked = () =>
     },
   });
 
+suite("a worker that never answers", () => {
+  test("is named by the calls that lapse, with what its file needs", async () => {
+    const { port1, port2 } = new MessageChannel();
+    cleanup(() => port1.close());
+    const client = connect("silent", { worker: () => port2, timeout: 50 });
+    const message =
+      /^get\(\) on "silent" was not answered in time\. It was not done\. Its worker has not answered at all: .*export default serve/;
+    await rejects(client.get("a"), { code: "VARVE_OWNER_UNAVAILABLE", message });
+    await client.close();
+  });
+
+  test("but one that has answered is not", async () => {
+    const client = shop({ procedures: {} }, { timeout: 1 });
+    await client.ready;
+    const scan = client.get("a", { timeout: 60_000 });
+    await scan;
+    const lapsed = await client.get("a", { timeout: 0.001 }).catch((error: Error) => error);
+    equal(/has not answered at all/.test(String(lapsed)), false);
+  });
+});
+
 suite("arguments that a client's call does not take", () => {
   test("are refused where they would be options elsewhere", async () => {
     const client = stocked();

@@ -1,0 +1,108 @@
+/** Messages read by somebody who meets them for the first time: each says what to do. */
+
+import type { Database } from "varve";
+import { json, str, struct, u16, u32 } from "varve/struct";
+import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { everywhere, opened } from "./places.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
+
+/** A class as programs have them. */
+class Product {
+  price = 1;
+}
+
+everywhere("a message", ({ storage }) => {
+  test("of what is no bytes says how it becomes some", async () => {
+    const db = await opened(storage);
+    const stream = () => new ReadableStream();
+    const wrong: [unknown, RegExp][] = [
+      [new Blob(["a"]), /await it\.arrayBuffer\(\)\. Given: a Blob/],
+      [new Response("a"), /await it\.arrayBuffer\(\)\. Given: a Response/],
+      [stream(), /new Response\(stream\)\.arrayBuffer\(\)\. Given: a ReadableStream/],
+      [{ pipe: () => {} }, /new Response\(stream\)/],
+      [Promise.resolve("a"), /Await the promise first\. Given: a Promise/],
+      [{ price: 1 }, /db\.collection\(name, json\(\)\)\. Given: an Object/],
+      [new Product(), /json\(\)\)\. Given: a Product/],
+      [7, /json\(\)\)\. Given: 7/],
+      [null, /json\(\)\)\. Given: null/],
+    ];
+    for (const [value, message] of wrong) {
+      throws(() => db.set("a", value as string), { ...BAD, message });
+    }
+    throws(() => db.get(7 as never), {
+      ...BAD,
+      message: /collection with the option key.*Given: 7/,
+    });
+    throws(() => db.get(new Blob([]) as never), { ...BAD, message: /A key .*arrayBuffer/ });
+    equal(db.count(), 0);
+  });
+
+  test("of what is too long says how it is divided", async () => {
+    const db = await opened(storage);
+    const long = new Uint8Array(16_777_217);
+    const message = /at most 16777216 bytes \(16 MiB\)\. Divide it: .*transaction\(\).*prefix/;
+    throws(() => db.set("a", long), { ...BAD, message });
+    throws(() => db.collection("texts", json<string>()).set("a", "x".repeat(16_777_216)), {
+      ...BAD,
+      message,
+    });
+    const key = /at most 65535 bytes\. Store what is longer in the value, or use its hash/;
+    throws(() => db.set("k".repeat(65_536), ""), { ...BAD, message: key });
+    throws(() => db.keys({ gte: "k".repeat(65_536) }), { ...BAD, message: key });
+  });
+
+  test("of an index that was not declared names it and those that were", async () => {
+    const db = await opened(storage);
+    const Row = struct("Row", { stock: u16, name: str });
+    const rows = db.collection("rows", Row, { indexes: { byStock: "stock", byName: "name" } });
+    const undeclared = rows.index as unknown as Record<string, { get(value: unknown): unknown }>;
+    const message = /collection "rows" has no index "byPrice" here.*indexes: byStock, byName/;
+    throws(() => undeclared.byPrice?.get(1), { ...BAD, message });
+    const bare = db.collection("bare", Row).index as Record<string, unknown>;
+    throws(() => bare.byStock, { ...BAD, message: /"bare" has no index "byStock".*none/ });
+    // What looks into any object it is given finds nothing, and does no harm.
+    deepEqual(Object.keys(rows.index), ["byStock", "byName"]);
+    equal(JSON.stringify(Object.keys(bare)), "[]");
+    equal("byPrice" in rows.index, false);
+    for (const name of ["then", "toJSON", "$$typeof", "__v_raw", "nodeType", "asymmetricMatch"]) {
+      equal(undeclared[name], undefined, name);
+    }
+    equal(await Promise.resolve(rows.index), rows.index);
+  });
+
+  test("of keys and ranges says what was declared, and how to declare another", async () => {
+    const db = await opened(storage, { ordered: false });
+    const texts = db.collection("texts", json<number>()) as unknown as {
+      get(key: unknown): unknown;
+    };
+    throws(() => texts.get(7), { ...BAD, message: /are strings.*option key\. Given: 7/ });
+    throws(() => db.keys(), {
+      ...BAD,
+      message: /keys\(\) needs order\. Open it without that option/,
+    });
+    const numbers = db.collection("numbers", json<number>(), { key: u32 }) as unknown as Database;
+    throws(() => numbers.get("7"), { ...BAD, message: /The key must be an integer from 0/ });
+    const lines = db.collection("lines", json<number>());
+    await rejects(lines.fromJsonLines(new Blob(["a"]) as never), {
+      ...BAD,
+      message: /of a Blob its stream\(\).*Given: a Blob/,
+    });
+  });
+});
+
+suite("a description of a value", () => {
+  test("calls nothing of the value's", async () => {
+    const { memory, open } = await import("varve");
+    const db = await open("described", { storage: memory() });
+    const fails = () => {
+      throw new Error("it was called");
+    };
+    const prototype = Object.defineProperty({}, "constructor", { get: fails });
+    const named = { constructor: Object.defineProperty(() => {}, "name", { get: fails }) };
+    for (const value of [Object.create(prototype), Object.create(named), Object.create(null)]) {
+      throws(() => db.set("a", value), { ...BAD, message: /Given: an Object/ });
+    }
+    await db.close();
+  });
+});
