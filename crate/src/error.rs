@@ -121,8 +121,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::EmptyKey => f.write_str("a key must have at least one byte"),
-            Error::KeyTooLong => f.write_str("a key may have at most 65,535 bytes"),
-            Error::ValueTooLong => f.write_str("a value may have at most 16,777,216 bytes"),
+            Error::KeyTooLong => f.write_str(
+                "a key may have at most 65,535 bytes; store what is longer in the value, or use its hash as \
+                 the key",
+            ),
+            Error::ValueTooLong => f.write_str(
+                "a value may have at most 16,777,216 bytes (16 MiB); divide it into parts under keys of \
+                 their own, written in one transaction",
+            ),
             Error::Quota => f.write_str("the storage is full; nothing of this call was written"),
             Error::Io => f.write_str("the file could not be read or written"),
             Error::Lost => f.write_str("the file handle is gone; reopen the database"),

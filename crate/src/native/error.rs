@@ -118,7 +118,16 @@ impl fmt::Display for Error {
             Error::Unavailable { path, cause } => {
                 write!(f, "{} cannot be used: {cause}", path.display())
             }
-            Error::NotFound(path) => write!(f, "there is no database {}", path.display()),
+            Error::NotFound(path) => {
+                write!(f, "there is no database {}", path.display())?;
+                let mut named = path.clone().into_os_string();
+                named.push(".varve");
+                // TypeScript opens it by this name, to which it gives the ending itself.
+                if Path::new(&named).exists() {
+                    write!(f, "; did you mean {}?", Path::new(&named).display())?;
+                }
+                Ok(())
+            }
             Error::SchemaMismatch { collection, reason } => {
                 write!(f, "the collection {collection:?} has another schema: {reason}")
             }

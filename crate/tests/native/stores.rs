@@ -96,6 +96,28 @@ fn ranges_go_either_way_between_any_bounds() {
 }
 
 #[test]
+fn a_file_that_is_missing_is_named_and_so_is_the_one_that_may_be_meant() {
+    let folder = Folder::new();
+    let path = folder.file("shop");
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let missing = Store::open_with(&path, read_only).expect_err("it is missing");
+    assert!(missing.to_string().ends_with("shop"), "{missing}");
+    Store::open(folder.file("shop.varve")).and_then(Store::close).expect("it is made");
+    let missing = Store::open_with(&path, read_only).expect_err("it is missing");
+    assert!(missing.to_string().ends_with("shop.varve?"), "{missing}");
+}
+
+#[test]
+fn what_is_too_long_is_refused_with_what_to_do() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("shop.varve")).expect("it opens");
+    let long = store.set("a", vec![0; 16_777_217]).expect_err("it is too long");
+    assert!(long.to_string().contains("divide it"), "{long}");
+    let key = store.set("k".repeat(65_536), "").expect_err("it is too long");
+    assert!(key.to_string().contains("hash"), "{key}");
+}
+
+#[test]
 fn a_file_that_is_only_read_stays_as_it_is_with_nothing_beside_it() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
