@@ -90,7 +90,7 @@ suite("the recipes", () => {
     const out = await built(folder);
     writeFileSync(join(folder, "sw.ts"), program("sw.ts"));
     const [, ...bundles] = shown("docs/places.md", "sw.ts").command?.split(" ").slice(1) ?? [];
-    command([process.execPath, root("node_modules/esbuild/bin/esbuild"), ...bundles], folder);
+    command([root("node_modules/esbuild/bin/esbuild"), ...bundles], folder);
     cpSync(join(folder, "public/sw.js"), join(out, "sw.js"));
     await onPage([out], async (page, url) => {
       equal(await seen(page), '{"stock":99,"name":"Boost 350"}');
@@ -160,8 +160,8 @@ suite("the recipes", () => {
     const said = await ranAsShown({ ...program, source: counted }, "node", { "stock.csv": lines });
     const [count, frames = 0] = said.split(" ").map(Number);
     equal(count, 5_500);
-    // Six commits, and what opening and closing write.
-    ok(frames >= 6 && frames < 20, `${frames} frames`);
+    // Six commits at most, and what opening writes.
+    ok(frames < 20, `${frames} frames`);
   });
 
   test("for JSON lines, into a collection and out of it", async () => {
