@@ -88,7 +88,7 @@ suite("live ranges", () => {
       const served = serve("shop", {
         storage: memory(),
         ...wasmOption(),
-        collections: { rows: { of: json<number>(), key: u32, indexes: {} } },
+        collections: { rows: { of: json<number>(), key: u32 } },
       });
       served.listen(port1);
       const worker = new FaultyWorker(port2, next);
