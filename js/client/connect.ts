@@ -49,7 +49,7 @@ const KNOWN = ["worker", "timeout", "version"];
  * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
  * ```
  *
- * @param name as for `open`
+ * @param name as for `open`. What looks like a path is refused by the worker: `ready` and every call reject.
  * @throws TypeError for a bad name, an unknown option or a bad value of one
  * @throws OptionsMismatchError if a client that it would join has another `version`, or if only one of the
  * two uses the package's own worker. What the platform refuses rejects `ready` and every call.

@@ -115,12 +115,14 @@ suite("varve", () => {
     const directory = folder();
     writeFileSync(join(directory, "text"), "a text, and no database".repeat(1000));
     writeFileSync(join(directory, "empty"), "");
+    writeFileSync(join(directory, "shop.varve"), "");
     mkdirSync(join(directory, "folder"));
     execFileSync("mkfifo", [join(directory, "pipe")]);
     const before = readdirSync(directory);
     for (const [name, reason] of [
       ["missing", /There is no file .*missing/],
-      ["missing/too", /There is no file .*missing/],
+      ["missing/too", /There is no file .*missing\/too\.\n/],
+      ["shop", /There is no file .*shop\. Did you mean .*shop\.varve\?/],
       ["text/below", /cannot be read/],
       ["text", /is not a varve database/],
       ["empty", /is not a varve database: it is empty/],
