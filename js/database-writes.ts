@@ -64,6 +64,8 @@ export class Writes extends Reads {
 
   /**
    * Deletes all keys, or those of a range: all of them or, if it throws, none. Returns how many were deleted.
+   * To delete all keys takes as long, and as much room, as to delete one, however many there are; their room is
+   * given back in the background. A range costs its keys.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws StaleViewError if a bound is a dead view

@@ -39,6 +39,7 @@ export interface Exports {
   count(keyspace: number): number;
   sort_part(): number;
   count_range(keyspace: number, lower: number, upper: number, flags: number): number;
+  clear(keyspace: number, lower: number, upper: number, flags: number, limit: number): number;
   scan(keyspace: number, lower: number, upper: number, flags: number, maxKeys: number): number;
   version(keyspace: number, keyLength: number): number;
   pin(keyspace: number, keyLength: number): number;
@@ -93,7 +94,7 @@ export class EngineInstance extends EngineMemory {
   protected readonly slot: Report;
   /** The exports themselves, where `wasm` lets somebody hear of calls. */
   private unheard: Exports | undefined;
-  private readonly hearers: Set<Heard>;
+  private readonly hearers: Map<Heard, ((keyspace: number) => void) | undefined>;
   private death: DatabasePoisonedError | undefined;
   private poison: Error | undefined;
 
@@ -105,7 +106,7 @@ export class EngineInstance extends EngineMemory {
     this.host = host;
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.unheard = undefined;
-    this.hearers = new Set();
+    this.hearers = new Map();
     this.death = undefined;
     this.poison = undefined;
   }
@@ -174,13 +175,26 @@ export class EngineInstance extends EngineMemory {
   /**
    * Hears which keys are about to be written. Not each is written then, and some are taken back. Gives a
    * function that ends it. Who hears nothing pays nothing for it.
+   *
+   * With `cleared` it hears of a keyspace that is about to be emptied, or a range of it, by that alone. As long
+   * as anybody has none, `hearsEachKey` asks that keys be deleted one by one.
    */
-  hearKeys(heard: Heard): () => void {
-    this.hearers.add(heard);
+  hearKeys(heard: Heard, cleared?: (keyspace: number) => void): () => void {
+    this.hearers.set(heard, cleared);
     this.hear();
     return () => {
       if (this.hearers.delete(heard)) this.hear();
     };
+  }
+
+  /** Whether somebody has to hear of each key that is deleted. */
+  get hearsEachKey(): boolean {
+    for (const cleared of this.hearers.values()) if (cleared === undefined) return true;
+    return false;
+  }
+
+  protected tellCleared(keyspace: number): void {
+    for (const cleared of this.hearers.values()) cleared?.(keyspace);
   }
 
   private hear(): void {
@@ -195,7 +209,7 @@ export class EngineInstance extends EngineMemory {
     const before =
       <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
       (keyspace: number, keyLength: number, ...more: A): R => {
-        for (const heard of hearers) heard(keyspace, keyLength);
+        for (const heard of hearers.keys()) heard(keyspace, keyLength);
         return call(keyspace, keyLength, ...more);
       };
     const { set, set_begin, remove, update_begin } = wasm;

@@ -55,6 +55,21 @@ export class EngineRanges extends EnginePoints {
     return more;
   }
 
+  /** Deletes the first keys of a range, at most so many: all of them or, if it throws, none. Says how many. */
+  clear(range: KeyRange, limit: number, keyspace = RAW): number {
+    if (range.lower !== undefined || range.upper !== undefined) this.sort();
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    const before = this.call(() => this.wasm.pending());
+    this.changes += 1;
+    this.tellCleared(keyspace);
+    const count = this.call(() => this.wasm.clear(keyspace, lower, upper, flags, limit));
+    if (count >= 0) return count;
+    const code = this.u32[this.codeAt] as number;
+    // Where there was no group, none is lost.
+    throw before === 0 ? this.failure(code) : this.writeFailure(code);
+  }
+
   private counted(wasmCall: () => number): number {
     const count = this.call(wasmCall);
     if (count < 0) throw this.failure(this.u32[this.codeAt] as number);

@@ -56,8 +56,8 @@ export class StorageUnavailableError extends NamedError {
  * The disk, or this origin's share of it, is full, or the database has reached its limit of 32 GiB, or that of
  * 65,534 collections and indexes. The write
  * was rolled back as a whole, and everything that was there before is untouched. Reads still work. So do
- * deletions, as long as the file has room to record them; one transaction or `clear` records all that it
- * deletes at once, so delete large amounts in several steps. Delete what is not needed and call
+ * deletions, as long as the file has room to record them. A `clear` of everything records one thing; one
+ * transaction or `clear` of a range records each key, all at once, so delete large parts in several steps. Delete what is not needed and call
  * `await db.compact()`, or free disk space elsewhere.
  */
 export class QuotaExceededError extends NamedError {

@@ -228,17 +228,19 @@ export class Session extends Groups {
 
   /** Deletes the keys of a range, all or none, and says how many. */
   clear(range: KeyRange, limit: number, keyspace = RAW): number {
+    const { engine } = this;
     return this.undoUnless(
       () => true,
       () => {
+        if (!engine.hearsEachKey) return engine.clear(range, limit, keyspace);
         let cleared = 0;
         while (cleared < limit) {
           // What was deleted is no longer there: the first keys are always the next ones.
           const wanted = Math.min(CLEAR_PAGE, limit - cleared);
-          const { bytes, numbers, count } = this.engine.scan(range, wanted, false, keyspace);
+          const { bytes, numbers, count } = engine.scan(range, wanted, false, keyspace);
           if (count === 0) break;
           for (let i = 0; i < count; i++) {
-            this.engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
+            engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
           }
           cleared += count;
         }

@@ -80,7 +80,10 @@ export class Watches {
     const told = { reach, keyspace: reach.keyspace(), known: new Map(), last: undefined };
     this.all.begin(watch, respond, now, told, this.lookAt(told));
     this.watched.add(told.keyspace);
-    this.unhear ??= this.engine.hearKeys((keyspace, length) => this.note(keyspace, length));
+    this.unhear ??= this.engine.hearKeys(
+      (keyspace, length) => this.note(keyspace, length),
+      (keyspace) => this.noteCleared(keyspace),
+    );
   }
 
   /** What its client is told when it cannot be begun. */
@@ -105,13 +108,28 @@ export class Watches {
 
   /** This key is about to be written, if nothing comes between. */
   private note(keyspace: number, length: number): void {
+    const written = this.writtenIn(keyspace);
+    // Another keyspace may become that of a watched collection: that alone is looked at.
+    if (this.watched.has(keyspace)) written.add(textOf(this.engine.encoded(length)));
+    this.tellSoon();
+  }
+
+  /** Keys of this keyspace are about to be deleted, and nobody is told which. */
+  private noteCleared(keyspace: number): void {
+    this.writtenIn(keyspace).isUnknown = true;
+    this.tellSoon();
+  }
+
+  private writtenIn(keyspace: number): Written {
     let written = this.written.get(keyspace);
     if (written === undefined) {
       written = new Written();
       this.written.set(keyspace, written);
     }
-    // Another keyspace may become that of a watched collection: that alone is looked at.
-    if (this.watched.has(keyspace)) written.add(textOf(this.engine.encoded(length)));
+    return written;
+  }
+
+  private tellSoon(): void {
     if (this.isDue) return;
     this.isDue = true;
     // The write itself comes next, and then its commit.
@@ -299,6 +317,8 @@ function lastOf(known: ReadonlyMap<string, number>, reverse: boolean): string {
 
 /** The keys of one keyspace that were written. */
 class Written {
+  /** Whether others were written, and nobody knows which. */
+  isUnknown = false;
   /** With the order in which they were written. */
   private readonly keys: Map<string, number> = new Map();
   /** In order, as soon as that is asked for. */
@@ -322,6 +342,7 @@ class Written {
 
   /** Those within bounds, in the order in which they were written. `undefined`: there may be some, and nobody knows which. */
   within({ lower, lowerExcluded, upper, upperIncluded }: Bounds): readonly string[] | undefined {
+    if (this.isUnknown) return undefined;
     this.sorted ??= [...this.keys.keys()].sort();
     const keys = this.ends ?? this.sorted;
     const turn = (key: string) => this.keys.get(key) as number;

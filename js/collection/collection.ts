@@ -343,7 +343,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 
   /**
    * Deletes all records, or those of a range: all of them or, if it throws, none. Returns how many were
-   * deleted.
+   * deleted. To delete all takes no longer the more there are, with indexes too; a range costs its records.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`

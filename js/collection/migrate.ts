@@ -395,9 +395,7 @@ class Run<K, View, Writable, Input, Given> {
       if (keyspace === undefined) return;
       this.options.signal?.throwIfAborted();
       this.atomically((session) => {
-        const until = Date.now() + SLICE_MS;
-        while (session.clear(ALL, PAGE, keyspace) > 0 && Date.now() < until);
-        if (session.engine.count(keyspace) !== 0) return;
+        session.clear(ALL, Number.POSITIVE_INFINITY, keyspace);
         const { clear, ...rest } = catalogue.pending(name);
         catalogue.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
       });

@@ -148,6 +148,14 @@ export function clear(
   if (form.keys.areIds) keepAllIds(session, form);
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
   return session.undoUnless(kept, () => {
+    const { engine } = session;
+    const count = engine.count(space.keyspace);
+    if (limit >= count && engine.countRange(bounds, space.keyspace) === count) {
+      for (const index of space.indexes) {
+        session.clear(EVERYTHING, Number.POSITIVE_INFINITY, index.keyspace);
+      }
+      return session.clear(EVERYTHING, limit, space.keyspace);
+    }
     let cleared = 0;
     for (;;) {
       const wanted = Math.min(CLEAR_PAGE, limit - cleared);
@@ -163,6 +171,14 @@ export function clear(
 }
 
 const kept = () => true;
+
+const EVERYTHING = {
+  lower: undefined,
+  lowerExcluded: false,
+  upper: undefined,
+  upperIncluded: false,
+  reverse: false,
+};
 
 /** Runs a change of one record, and has the indexes follow. Both are done or neither. */
 function reindexed(

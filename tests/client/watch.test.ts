@@ -61,6 +61,25 @@ suite("a watch", () => {
     deepEqual(heard[1], [{ key: "a/3", version: entry?.version }]);
   });
 
+  test("hears of each key that went when all were cleared, and of what was set behind that", async () => {
+    const client = shop();
+    const keys = Array.from({ length: 400 }, (_, i) => `a/${i}`).sort();
+    await client.batch(keys.map((key) => ({ type: "set" as const, key, value: "1" })));
+    await client.set("b/1", "elsewhere");
+    const { heard, listener, until } = collected<readonly { key: string; version: number }[]>();
+    const begun = new Map<string, number>();
+    client.watch({ prefix: "a/" }, listener);
+    await client.count();
+    equal(await client.clear(), 401);
+    await until(() => heard.flat().length === 400);
+    for (const { key, version } of heard.flat()) begun.set(key, version);
+    deepEqual([...begun.keys()].sort(), keys);
+    ok([...begun.values()].every((version) => version === 0));
+    await client.set("a/7", "again");
+    await until(() => heard.flat().length === 401);
+    equal(heard.at(-1)?.[0]?.key, "a/7");
+  });
+
   test("hears of the very next call, also where no owner was heard before, and behind one more watch", async () => {
     const client = shop();
     const { heard, listener, until } = collected<readonly KeyChange<string>[]>();

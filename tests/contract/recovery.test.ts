@@ -264,7 +264,7 @@ suite("verification of a damaged file", () => {
     const wanted = {
       value: filled(1_000, 171),
       frame: filled(1_000, 172),
-      checkpoint: new TextEncoder().encode("VCKP"),
+      checkpoint: new TextEncoder().encode("VCP2"),
     };
     for (const what of ["value", "frame", "checkpoint"] as const) {
       let at = DATA;

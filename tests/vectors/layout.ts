@@ -88,7 +88,8 @@ export const BLOCK = 65_536;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
 export const PIECE = [..."piece/"].map((character) => character.charCodeAt(0));
-export const [SET, DELETE, EXTENT, PIECES] = [1, 2, 3, 4];
+export const CLEARED = [..."clear/"].map((character) => character.charCodeAt(0));
+export const [SET, DELETE, EXTENT, PIECES, CLEAR] = [1, 2, 3, 4, 5];
 /** Feature bits of `incompatible` that the reader knows: the one for values in pieces. */
 export const KNOWN_INCOMPATIBLE = 1n;
 export const VOID = 0x81;
@@ -143,6 +144,8 @@ export interface Checkpoint {
   nextSequence: number;
   /** How many keys each keyspace holds. */
   keys: Map<number, number>;
+  /** Keyspaces that were emptied: entries of smaller versions do not count. */
+  cleared: Map<number, number>;
   /** File positions of the records that live. */
   entries: number[];
   /** Of those, the records whose values lie in extents, and which. */
@@ -196,6 +199,14 @@ export function isLive(record: LogRecord | undefined): boolean {
   return record !== undefined && record.kind !== DELETE;
 }
 
+/** Section 7b: which keyspace a CLEAR record empties; `undefined` if it is malformed. */
+export function clearedBy(keyspace: number, key: Uint8Array): number | undefined {
+  const isOne = key.length === 10 && CLEARED.every((byte, i) => key[i] === byte);
+  if (!isOne || keyspace !== ENGINE) return undefined;
+  const cleared = viewOf(key).getUint32(CLEARED.length, false);
+  return cleared === ENGINE || cleared > 0xffff ? undefined : cleared;
+}
+
 /** The file position that a record's position of 32 bits is. */
 export function placeOf(position: number): number {
   return DATA_START + 8 * position;
@@ -203,7 +214,7 @@ export function placeOf(position: number): number {
 
 /** Whether a record must be understood and is not. */
 export function isUnknown({ kind }: LogRecord): boolean {
-  return kind > PIECES && (kind & SKIPPABLE) === 0;
+  return kind > CLEAR && (kind & SKIPPABLE) === 0;
 }
 
 /** Section 7a: what `idOf` says of a piece. */

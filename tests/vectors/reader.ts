@@ -9,8 +9,10 @@ import {
   CHECKPOINT,
   type Chain,
   type Checkpoint,
+  CLEAR,
   CORRUPTION,
   checksum,
+  clearedBy,
   DATA_START,
   type Database,
   ENGINE,
@@ -310,7 +312,7 @@ class Reader {
     const at = segment.start + HEADER;
     const view = viewOf(this.file.subarray(at, segment.roomEnd));
     const length = view.getUint32(12, true);
-    if (view.getUint32(8, true) !== 0x504b_4356 || length > view.byteLength) return undefined;
+    if (view.getUint32(8, true) !== 0x3250_4356 || length > view.byteLength) return undefined;
     if (!(await this.isSealed(at, length, segment.salt))) return undefined;
     const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
     const [keyspaces = 0, segments = 0, extents = 0] = counts;
@@ -323,12 +325,16 @@ class Reader {
       endOffset: view.getUint32(28, true),
       nextSequence: view.getUint32(60, true),
       keys: new Map(),
+      cleared: new Map(),
       entries: [],
       extents: new Map(),
       named: new Map(),
     };
     for (let i = 0, row = HEAD; i < keyspaces; i += 1, row += KEYSPACE_ROW) {
-      checkpoint.keys.set(view.getUint32(row, true), u64(view, row + 8));
+      const [keyspace, cleared] = [view.getUint16(row, true), u64(view, row + 8)];
+      if (cleared > u64(view, 32) || (keyspace === ENGINE && cleared > 0)) return undefined;
+      checkpoint.keys.set(keyspace, view.getUint32(row + 4, true));
+      checkpoint.cleared.set(keyspace, cleared);
     }
     for (
       let i = 0, row = HEAD + keyspaces * KEYSPACE_ROW;
@@ -590,6 +596,12 @@ class Reader {
         return undefined;
       }
     }
+    if (kind === CLEAR) {
+      const key = this.file.subarray(at + RECORD, at + RECORD + keyLength);
+      if (valueLength < 8 || clearedBy(view.getUint16(10, true), key) === undefined) {
+        return undefined;
+      }
+    }
     // Where a frame vouches for its records, their own checksums must agree with it.
     const check = await checksum(this.file.subarray(at + 4, at + size), seedAt(salt, at));
     if ((check & 0xffff_ffffn) !== BigInt(view.getUint32(0, true))) {
@@ -660,17 +672,29 @@ class Reader {
   ): Promise<Omit<Database, "recovery">> {
     const transactions: TransactionNote[] = [];
     const { entries, unreadable } = await this.readEntries(checkpoint);
-    const newest = new Map(entries.map((record) => [idOf(record), record]));
+    const newest = new Map<string, LogRecord>();
+    const cleared = new Map(checkpoint?.cleared);
+    const isCleared = ({ keyspace, version }: LogRecord) => version < (cleared.get(keyspace) ?? 0);
+    for (const record of entries) if (!isCleared(record)) newest.set(idOf(record), record);
     let count = checkpoint?.keys.get(0) ?? 0;
     for (const frame of frames) {
       for (const record of (await this.readRecords(frame)) ?? []) {
         if (record.kind === TRANSACTION) transactions.push(readTransaction(record.value));
-        if (record.kind > PIECES) continue;
+        if (record.kind > CLEAR || isCleared(record)) continue;
         const before = newest.get(idOf(record));
         if (before !== undefined && before.version > record.version) continue;
         const wasThere = isLive(before) || unreadable.delete(record.previous);
         if (record.keyspace === 0) count += Number(isLive(record)) - Number(wasThere);
         newest.set(idOf(record), record);
+        if (record.kind !== CLEAR) continue;
+        const keyspace = clearedBy(record.keyspace, record.key) ?? ENGINE;
+        if (record.version <= (cleared.get(keyspace) ?? 0)) continue;
+        cleared.set(keyspace, record.version);
+        for (const [id, ended] of newest) {
+          if (!isCleared(ended)) continue;
+          newest.delete(id);
+          if (ended.keyspace === 0 && isLive(ended)) count -= 1;
+        }
       }
     }
     const records = [...newest.values()].filter(isLive);
@@ -719,7 +743,7 @@ class Reader {
     newest: Map<string, LogRecord>,
   ): Promise<Uint8Array | undefined> {
     if (kind === PIECES) return joinPieces(value, newest);
-    return kind === SET ? value : this.readExtent(value);
+    return kind === SET || kind === CLEAR ? value : this.readExtent(value);
   }
 
   lostExtent(slot: number, next: number): FormatError {

@@ -8,7 +8,7 @@ use varve::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::{ExtentRef, PiecesRef};
+use varve::format::payload::{ExtentRef, PiecesRef, clear_of};
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
@@ -100,6 +100,7 @@ pub fn record(data: &[u8]) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
         let _ = PiecesRef::decode(value).map(|pieces| pieces.key(pieces.count - 1));
+        let _ = clear_of(header.space(), key, value);
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());
         if fits {
@@ -289,6 +290,18 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     let _ = store.witness();
     for i in 0..60 {
         if !matches!(store.tend(i == 0), Ok(true)) {
+            break;
+        }
+    }
+    // A keyspace is emptied, which whatever the file is leaves nothing of it, and is given something again.
+    if store.empty(2).is_ok() {
+        assert_eq!(store.count(2), 0, "nothing is left of it");
+    }
+    let _ = store.set(2, b"larger", b"again");
+    let _ = store.clear(0, (Bound::Unbounded, Bound::Excluded(&b"b"[..])), true, 2);
+    let _ = store.commit();
+    for _ in 0..20 {
+        if !matches!(store.tend(false), Ok(true)) {
             break;
         }
     }

@@ -5,8 +5,8 @@ use musli_zerocopy::ZeroCopy;
 
 use super::checksum::{checksum, seed_at};
 
-/// `b"VCKP"`.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"VCKP");
+/// `b"VCP2"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP2");
 /// Bytes of a full block of entries: its checksum, and then one entry each 8 bytes.
 pub const BLOCK: usize = 64 << 10;
 /// Entries of a full block.
@@ -47,11 +47,14 @@ pub struct CheckpointHead {
 #[repr(C)]
 pub struct KeyspaceRow {
     /// Which.
-    pub keyspace: u32,
+    pub keyspace: u16,
     /// Zero.
-    pub reserved: u32,
-    /// How many.
-    pub count: u64,
+    pub reserved: u16,
+    /// How many: no more than there are positions.
+    pub count: u32,
+    /// Records in it with smaller versions do not count, although there are entries of them; 0 when there are
+    /// none.
+    pub cleared: u64,
 }
 
 /// A segment of the log.

@@ -2,7 +2,7 @@
 
 use musli_zerocopy::ZeroCopy;
 
-use super::MAX_VALUE;
+use super::{KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_VALUE};
 
 /// Engine keyspace: a client's results, with its number as 8 bytes, big-endian, behind this.
 pub const KEY_CLIENT: &[u8] = b"client/";
@@ -29,6 +29,12 @@ pub const KEY_GAP: &[u8] = b"gap/";
 pub const KEY_PIECE: &[u8] = b"piece/";
 /// Bytes of such a key.
 pub const PIECE_KEY: usize = 16;
+
+/// Engine keyspace: a keyspace was emptied, whose number follows as 4 bytes, big-endian. The record is a
+/// [`KIND_CLEAR`](super::record::KIND_CLEAR), and only the last one of each keyspace counts.
+pub const KEY_CLEAR: &[u8] = b"clear/";
+/// Bytes of such a key.
+pub const CLEAR_KEY: usize = 10;
 
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;
@@ -70,6 +76,17 @@ pub struct PiecesRef {
     pub length: u64,
     /// How many pieces there are.
     pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The value of a [`KIND_CLEAR`](super::record::KIND_CLEAR) record.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ClearRef {
+    /// Sequence of the segment in which the record was written first: no later segment holds a record that it
+    /// ended.
+    pub newest: u32,
     /// Zero.
     pub reserved: u32,
 }
@@ -145,6 +162,7 @@ pub struct IndexEntry {
 
 const _: () = assert!(size_of::<ExtentRef>() == 32);
 const _: () = assert!(size_of::<PiecesRef>() == 24);
+const _: () = assert!(size_of::<ClearRef>() == 8);
 const _: () = assert!(size_of::<Transaction>() == 32);
 const _: () = assert!(size_of::<ClientResults>() == 24);
 const _: () = assert!(size_of::<ClientResult>() == 16);
@@ -184,6 +202,25 @@ impl PiecesRef {
         key[14..].copy_from_slice(&(piece as u16).to_be_bytes());
         key
     }
+}
+
+/// The key of the record that says when a keyspace was emptied.
+#[must_use]
+pub fn clear_key(keyspace: u32) -> [u8; CLEAR_KEY] {
+    let mut key = [0; CLEAR_KEY];
+    key[..6].copy_from_slice(KEY_CLEAR);
+    key[6..].copy_from_slice(&keyspace.to_be_bytes());
+    key
+}
+
+/// The keyspace that a [`KIND_CLEAR`](super::record::KIND_CLEAR) record empties, and what its value says; none
+/// if it is no such record. The engine's own keyspace is never emptied.
+#[must_use]
+pub fn clear_of(keyspace: u32, key: &[u8], value: &[u8]) -> Option<(u32, ClearRef)> {
+    let cleared = u32::from_be_bytes(key.strip_prefix(KEY_CLEAR)?.try_into().ok()?);
+    let newest = u32::from_le_bytes(value.get(..8)?[..4].try_into().ok()?);
+    let is_one = keyspace == KEYSPACE_ENGINE && cleared != KEYSPACE_ENGINE;
+    (is_one && cleared <= LAST_KEYSPACE).then_some((cleared, ClearRef { newest, reserved: 0 }))
 }
 
 #[repr(C, align(8))]

@@ -18,6 +18,9 @@ pub const KIND_DELETE: u8 = 2;
 pub const KIND_EXTENT: u8 = 3;
 /// A key whose value lies in pieces; the value here is a [`super::payload::PiecesRef`].
 pub const KIND_PIECES: u8 = 4;
+/// A keyspace was emptied: records in it with smaller versions do not count, wherever they stand. The key is
+/// a [`super::payload::clear_key`], the value a [`super::payload::ClearRef`].
+pub const KIND_CLEAR: u8 = 5;
 /// Space that means nothing: what a rolled-back call left.
 pub const KIND_VOID: u8 = 0x81;
 /// Who wrote the records after it, when and why; see [`super::payload::Transaction`].

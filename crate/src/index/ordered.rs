@@ -298,6 +298,13 @@ impl OrderedKeys {
         }
     }
 
+    /// Gives back the memory of some keys, which are not there for anybody any more. Says whether there is more.
+    pub fn shed(&mut self) -> bool {
+        self.groups.starts.pop();
+        self.groups.parts.pop();
+        !self.groups.parts.is_empty()
+    }
+
     /// How many keys there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::{ExtentRef, KEY_GAP, PiecesRef};
-use crate::format::record::{self, KIND_EXTENT, KIND_PIECES};
+use crate::format::payload::{ExtentRef, KEY_GAP, PiecesRef, clear_of};
+use crate::format::record::{self, KIND_CLEAR, KIND_EXTENT, KIND_PIECES};
 use crate::format::record::{KIND_SET, KIND_SKIPPABLE, KIND_VOID};
 use crate::format::{DATA_START, KEYSPACE_ENGINE, MAX_VALUE};
 use crate::index::hash::Position;
@@ -229,7 +229,7 @@ impl Chain {
             if !header.fits(rest.len()) || !sane || (key.is_empty() && !skippable) {
                 return Err(Flaw::Malformed);
             }
-            if header.kind > KIND_PIECES && !skippable {
+            if header.kind > KIND_CLEAR && !skippable {
                 return Err(Flaw::Unknown);
             }
             self.next_version = self.next_version.max(header.version + 1);
@@ -249,6 +249,9 @@ impl Chain {
             }
             if header.kind == KIND_PIECES {
                 PiecesRef::decode(value).ok_or(Flaw::Malformed)?;
+            }
+            if header.kind == KIND_CLEAR {
+                clear_of(header.space(), key, value).ok_or(Flaw::Malformed)?;
             }
             is_void &= header.kind == KIND_VOID;
             records += 1;

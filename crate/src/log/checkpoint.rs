@@ -9,7 +9,7 @@ use crate::format::checkpoint::{
 };
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
-use crate::format::{ALIGN, DATA_START};
+use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
 use crate::index::hash::{HashIndex, Position, Run};
 use crate::index::spaces::Spaces;
 use crate::memory::AlignedBytes;
@@ -176,7 +176,14 @@ impl Log {
             self.name_extent(row.record, name);
         }
         let mut spaces = Spaces::default();
-        keyspaces.for_each(|row| spaces.entry(row.keyspace).count = row.count.min(head.entries));
+        for row in keyspaces {
+            let keyspace = u32::from(row.keyspace);
+            if row.cleared > head.next_version || keyspace == KEYSPACE_ENGINE && row.cleared > 0 {
+                return None;
+            }
+            let space = spaces.entry(keyspace);
+            (space.count, space.cleared) = (u64::from(row.count).min(head.entries), row.cleared);
+        }
         let offset = head.end_offset as usize;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
         sane.then_some(spaces)
@@ -243,8 +250,14 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for (keyspace, count) in spaces.counts() {
-            put(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
+        for (keyspace, count, cleared) in spaces.rows() {
+            put(KeyspaceRow {
+                keyspace: keyspace as u16,
+                reserved: 0,
+                count: count.min(u64::from(u32::MAX)) as u32,
+                cleared,
+            }
+            .to_bytes());
         }
         for (slot, s) in (0..).zip(&self.slots).filter(|(_, s)| kept(s)) {
             let row = SegmentRow {

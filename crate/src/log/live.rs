@@ -139,6 +139,32 @@ impl Log {
         }
     }
 
+    /// The record at `position` was ended by a commit that is behind us, and is taken out of the index now.
+    pub(crate) fn drop_cleared_name(&mut self, position: Position) {
+        let before = self.dead_extents.len();
+        self.drop_name(position);
+        for dead in &mut self.dead_extents[before..] {
+            dead.frame = Some(self.next_frame - 1);
+        }
+    }
+
+    /// Positions of the records that name extents.
+    pub(crate) fn naming_extents(&self) -> Vec<Position> {
+        self.extent_of.iter().map(|(position, _)| *position).collect()
+    }
+
+    /// Whether any record in a slot counts.
+    pub(crate) fn has_living(&self, slot: u32) -> bool {
+        let slot = &self.slots[slot as usize];
+        slot.used == Use::Log && slot.live > 0
+    }
+
+    /// The slots of segments in which records count, but for those that are damaged.
+    pub(crate) fn living_slots(&self) -> Vec<u32> {
+        let is_one = |slot: &u32| self.has_living(*slot) && !self.slots[*slot as usize].doomed;
+        (0..self.slot_count()).filter(is_one).collect()
+    }
+
     /// Takes back what was said last of the record at `position`.
     pub(crate) fn restore_name(&mut self, position: Position) {
         if let Some(dead) = self.dead_extents.pop_if(|dead| dead.record == position) {

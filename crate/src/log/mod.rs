@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::file::{File, write_all};
 use crate::format::DATA_START;
 use crate::format::frame;
-use crate::format::payload::{ExtentRef, PiecesRef};
+use crate::format::payload::{ClearRef, ExtentRef, PiecesRef, clear_of};
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_PIECES, SLOT_STRIDE, Superblock};
@@ -229,6 +229,13 @@ impl RecordRef<'_> {
     pub fn pieces(&self) -> Option<PiecesRef> {
         let is_apart = self.header.kind == record::KIND_PIECES;
         is_apart.then(|| PiecesRef::decode(self.value)).flatten()
+    }
+
+    /// The keyspace that the record emptied, and what it says of that.
+    #[must_use]
+    pub fn clear(&self) -> Option<(u32, ClearRef)> {
+        let is_clear = self.header.kind == record::KIND_CLEAR;
+        is_clear.then(|| clear_of(self.header.space(), self.key, self.value)).flatten()
     }
 
     /// Bytes of the record, its extent's value included.

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
-use crate::format::record::{KIND_PIECES, RecordHeader};
+use crate::format::record::{KIND_CLEAR, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{MAJOR, SEGMENT_LOG2};
@@ -457,7 +457,7 @@ impl Log {
         let is_record = |header: &&RecordHeader| {
             let at = self.geometry.slot_start(slot) + chain.offset as u64;
             let record = bytes.get(..header.size()).unwrap_or_default();
-            let sane = (1..=KIND_PIECES).contains(&header.kind) && header.key_len > 0;
+            let sane = (1..=KIND_CLEAR).contains(&header.kind) && header.key_len > 0;
             sane && header.fits(bytes.len())
                 && RecordHeader::verify(record, self.slots[slot as usize].salt, at)
         };

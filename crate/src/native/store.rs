@@ -135,6 +135,22 @@ impl Store {
         Ok(self.engine.delete(KEYSPACE_RAW, key.as_ref())?)
     }
 
+    /// Deletes the keys of a range: all of them or, after an error, none. Tells how many these were. All keys
+    /// together cost as much as one, however many they are.
+    ///
+    /// # Errors
+    /// A bound that is no key; as for [`set`](Store::set).
+    pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        self.begin();
+        let bounds = range.encode(None)?;
+        if bounds.is_empty() {
+            return Ok(0);
+        }
+        let KeyRange { reverse, limit, .. } = range;
+        let limit = limit.map_or(u64::MAX, |limit| limit as u64);
+        Ok(self.engine.clear(KEYSPACE_RAW, bounds.slices(), reverse, limit)?)
+    }
+
     /// Changes a value in place if `predicate` holds for it; tells whether it did. A key that is
     /// missing answers `false`, and a panic of `change` leaves every byte as it was.
     ///

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::{ExtentRef, KEY_GAP};
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::record::{KIND_PIECES, KIND_TRANSACTION, KIND_VOID};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash::Position;
@@ -50,17 +50,17 @@ pub(super) struct Compacting {
 
 /// A segment that is being emptied.
 #[derive(Debug)]
-struct Moving {
-    slot: u32,
-    sequence: u32,
-    bytes: AlignedBytes,
+pub(super) struct Moving {
+    pub slot: u32,
+    pub sequence: u32,
+    pub bytes: AlignedBytes,
     /// How far it has come, and where the frame ends that it is in.
-    at: usize,
-    frame_end: usize,
+    pub at: usize,
+    pub frame_end: usize,
     /// Where its last frame ends.
-    end: usize,
+    pub end: usize,
     /// Sequences of all segments that there are, in order.
-    segments: Vec<u32>,
+    pub segments: Vec<u32>,
 }
 
 /// What became of a slice's records.
@@ -90,7 +90,7 @@ impl<F: File> Store<F> {
 
     /// Whether there is too little room to go on, and something to gain.
     pub(super) fn is_pressed(&self) -> bool {
-        self.log.lacks_room() && self.is_worth_it()
+        self.log.lacks_room() && (self.is_worth_it() || self.is_sweeping())
     }
 
     /// Whether more is used than should be.
@@ -208,6 +208,9 @@ impl<F: File> Store<F> {
         for (hash, position) in entries {
             let Some(place) = self.log.place_of(position) else { break };
             let Some(bytes) = self.log.copy_of(place) else { break };
+            if self.log.peek(place).is_none_or(|record| self.is_cleared(record.header)) {
+                break;
+            }
             let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
             if !RecordHeader::verify(&bytes, self.log.salt(slot), at) {
                 break;
@@ -215,6 +218,14 @@ impl<F: File> Store<F> {
             self.move_record(hash, position, &bytes, None)?;
         }
         Ok(())
+    }
+
+    /// Gives up what is under way. What was emptied goes with the next checkpoint.
+    pub(super) fn abandon(&mut self, job: &Compacting) {
+        if let Some(lift) = &job.lift {
+            self.log.drop_lift(lift);
+        }
+        self.wants_all = self.wants_all.or(job.all.then_some(job.below));
     }
 
     fn choose(&self, job: &Compacting) -> Option<u32> {
@@ -258,7 +269,11 @@ impl<F: File> Store<F> {
         self.end_compaction(&job)
     }
 
-    fn take_up(&mut self, slot: u32, spare: Option<AlignedBytes>) -> Result<Option<Moving>, Error> {
+    pub(super) fn take_up(
+        &mut self,
+        slot: u32,
+        spare: Option<AlignedBytes>,
+    ) -> Result<Option<Moving>, Error> {
         let segment = self.log.geometry().segment();
         let mut bytes = spare.unwrap_or_else(|| AlignedBytes::zeroed(segment));
         self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
@@ -302,7 +317,20 @@ impl<F: File> Store<F> {
                 KIND_SET | KIND_EXTENT | KIND_PIECES => {
                     let hash = self.hash(header.space(), key);
                     if self.index.holds(hash, position) {
+                        if self.is_cleared(header) {
+                            // A sweep found no room to take it out.
+                            return Ok(Moved::Stuck);
+                        }
                         self.move_record(hash, position, &bytes[..size], None)?;
+                    }
+                }
+                KIND_CLEAR => {
+                    let hash = self.hash(header.space(), key);
+                    if !self.index.holds(hash, position) {
+                    } else if self.clear_is_needed(moving, header, key, value) {
+                        self.move_record(hash, position, &bytes[..size], None)?;
+                    } else {
+                        self.drop_clear(hash, position, key, size as u32);
                     }
                 }
                 KIND_DELETE => {
@@ -408,6 +436,7 @@ impl<F: File> Store<F> {
         };
         let bytes = place.and_then(|place| self.log.copy_of(place));
         let record = place.and_then(|place| self.log.peek(place));
+        let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
             self.log.keep_lifted(lift);
@@ -454,6 +483,7 @@ impl<F: File> Store<F> {
 
     /// Takes the checkpoint that does without the doomed.
     fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
+        self.resume_sweep();
         let is_doomed = self.log.doomed_bytes() > 0;
         if is_doomed || job.has_lifted {
             // It goes on when these have gone.

@@ -115,6 +115,7 @@ impl<F: File> Store<F> {
         match self.log.commit(&mut self.file, self.next_version) {
             Ok(wrote) => {
                 self.undo.clear();
+                self.keep_clears();
                 self.unflushed |= wrote;
                 self.has_written |= wrote && !self.is_tending;
                 Ok(())
@@ -183,9 +184,13 @@ impl<F: File> Store<F> {
         self.abort();
         self.commit()?;
         // What a crash left is put in order by the next close, even if nothing else was written.
-        let untouched = self.recovery.clean && !self.log.has_written();
-        if self.poisoned || self.read_only || untouched {
-            return self.flush();
+        let is_untouched = |store: &Self| store.recovery.clean && !store.log.has_written();
+        if self.poisoned || self.read_only || is_untouched(self) {
+            self.flush()?;
+            // Housekeeping may have come in between.
+            if self.poisoned || self.read_only || is_untouched(self) {
+                return Ok(());
+            }
         }
         // A checkpoint is flushed together with the log before it; there may be none.
         self.checkpoint_at_close()?;
@@ -244,6 +249,7 @@ impl<F: File> Store<F> {
             let Some(undo) = self.undo.pop() else { return };
             self.unaccount(&undo);
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
+            self.undo_clears();
         }
     }
 }

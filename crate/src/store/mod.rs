@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+mod clear;
 mod compact;
 mod group;
 mod pieces;
@@ -35,6 +36,7 @@ use crate::log::{
 
 pub use crate::log::recover::{OnDamage, Recovery};
 pub use crate::log::verify::{Part, Spot, Verified};
+use clear::Clears;
 pub use group::Savepoint;
 use group::{SavepointState, Undo};
 pub use pin::PinId;
@@ -119,6 +121,9 @@ pub struct Stats {
     pub evictions: u64,
     /// Bytes that segments and copies of cold records may take between turns.
     pub budget_bytes: u64,
+    /// Records of keyspaces that were emptied, which housekeeping has not taken out of the index yet: they count
+    /// in `live_bytes`.
+    pub unswept: u64,
 }
 
 /// A key-value store in one file.
@@ -135,6 +140,7 @@ pub struct Store<F> {
     spaces: Spaces,
     /// Whether keys are to be had in order.
     ordered: bool,
+    clears: Clears,
     /// Invariant: in order are the keys whose records lie before this. They are sorted when first asked
     /// for, at once or part by part, and kept up from then on.
     sorted: Position,
@@ -243,9 +249,12 @@ impl<F: File> Store<F> {
         counts: bool,
     ) -> Option<*const [u8]> {
         let record = self.log.at_hand(place, counts)?;
+        let is_cleared =
+            self.clears.any && self.spaces.has_cleared(keyspace, record.header.version);
         let is_it = same_bytes(record.key, key)
             && record.header.space() == keyspace
-            && record.header.kind == KIND_SET;
+            && record.header.kind == KIND_SET
+            && !is_cleared;
         is_it.then_some(core::ptr::from_ref(record.value))
     }
 
@@ -437,7 +446,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: (self.index.len() as u64).saturating_sub(self.count(KEYSPACE_ENGINE)),
+            count: (self.index.len() as u64)
+                .saturating_sub(self.count(KEYSPACE_ENGINE) + self.clears.dead),
             live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
             memory_bytes: self.log.memory_bytes(),
@@ -449,6 +459,7 @@ impl<F: File> Store<F> {
             index_bytes: self.index.bytes() as u64,
             evictions: self.log.evictions(),
             budget_bytes: self.log.budget() as u64,
+            unswept: self.clears.dead,
         }
     }
 
@@ -502,18 +513,30 @@ impl<F: File> Store<F> {
         purpose: Purpose,
     ) -> Result<Option<At>, Error> {
         let mut probe = self.index.probe(hash);
+        let mut failed = Ok(None);
         while let Some(position) = self.index.next(&mut probe) {
-            let place = self.log.look(&mut self.file, position, purpose)?;
+            let place = match self.log.look(&mut self.file, position, purpose) {
+                Ok(place) => place,
+                // It may be a record that does not count any more, before one that does.
+                Err(error @ Error::Corruption(_)) if self.clears.any => {
+                    failed = Err(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if purpose == Purpose::View {
                 // Its value is waited for together with its header.
                 core::hint::black_box(self.log.warm(place));
             }
             let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
-            if same_bytes(record.key, key) && record.header.space() == keyspace {
+            if same_bytes(record.key, key)
+                && record.header.space() == keyspace
+                && !self.is_cleared(record.header)
+            {
                 return Ok(Some(At { position, place }));
             }
         }
-        Ok(None)
+        failed
     }
 
     /// What a successor needs of a record.

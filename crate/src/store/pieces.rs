@@ -211,6 +211,11 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// Deletes the pieces of a value.
+    pub(super) fn bury_named(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
+        self.for_each_piece(pieces, Deed::Bury)
+    }
+
     /// Deletes the pieces of a key's value.
     #[cold]
     #[inline(never)]

@@ -7,7 +7,8 @@ use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::payload::ExtentRef;
-use crate::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
+use crate::format::record::RecordHeader;
+use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_PIECES, KIND_SET};
 use crate::format::{frame, segment};
 use crate::index::hash::{KeyHash, Position};
 use crate::index::ordered::Key;
@@ -18,7 +19,7 @@ use crate::log::live::ExtentName;
 use crate::log::recover::{OnDamage, Opened, Recovered, Recovery, Way};
 use crate::sort;
 
-use super::{Changing, Job, NewRecord, Options, Staged, Store};
+use super::{Changing, Clears, Job, NewRecord, Options, Staged, Store};
 
 /// After an unclean end versions jump by this much, so that a version that somebody saw before the
 /// crash is never given to other bytes: a lost tail may leave no trace.
@@ -90,6 +91,7 @@ impl<F: File> Store<F> {
             last: None,
             spaces,
             ordered: options.ordered,
+            clears: Clears::default(),
             sorted: 0,
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
@@ -114,6 +116,7 @@ impl<F: File> Store<F> {
             unflushed: false,
         };
         store.log.set_factor(options.factor.clamp(120, 300));
+        store.load_clears();
         match store.recover(head, way, options) {
             Ok(None) => {
                 store.log.lend_views();
@@ -180,6 +183,8 @@ impl<F: File> Store<F> {
             }
         }
         replayed?;
+        self.recount()?;
+        self.drop_cleared_extents()?;
         self.next_version = self.next_version.max(self.log.known_version());
         if way == OnDamage::Salvage {
             self.sweep()?;
@@ -258,7 +263,7 @@ impl<F: File> Store<F> {
         header: &RecordHeader,
     ) -> Result<(), Error> {
         let size = header.size();
-        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_DELETE) {
+        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR | KIND_DELETE) {
             return Ok(());
         }
         self.next_version = self.next_version.max(header.version.saturating_add(1));
@@ -278,9 +283,17 @@ impl<F: File> Store<F> {
         if header.kind == KIND_PIECES {
             self.log.tell_of_pieces();
         }
+        if header.kind != KIND_DELETE && self.is_cleared(header) {
+            return Ok(());
+        }
         let record = self.log.record_at(position);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
         let is_known = previous != 0 && self.index.holds(hash, previous);
+        // What emptied a keyspace does so once, and not again where it was moved.
+        let clear = record.clear();
+        let sequence = self.log.sequence_at(position);
+        let was_moved = clear.is_some_and(|(_, clear)| clear.newest < sequence);
+        let mut is_new = !(is_known && was_moved);
         let old = match is_known {
             true => Some((previous, header.replaced_size())),
             false => {
@@ -290,13 +303,20 @@ impl<F: File> Store<F> {
                     self.drop_damaged(hash)?;
                     found = self.find_shared(hash, header.space(), &key);
                 }
+                // Whoever wrote it found none: what is damaged here had been ended before.
+                if self.clears.any && previous == 0 && matches!(found, Err(Error::Corruption(_))) {
+                    found = Ok(None);
+                }
                 let found = found?;
                 let found = found.map(|at| (at, *self.log.record_in(at.place).header));
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
                     // One that was moved keeps its version and may come after a newer one.
                     Some((_, old)) if old.version > header.version => return Ok(()),
-                    found => found.map(|(at, old)| (at.position, old.size() as u32)),
+                    found => {
+                        is_new = found.is_none_or(|(_, old)| old.version < header.version);
+                        found.map(|(at, old)| (at.position, old.size() as u32))
+                    }
                 }
             }
         };
@@ -318,6 +338,9 @@ impl<F: File> Store<F> {
             self.log.name_extent(position, extent);
         }
         self.move_in_index(hash, old.map(|(position, _)| position), new, position);
+        if let Some((keyspace, _)) = clear.filter(|_| is_new) {
+            self.replay_clear(header.version, keyspace, was_moved);
+        }
         Ok(())
     }
 
@@ -377,8 +400,11 @@ impl<F: File> Store<F> {
             }
             self.sorted = position;
             let (_, record) = self.log.find_intact(&mut self.file, position)?;
-            let space = self.spaces.entry(record.header.space());
-            space.keys.insert_later(record.key, position);
+            let (keyspace, version) = (record.header.space(), record.header.version);
+            if self.clears.any && self.spaces.has_cleared(keyspace, version) {
+                continue;
+            }
+            self.spaces.entry(keyspace).keys.insert_later(record.key, position);
         }
         let is_last = slot + 1 >= self.log.slot_count();
         self.sorted = if is_last { ALL } else { geometry.position(slot + 1, 0) };

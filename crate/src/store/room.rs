@@ -19,7 +19,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn headroom(&self) -> (usize, usize) {
         let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
-        let left = self.index.len().saturating_sub(self.spaces.in_order());
+        let left =
+            self.index.len().saturating_sub(self.spaces.in_order() + self.clears.dead as usize);
         let order = if self.ordered { 28 * left } else { 0 };
         (larger, order)
     }
@@ -27,7 +28,7 @@ impl<F: File> Store<F> {
     /// Bytes of segments that are held for a while: of one that is being emptied, and above the budget.
     #[must_use]
     pub fn passing(&self) -> usize {
-        let is_emptying = matches!(self.job, Job::Compacting(_));
+        let is_emptying = matches!(self.job, Job::Compacting(_) | Job::Sweeping(_));
         (usize::from(is_emptying) << self.log.geometry().segment_log2) + self.log.above_budget()
     }
 }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::payload::{KEY_GAP, KEY_PIECE};
-use crate::format::record::{KIND_EXTENT, KIND_PIECES, KIND_SET};
+use crate::format::payload::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
 use crate::index::hash::{HashIndex, Position};
 use crate::index::ordered::Key;
 use crate::index::spaces::Spaces;
@@ -15,6 +15,7 @@ use crate::log::pool::Pool;
 use crate::log::read::damaged;
 use crate::sort;
 
+use super::clear::Clears;
 use super::{Options, Store};
 
 impl<F: File> Store<F> {
@@ -24,10 +25,15 @@ impl<F: File> Store<F> {
         let mending = self.log.mending();
         self.recovery.damaged |= mending.damaged;
         self.recovery.lost_keys += mending.lost_keys;
-        let mut counts = Spaces::default();
+        let (mut counts, mut dead) = (Spaces::default(), 0);
+        for (keyspace, _, cleared) in self.spaces.rows() {
+            counts.entry(keyspace).cleared = cleared;
+        }
         for (position, hash) in self.entries() {
             match self.examine(position, hash) {
-                Ok((keyspace, uncertain)) => {
+                // The index names it until it is swept, and nobody reads it.
+                Ok(None) => dead += 1,
+                Ok(Some((keyspace, uncertain))) => {
                     counts.entry(keyspace).count += 1;
                     let counts_for_users = uncertain && keyspace != KEYSPACE_ENGINE;
                     self.recovery.uncertain_keys += u64::from(counts_for_users);
@@ -41,6 +47,7 @@ impl<F: File> Store<F> {
             }
         }
         self.spaces = counts;
+        self.clears.dead = dead;
         self.last = None;
         self.recovery.clean &= !self.recovery.damaged;
         Ok(())
@@ -63,24 +70,28 @@ impl<F: File> Store<F> {
     }
 
     /// Positions and hashes of the index, in the order of the file.
-    fn entries(&self) -> Vec<(Position, u32)> {
+    pub(super) fn entries(&self) -> Vec<(Position, u32)> {
         let mut entries = Vec::with_capacity(self.index.len());
         self.index.collect(0, u32::MAX, &mut entries);
         sort::by_number(entries.into_iter().map(|(hash, position)| (position, hash)).collect())
     }
 
-    /// The keyspace of a record and whether it is uncertain, if it is intact and its value is.
-    fn examine(&mut self, position: Position, hash: u32) -> Result<(u32, bool), Error> {
+    /// The keyspace of a record and whether it is uncertain, if it is intact and its value is; none if its
+    /// keyspace was emptied since.
+    fn examine(&mut self, position: Position, hash: u32) -> Result<Option<(u32, bool)>, Error> {
         let (place, record) = self.log.find_intact(&mut self.file, position)?;
         let header = *record.header;
         let is_it = self.key_hash.hash(header.space(), record.key) == hash;
-        let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES);
+        let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
+        if is_it && lives && self.is_cleared(&header) {
+            return Ok(None);
+        }
         self.value(place)?;
         self.log.trim_values();
         // As in frames that are replayed: a checksum does not prove that the writer meant well.
         let is_sane = header.version >> 56 == 0;
         match is_it && lives && is_sane {
-            true => Ok((header.space(), self.log.is_uncertain(&header))),
+            true => Ok(Some((header.space(), self.log.is_uncertain(&header)))),
             false => Err(damaged(0)),
         }
     }
@@ -94,11 +105,12 @@ impl<F: File> Store<F> {
         let entries = self.entries();
         let old = core::mem::replace(&mut self.log, successor);
         let index = core::mem::take(&mut self.index);
-        self.spaces = Spaces::default();
+        let spaces = core::mem::take(&mut self.spaces);
+        self.clears = Clears::default();
         self.last = None;
         // No housekeeping yet: it writes superblocks.
         self.is_tending = true;
-        let copied = self.copy_all(old, index, entries);
+        let copied = self.copy_all(old, index, entries, &spaces);
         self.is_tending = false;
         if let Err(error) = copied {
             // What could not be cut off is not there for anybody.
@@ -121,13 +133,17 @@ impl<F: File> Store<F> {
         mut old: Log,
         mut index: HashIndex,
         entries: Vec<(Position, u32)>,
+        spaces: &Spaces,
     ) -> Result<(), Error> {
         for (position, _) in entries {
             let (place, record) = old.find_intact(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.pieces());
-            // The new log has no gaps, and other numbers; pieces come with their values.
-            if is_engine && (key.starts_with(KEY_GAP) || key.starts_with(KEY_PIECE)) {
+            // The new log has no gaps, and other numbers; pieces come with their values; and it never held what
+            // is gone.
+            let is_left =
+                [KEY_GAP, KEY_PIECE, KEY_CLEAR].iter().any(|start| key.starts_with(start));
+            if is_engine && is_left || spaces.has_cleared(header.space(), header.version) {
                 continue;
             }
             let value = match pieces {

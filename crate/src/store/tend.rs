@@ -17,6 +17,7 @@ use crate::log::checkpoint::Writing;
 use crate::log::reserve::Need;
 use crate::sort;
 
+use super::clear::Sweeping;
 use super::compact::Compacting;
 use super::{Staged, Store};
 
@@ -43,6 +44,8 @@ pub(super) enum Job {
     Nothing,
     /// Moving records out of segments.
     Compacting(Compacting),
+    /// Taking out of the index what was in keyspaces that were emptied.
+    Sweeping(Sweeping),
     /// Writing the index.
     Checkpointing(Checkpointing),
 }
@@ -118,6 +121,8 @@ impl<F: File> Store<F> {
             || self.wants_all.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
+            || self.wants_sweep()
+            || self.has_remains()
             || self.wants_sure_extents()
             || self.log.tail_bytes() > self.tail_limit())
     }
@@ -182,7 +187,9 @@ impl<F: File> Store<F> {
         if !self.log.lacks_room() {
             self.pressed_from = None;
         }
-        if !self.is_late() {
+        // What was emptied is dead, although nothing tells how much of each segment is.
+        let may_be_late = bytes > 0 && self.is_sweeping();
+        if !may_be_late && !self.is_late() {
             return;
         }
         let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
@@ -212,10 +219,16 @@ impl<F: File> Store<F> {
     }
 
     fn slice(&mut self, job: Job) -> Result<Job, WriteError> {
+        self.shed_remains();
         match job {
+            Job::Compacting(compacting) if self.wants_sweep() => {
+                Ok(self.begin_sweep(Some(compacting)))
+            }
+            Job::Sweeping(sweeping) => self.sweep_slice(sweeping),
             Job::Compacting(compacting) => self.compact_slice(compacting),
             Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
             Job::Nothing if self.tidy_up()? => Ok(Job::Nothing),
+            Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
             Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
                 let all = core::mem::take(&mut self.wants_all);
                 self.begin_compaction(all)

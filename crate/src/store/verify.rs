@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{KIND_EXTENT, KIND_PIECES, KIND_SET};
+use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
 use crate::log::verify::{Spot, Verified};
 
 use super::Store;
@@ -17,7 +17,7 @@ impl<F: File> Store<F> {
     pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
         let Store { file, log, index, key_hash, .. } = self;
         log.verify(file, spot, |position, header, key| {
-            let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES);
+            let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
             lives && index.holds(key_hash.hash(header.space(), key), position)
         })
     }

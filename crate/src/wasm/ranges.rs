@@ -82,6 +82,23 @@ extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, fla
     counted.unwrap_or(-1.0)
 }
 
+/// Deletes the keys in a range, see [`bounds`], at most so many: all of them or none. How many these were; -1
+/// when it failed.
+#[unsafe(no_mangle)]
+extern "C" fn clear(
+    keyspace: u32,
+    lower_len: usize,
+    upper_len: usize,
+    flags: u32,
+    limit: f64,
+) -> f64 {
+    let cleared = instance().run(|store, keys, _| {
+        let range = bounds(keys, lower_len, upper_len, flags);
+        store.clear(keyspace, range, flags & 4 != 0, limit as u64)
+    });
+    cleared.map_or(-1.0, |count| count as f64)
+}
+
 /// The bounds of a range: the lower one in the first key area, the upper one in the second, either
 /// absent by [`NO_BOUND`]. Flags: 1 lower excluded, 2 upper included, 4 backwards.
 fn bounds(

@@ -9,11 +9,11 @@ use musli_zerocopy::ZeroCopy;
 use varve::format::checkpoint::{self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow};
 use varve::format::checksum::{checksum, seed_at};
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::ExtentRef;
+use varve::format::payload::{ExtentRef, clear_key, clear_of};
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::{self, SegmentHeader};
 use varve::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
-use varve::format::{DATA_START, MAJOR, MINOR, align_up};
+use varve::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
 use varve::index::hash::KeyHash;
 
 /// Identity of every golden file.
@@ -48,6 +48,12 @@ pub fn void(left: &[u8]) -> Record {
 /// A key is gone.
 pub fn delete(key: impl AsRef<[u8]>, version: u64) -> Record {
     set(key, [], version).kind(record::KIND_DELETE)
+}
+
+/// A keyspace is emptied; the record was written first in the segment with that sequence.
+pub fn clear(keyspace: u32, version: u64, newest: u32) -> Record {
+    let record = set(clear_key(keyspace), u64::from(newest).to_le_bytes(), version);
+    record.kind(record::KIND_CLEAR).keyspace(KEYSPACE_ENGINE)
 }
 
 /// A key whose value lies in an extent.
@@ -378,6 +384,20 @@ impl Image {
         newest
     }
 
+    /// The versions at which keyspaces were emptied.
+    fn cleared(&self) -> BTreeMap<u32, u64> {
+        let mut cleared = BTreeMap::new();
+        for Placed { record: Record { header, key, value }, .. } in &self.placed {
+            if let Some((keyspace, _)) =
+                clear_of(header.space(), key, value).filter(|_| header.kind == record::KIND_CLEAR)
+            {
+                let version: &mut u64 = cleared.entry(keyspace).or_default();
+                *version = header.version.max(*version);
+            }
+        }
+        cleared
+    }
+
     /// The record as one that takes the place of the one that counts for its key.
     pub fn over(&self, mut record: Record) -> Record {
         let before = self.newest();
@@ -402,12 +422,33 @@ impl Image {
         let newest = self.newest();
         let is_live = |placed: &&&Placed| placed.record.header.kind != record::KIND_DELETE;
         let live: Vec<&Placed> = newest.values().filter(is_live).copied().collect();
+        let cleared = self.cleared();
+        let is_cleared = |header: &RecordHeader| {
+            cleared.get(&header.space()).is_some_and(|v| header.version < *v)
+        };
 
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        live.iter().for_each(|p| *counts.entry(p.record.header.space()).or_default() += 1);
+        for placed in &live {
+            let header = placed.record.header;
+            *counts.entry(header.space()).or_default() += u64::from(!is_cleared(&header));
+        }
         let mut tables = Vec::new();
         for (&keyspace, &count) in &counts {
-            tables.extend(KeyspaceRow { keyspace, reserved: 0, count }.to_bytes());
+            // It need not be told once nothing is left that it ended.
+            let is_swept = !live.iter().any(|p| {
+                let header = p.record.header;
+                header.space() == keyspace && is_cleared(&header)
+            });
+            let cleared = cleared.get(&keyspace).copied().filter(|_| !is_swept).unwrap_or(0);
+            tables.extend(
+                KeyspaceRow {
+                    keyspace: keyspace as u16,
+                    reserved: 0,
+                    count: count as u32,
+                    cleared,
+                }
+                .to_bytes(),
+            );
         }
         for row in rows {
             let live = live.iter().filter(|p| p.sequence == row.segment.sequence);

@@ -5,6 +5,7 @@
 //! them; a change to a committed file is a change of the format.
 
 mod checkpointed;
+mod cleared;
 mod content;
 mod golden;
 mod image;
@@ -22,10 +23,8 @@ use varve::format::superblock::{self, SLOT_STRIDE, Slot};
 use varve::{Damage, Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
-    [content::all(), pieces::all(), checkpointed::all(), recovered::all(), refused::all()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [content::all(), pieces::all(), cleared::all(), checkpointed::all()];
+    all.into_iter().chain([recovered::all(), refused::all()]).flatten().collect()
 }
 
 fn folder() -> PathBuf {

@@ -204,3 +204,36 @@ fn a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_n
     assert!(count > 100, "small values still fit");
     store.close().expect("it can be closed");
 }
+
+#[test]
+fn a_range_is_cleared_or_all_keys_are() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    let mut store = Store::open(&path).expect("it opens");
+    let name = |n: u32| format!("{n:04}");
+    for n in 0..2_000 {
+        store.set(name(n), name(n)).unwrap();
+    }
+    assert_eq!(store.clear(KeyRange::all().gte("0100").lt("0110")).unwrap(), 10);
+    assert_eq!(store.clear(KeyRange::all().limit(3).reverse()).unwrap(), 3);
+    assert_eq!(store.clear(KeyRange::all().gt("b").lt("a")).unwrap(), 0);
+    assert_eq!((store.count(), store.has("1996").unwrap()), (1_987, true));
+    store.commit().unwrap();
+    let undone: Result<(), Error> = store.transaction(|store| {
+        assert_eq!(store.clear(KeyRange::all())?, 1_987);
+        store.set("0000", "again")?;
+        assert_eq!(store.count(), 1);
+        store.set("", "the empty key is none")?;
+        Ok(())
+    });
+    assert!(undone.is_err());
+    assert_eq!((store.count(), keys(&mut store, KeyRange::all()).len()), (1_987, 1_987));
+    assert_eq!(store.clear(KeyRange::all()).unwrap(), 1_987);
+    store.set("0001", "0001").unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(&path).expect("it was closed");
+    assert_eq!(keys(&mut store, KeyRange::all()), ["0001"]);
+    store.compact().unwrap();
+    assert_eq!(store.stats().unswept, 0);
+    assert_eq!(keys(&mut store, KeyRange::all()), ["0001"]);
+}

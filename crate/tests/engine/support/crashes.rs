@@ -28,8 +28,10 @@ const HOUSE: u64 = 120;
 const FULL: u64 = 130;
 /// and from this one on of the shapes that others seldom have.
 const SHAPES: u64 = 132;
+/// and from this one on of keyspaces that are emptied.
+const CLEARS: u64 = 134;
 /// So many are run with all tests. Those behind them are of all kinds.
-pub const SEEDS: u64 = 134;
+pub const SEEDS: u64 = 144;
 
 /// What a program is about.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,7 @@ pub struct Kind {
     pub house: bool,
     pub full: bool,
     pub shapes: bool,
+    pub clears: bool,
 }
 
 /// What the program of a seed is about.
@@ -48,11 +51,15 @@ pub fn kind_of(seed: u64) -> Kind {
         let about = rng.below(8);
         let torn = rng.one_in(16);
         let (house, full) = ((3..6).contains(&about), about == 5);
-        return Kind { torn, bulk: about == 0, house, full, shapes: about > 5 };
+        let clears = Rng::new(seed.rotate_left(9)).one_in(4);
+        return Kind { torn, bulk: about == 0, house, full, shapes: about > 5, clears };
     }
     let bulk = (BULK..HOUSE).contains(&seed);
-    let (house, full) = ((HOUSE..SHAPES).contains(&seed), (FULL..SHAPES).contains(&seed));
-    Kind { torn: seed < TORN, bulk, house, full, shapes: seed >= SHAPES }
+    let clears = seed >= CLEARS;
+    let house = (HOUSE..SHAPES).contains(&seed) || clears && !seed.is_multiple_of(3);
+    let full = (FULL..SHAPES).contains(&seed) || seed == CLEARS + 1;
+    let shapes = (SHAPES..CLEARS).contains(&seed) || seed == CLEARS + 4;
+    Kind { torn: seed < TORN, bulk, house, full, shapes, clears }
 }
 
 pub const LIMITS: Limits = Limits {
@@ -120,14 +127,15 @@ pub fn options_for(seed: u64) -> Options {
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
-    let Kind { bulk, house, full, shapes, .. } = kind_of(seed);
+    let Kind { bulk, house, full, shapes, clears, .. } = kind_of(seed);
     if full {
         let slots = rng.within(4..10) as u64;
         let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
         let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
         session.disk.limit(Some((bytes, harm)));
     }
-    let taste = Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house, shapes };
+    let taste =
+        Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house, shapes, clears };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {
@@ -154,7 +162,7 @@ pub fn without_checkpoints(image: &Pages) -> Pages {
     for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
         let mut magic = [0; 4];
         image.read(&mut magic, at + 8);
-        if &magic == b"VCKP" {
+        if &magic == b"VCP2" {
             image.write(b"X", at as u64 + 8);
         }
     }

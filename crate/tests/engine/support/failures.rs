@@ -26,8 +26,10 @@ pub const HARMS: [Harm; 8] = [
 
 /// From this seed on programs are about housekeeping.
 const HOUSE: u64 = 24;
+/// and from this one on of keyspaces that are emptied.
+const CLEARS: u64 = 28;
 /// So many are run with all tests. Those behind them are of all kinds.
-pub const SEEDS: u64 = 28;
+pub const SEEDS: u64 = 32;
 
 /// What was tried.
 #[derive(Default)]
@@ -41,7 +43,7 @@ pub struct Tally {
 }
 
 fn is_about_housekeeping(seed: u64) -> bool {
-    seed >= SEEDS && !seed.is_multiple_of(3) || (HOUSE..SEEDS).contains(&seed)
+    seed >= SEEDS && !seed.is_multiple_of(3) || (HOUSE..CLEARS + 2).contains(&seed)
 }
 
 /// Half of the programs run in next to no memory, so that reads fail too.
@@ -56,7 +58,9 @@ fn program(seed: u64) -> Vec<Step> {
     // Every fourth program is about commits of several frames, and memory that is given up.
     let house = is_about_housekeeping(seed);
     let bulk = !house && seed % 4 == 2;
-    let taste = Taste { keys: 8, segment: 4096, crashes: false, bulk, house, shapes: false };
+    let clears = (CLEARS..SEEDS).contains(&seed) || seed > SEEDS && seed.is_multiple_of(5);
+    let taste =
+        Taste { keys: 8, segment: 4096, crashes: false, bulk, house, shapes: false, clears };
     let steps = if house { 60 } else { 36 };
     (0..steps).map(|_| next_step(&mut rng, &taste)).collect()
 }

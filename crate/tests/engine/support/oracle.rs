@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::{KEY_GAP, KEY_PIECE};
+use varve::format::payload::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
 use varve::{Error, File, Store};
 
 /// The keyspaces that the tests write to, beside the engine's own.
@@ -220,14 +220,15 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         }
     }
     assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
-    // What it notes of gaps is its own affair, and of what pieces values consist.
+    // What it notes of gaps is its own affair, of keyspaces that were emptied, and of what pieces values consist.
     let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?.map(<[u8]>::to_vec).collect();
     assert_eq!(
         own.len() as u64,
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    let is_noted = |key: &Vec<u8>| key.starts_with(KEY_GAP) || key.starts_with(KEY_PIECE);
+    let is_noted =
+        |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_PIECE].iter().any(|start| key.starts_with(start));
     for key in own.into_iter().filter(|key| !is_noted(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
@@ -252,9 +253,13 @@ pub fn values_in_pieces<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>>
     values
 }
 
-/// Whether each piece belongs to a value that the store shows, which is `state`.
+/// Whether each piece belongs to a value that the store shows, which is `state`. Those of keyspaces that were
+/// emptied go with the sweep.
 pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
     let mut values: Vec<Rc<[u8]>> = vec![];
+    if store.stats().unswept > 0 {
+        return;
+    }
     for (id, value) in values_in_pieces(store) {
         if values.is_empty() {
             values = state.values().map(|entry| entry.value.clone()).collect();

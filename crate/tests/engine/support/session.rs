@@ -4,6 +4,7 @@
 //! commit that is being tried; after it, with what became of it. So each crash in that history
 //! knows what it may leave visible.
 
+use std::ops::Bound;
 use std::rc::Rc;
 
 use varve::format::inline_limit;
@@ -41,6 +42,11 @@ pub enum Step {
     Delete {
         keyspace: u32,
         key: Vec<u8>,
+    },
+    /// Deletes all keys of a keyspace, by one record or one by one.
+    Clear {
+        keyspace: u32,
+        by_one: bool,
     },
     Update {
         keyspace: u32,
@@ -285,6 +291,7 @@ impl Session {
         match step {
             Step::Set { keyspace, key, len, fill } => self.set(*keyspace, key, *len, *fill),
             Step::Delete { keyspace, key } => self.delete(*keyspace, key),
+            Step::Clear { keyspace, by_one } => self.clear(*keyspace, *by_one),
             Step::Update { keyspace, key, fill, end } => self.update(*keyspace, key, *fill, *end),
             Step::Get { keyspace, key } => {
                 let expected = self.state.get(&(*keyspace, key.clone())).cloned();
@@ -469,6 +476,21 @@ impl Session {
         Ok(())
     }
 
+    fn clear(&mut self, keyspace: u32, by_one: bool) -> Result<(), (Error, Commit)> {
+        let before = self.state.len();
+        let mut after = self.state.clone();
+        after.retain(|(other, _), _| *other != keyspace);
+        let gone = (before - after.len()) as u64;
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let run = |store: &mut Store<FaultFile>| match by_one {
+            true => store.empty(keyspace),
+            false => store.clear(keyspace, all, false, u64::MAX),
+        };
+        let told = self.call(after, run, |_, _, _| ())?;
+        assert_eq!(told, gone, "emptying {keyspace}");
+        Ok(())
+    }
+
     fn update(
         &mut self,
         keyspace: u32,
@@ -578,6 +600,8 @@ pub struct Taste {
     pub house: bool,
     /// Whether it is of the shapes that others seldom have.
     pub shapes: bool,
+    /// Whether keyspaces are emptied in it.
+    pub clears: bool,
 }
 
 /// A key of the small universe that programs use: short ones, and one that is long.
@@ -603,6 +627,9 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 
 /// The next step of a random program.
 pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
+    if taste.clears && rng.one_in(9) {
+        return Step::Clear { keyspace: *rng.pick(&KEYSPACES), by_one: !rng.one_in(4) };
+    }
     if taste.shapes {
         return shapes::next_step(rng, taste.segment);
     }
