@@ -123,7 +123,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
       throw wrong(`${this.name} needs a Uint8Array.`, from);
     }
     if (length === undefined) {
-      throw wrong("view() takes bytes, or a memory, a place and a length. Use bytes.subarray().");
+      throw wrong("view() takes bytes alone: bytes.subarray(at).");
     }
     return this.over(placeOf(from as Memory, at, length));
   }
