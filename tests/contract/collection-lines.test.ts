@@ -138,13 +138,12 @@ everywhere("JSON lines", ({ storage }) => {
     writing.abort(enough);
     await rejects(reader.read(), { message: "enough" });
     const late = notes.toJsonLines(undefined, { signal: writing.signal });
-    await rejects(textOf(late), { message: "enough" });
+    await rejects(late.getReader().read(), { message: "enough" });
     const fails = () => {
       throw enough;
     };
-    await rejects(textOf(notes.toJsonLines({ gte: 5 }, { onProgress: fails })), {
-      message: "enough",
-    });
+    const failing = notes.toJsonLines({ gte: 5 }, { onProgress: fails }).getReader();
+    await rejects(failing.read(), { message: "enough" });
     throws(() => notes.toJsonLines({}, { progress: fails } as object), {
       ...BAD,
       message: /progress/,
