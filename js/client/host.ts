@@ -422,6 +422,8 @@ export class Host {
       this.work(owned, message, respond);
       return;
     }
+    const ids = message.requests.filter(({ hangs }) => hangs === 1).map(({ id }) => id);
+    if (ids.length > 0) this.tell({ type: "doing", client, ids });
     owned.handle(message, refusal, ({ answers, again, failure }) => {
       if (answers.length > 0)
         tell(answers, (some) => respond({ type: "told", owner, answers: some }));

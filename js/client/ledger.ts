@@ -181,6 +181,7 @@ export class Ledger {
   }
 
   private outcomeOf(request: Request, now: number): Outcome {
+    if (request.hangs === 2) return { error: endless(request) };
     if (now >= request.deadline) return { error: tooLate(request) };
     try {
       return { value: this.journal.perform(request) };
@@ -217,6 +218,18 @@ function acknowledge(client: Client, acknowledged: number): void {
     if (number > acknowledged) break;
     client.results.delete(number);
   }
+}
+
+function endless(request: Request): WireError {
+  return {
+    name: "OwnerUnavailableError",
+    code: "VARVE_OWNER_UNAVAILABLE",
+    message:
+      `${calledFor(request)}() kept two workers from answering for several seconds, one after the ` +
+      "other, and both were ended. It was not done, and is not tried again. Look for a loop without an " +
+      "end in it, or have it do less in one call.",
+    more: { applied: false },
+  };
 }
 
 function tooLate(request: Request): WireError {

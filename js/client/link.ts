@@ -4,7 +4,7 @@ import { monotonicNow } from "../clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker, SILENT } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
-import type { ToClient, ToOwner, Who } from "./messages.js";
+import type { Doing, ToClient, ToOwner, Who } from "./messages.js";
 import { own } from "./own.js";
 import { followPage, hesitate } from "./page.js";
 import type { ClientProgress } from "./progress.js";
@@ -208,6 +208,8 @@ export class Link {
   private askedAt = 0;
   /** Whether the worker has the database or is about to, so that others may have to wait for it. */
   private holds = false;
+  /** What it was about to do and may hang in, as far as it has said so. */
+  private doing: Doing | undefined;
 
   constructor(name: string, options: LinkOptions) {
     this.name = name;
@@ -384,6 +386,9 @@ export class Link {
           this.show(state === "opening" ? "opening" : "waiting", WAITS[state], progress);
         }
         break;
+      case "doing":
+        this.doing = message;
+        break;
       case "outdated":
         this.outdate(fromWire(message.error));
         break;
@@ -486,6 +491,7 @@ export class Link {
     this.worker = undefined;
     this.local = undefined;
     this.holds = false;
+    this.doing = undefined;
     this.deafMs = undefined;
     this.guarding?.abort();
     if (worker?.terminate) worker.terminate();
@@ -526,7 +532,7 @@ export class Link {
       this.show("waiting", "The owner does not answer: it may be asleep or busy.");
     }
     // It could not be had before, was ended by something that nobody tells, or hangs.
-    if (this.isDeaf()) this.dismiss();
+    if (this.isDeaf()) this.loseHung();
     if (this.worker === undefined) this.start();
     this.toHost(message);
     this.ways?.who(message);
@@ -539,9 +545,20 @@ export class Link {
   asked(): void {
     if (this.asleep || !this.holds) return;
     if (this.isDeaf()) {
-      this.lose();
+      this.loseHung();
       this.need();
     } else this.toHost({ type: "who", round: 0, client: this.id });
+  }
+
+  /** Ends the worker as it hangs, and tells all that it was the owner. */
+  private loseHung(): void {
+    const { local, doing } = this;
+    if (local !== undefined) {
+      const gone = { type: "gone", owner: local, hung: true, doing } as const;
+      this.sender.hear(gone, 0);
+      this.ways?.who(gone);
+    }
+    this.lose();
   }
 
   /** Whether the worker has said nothing for too long although it was asked. */

@@ -1,6 +1,6 @@
 /** What a page and the worker that it started say to each other, beside the protocol. */
 
-import type { ToClient, ToOwner, WireError } from "./messages.js";
+import type { Doing, ToClient, ToOwner, WireError } from "./messages.js";
 import type { ClientProgress } from "./progress.js";
 
 /** The page has a client for this database: the worker is to stand for its ownership. */
@@ -67,7 +67,16 @@ export interface Released {
   readonly type: "released";
 }
 
-export type FromHost = Up | Alive | Outdated | State | Failed | Visited | Released | ToClient;
+export type FromHost =
+  | Up
+  | Alive
+  | Outdated
+  | State
+  | Failed
+  | Visited
+  | Released
+  | Doing
+  | ToClient;
 
 /** The lock of a database, and the channel of all that have to do with it. */
 export function channelName(identity: unknown): string {

@@ -48,6 +48,11 @@ export interface Request {
   readonly call: string;
   /** The arguments of the call. */
   readonly args: readonly unknown[];
+  /**
+   * 1 for a procedure that an owner had when it hung: the next one tells its page before it tries it. 2 if that
+   * one hung in it: it is not done any more.
+   */
+  readonly hangs?: number;
 }
 
 /** What was called for it. */
@@ -147,6 +152,17 @@ export interface Here {
 export interface Gone {
   readonly type: "gone";
   readonly owner: string;
+  /** Its page has ended it because it hung. */
+  readonly hung?: boolean;
+  /** What it had told its page about last. */
+  readonly doing?: Doing | undefined;
+}
+
+/** Requests that an owner is about to do and that an earlier one had when it hung. */
+export interface Doing {
+  readonly type: "doing";
+  readonly client: number;
+  readonly ids: readonly number[];
 }
 
 /** The answers to an `Ask`, as far as there are any at that time. */

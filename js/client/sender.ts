@@ -12,6 +12,7 @@
 
 import type {
   Ask,
+  Gone,
   Here,
   Outcome,
   Request,
@@ -83,6 +84,8 @@ interface Pending extends Order {
   owner: string | undefined;
   round: number;
   sent: boolean;
+  /** As in its request. */
+  hangs: number;
 }
 
 /** The client's half of the protocol. */
@@ -142,6 +145,7 @@ export class Sender {
       owner: undefined,
       round: 0,
       sent: false,
+      hangs: 0,
     });
     return id;
   }
@@ -152,9 +156,13 @@ export class Sender {
     if (owner === undefined || (this.held.size > 0 && !isLast)) return;
     const some: Pending[] = [];
     let open = 0;
+    let isFull = false;
     for (const one of this.pending.values()) {
       if (one.owner === undefined) {
-        if (some.length < MESSAGE_REQUESTS) some.push(one);
+        // What an owner may have hung in goes alone, so that it is known if another one does.
+        isFull ||= some.length === MESSAGE_REQUESTS || (one.hangs === 1 && some.length > 0);
+        if (!isFull) some.push(one);
+        isFull ||= one.hangs === 1;
       } else if (one.write > 0) open += 1;
     }
     if (open > WINDOW_WRITES || some.length === 0) return;
@@ -186,6 +194,7 @@ export class Sender {
         this.told(message, now);
         break;
       case "gone":
+        if (message.hung) this.suspect(message);
         this.lose(message.owner);
         break;
       case "again":
@@ -200,6 +209,15 @@ export class Sender {
   /** The owner with this name is not there any more. Has an effect only if it is the present one. */
   lose(owner: string | undefined): void {
     if (this.owner === owner) this.owner = undefined;
+  }
+
+  /** An owner hung. What may have been the reason is tried once more, and what surely was not again. */
+  private suspect({ owner, doing }: Gone): void {
+    for (const one of this.pending.values()) {
+      if (one.owner !== owner || one.call !== "call") continue;
+      const isSure = doing?.client === this.client && doing.ids.includes(one.id);
+      one.hangs = isSure ? 2 : Math.max(one.hangs, 1);
+    }
   }
 
   /** Sends a message without an answer to the owner, if there is one. */
@@ -306,12 +324,12 @@ export class Sender {
     }
     oldest ??= this.lastWrite + 1;
     const requests: Request[] = [];
-    for (const { id, write, after, deadline, call, args } of chosen) {
+    for (const { id, write, after, deadline, call, args, hangs } of chosen) {
       for (; voids[0]! <= after; voids.shift()) {
         const number = voids[0]!;
         requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });
       }
-      requests.push({ id, write, after, deadline, call, args });
+      requests.push({ id, write, after, deadline, call, args, hangs });
     }
     const { build, turn, client } = this;
     return { type: "ask", build, turn, client, acknowledged: oldest - 1, requests };

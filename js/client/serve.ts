@@ -55,7 +55,9 @@ export interface ServeOptions<
 > extends Omit<OpenOptions, "signal" | "onProgress" | "from"> {
   /**
    * Functions that clients call by name, as `client.call.name(...)`. Each call is one transaction: the
-   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy.
+   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy. One
+   * that keeps the worker from answering for 6 seconds, while anybody waits, has the worker ended: it is tried
+   * once more by the next one and then rejects with `OwnerUnavailableError`.
    */
   procedures?: (P & Procedures & Immediate<P>) | undefined;
   /**

@@ -4,7 +4,7 @@
  * half of the time; nothing depends on it.
  */
 
-import type { ToClient, ToOwner, Who } from "./messages.js";
+import type { Gone, ToClient, ToOwner, Who } from "./messages.js";
 
 /**
  * The shared worker's program. The page of the present owner names it; whoever names it with a port for it
@@ -40,8 +40,8 @@ export interface WaysOut {
 export interface Ways {
   /** To an owner elsewhere. */
   post(owner: string, message: ToOwner): void;
-  /** Asks all owners that there may be. Whoever has to ask has waited in vain at a port. */
-  who(message: Who): void;
+  /** Asks all owners that there may be, or tells all that one is ended. Whoever has to ask has waited in vain at a port. */
+  who(message: Who | Gone): void;
   /** Whether there is an owner, who has the lock of that name; `undefined` where nobody tells. */
   isOwned(): Promise<boolean | undefined>;
   /** The owner is this page's worker, and is asked for elsewhere. */

@@ -139,6 +139,21 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
+    test("are answered however long a tab waits for a procedure without an end, which two owners have tried", async () => {
+      const tabs = await tabsIn(place);
+      const owner = await tabs.open();
+      await owns(owner);
+      const [second, third] = [await tabs.open(), await tabs.open()];
+      deepEqual([await add(owner), await add(second), await add(third)], [1, 2, 3]);
+      await third.evaluate("void (tab.hung = tab.hang(600_000))");
+      const more = await Promise.all([add(owner), add(second), add(second), add(third)]);
+      deepEqual(more.sort(), [4, 5, 6, 7]);
+      // Refused by a third owner, long before its time is over.
+      equal(await third.evaluate("tab.hung"), "VARVE_OWNER_UNAVAILABLE false");
+      equal(await second.evaluate('tab.text("hung")'), undefined);
+      equal(await add(third), 8);
+    });
+
     test("are told in time that the owner's process stands still, and go on with it", async () => {
       await stopped(place);
     });
