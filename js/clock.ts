@@ -1,6 +1,113 @@
 /**
- * Milliseconds of a clock that never steps, as the wall clock does when it is set. Only differences
- * between two readings in the same realm mean anything. Taken when the module is loaded, so that a
- * clock mocked later does not reach it.
+ * Time as the platform measures it. The platform's functions are taken when this module is loaded, so that fake
+ * timers which a test installs later (vitest, Jest, Sinon, Cypress, Playwright) do not reach them. Where such a
+ * tool came first, that is noticed, and what it leaves alone is used instead: marks for the time, and waiting in
+ * shared memory for timers. Where the platform cannot wait so (Firefox before 145), the fake timers are used.
  */
-export const monotonicNow: () => number = performance.now.bind(performance);
+
+const { performance } = globalThis;
+
+function isNative(of: unknown): boolean {
+  return /\[native code\]/.test(String(of));
+}
+
+/**
+ * Whether a test's tool has put this function in the place of the platform's. Those of Sinon, which vitest, Jest
+ * and Cypress use, name their clock. In browsers, others are told by not being native code.
+ */
+function isFake(of: object): boolean {
+  return "clock" in of || (isNative(globalThis.addEventListener) && !isNative(of));
+}
+
+/**
+ * Milliseconds of a clock that never steps, as the wall clock does when it is set. Only differences
+ * between two readings in the same realm mean anything.
+ */
+export const monotonicNow: () => number =
+  Object.hasOwn(performance, "now") && !isNative(performance.now)
+    ? () => new PerformanceMark("varve").startTime
+    : performance.now.bind(performance);
+
+type Task = () => void;
+type WaitAsync = (at: Int32Array, index: number, value: number, ms: number) => { value: unknown };
+
+const { waitAsync } = Atomics as { waitAsync?: WaitAsync };
+const fakes = isFake(globalThis.setTimeout) && waitAsync !== undefined;
+
+/** What the fake timers cannot reach: waits for a cell of memory that nobody ever changes. */
+let cell: Int32Array | undefined;
+
+class Wait {
+  task: Task | undefined;
+
+  constructor(task: Task, ms: number) {
+    this.task = task;
+    this.begin(task, ms);
+  }
+
+  protected begin(task: Task, ms: number): void {
+    const shared = { initial: 1, maximum: 1, shared: true };
+    cell ??= new Int32Array(new WebAssembly.Memory(shared).buffer);
+    const { value } = (waitAsync as WaitAsync)(cell, 0, 0, Math.max(ms, 1));
+    Promise.resolve(value).then(() => this.task === task && this.fire(task, ms));
+  }
+
+  protected fire(task: Task, _ms: number): void {
+    this.task = undefined;
+    task();
+  }
+}
+
+class Repetition extends Wait {
+  protected override fire(task: Task, ms: number): void {
+    this.begin(task, ms);
+    task();
+  }
+}
+
+function end(wait: unknown): void {
+  if (wait !== undefined) (wait as Wait).task = undefined;
+}
+
+/** As the platform's own, also under fake timers. */
+export const setTimeout = (fakes
+  ? (task: Task, ms = 0) => new Wait(task, ms)
+  : globalThis.setTimeout.bind(globalThis)) as unknown as typeof globalThis.setTimeout;
+
+/** As the platform's own, for timers of this module. */
+export const clearTimeout = (
+  fakes ? end : globalThis.clearTimeout.bind(globalThis)
+) as typeof globalThis.clearTimeout;
+
+/** As the platform's own, also under fake timers. */
+export const setInterval = (fakes
+  ? (task: Task, ms: number) => new Repetition(task, ms)
+  : globalThis.setInterval.bind(globalThis)) as unknown as typeof globalThis.setInterval;
+
+/** As the platform's own, for timers of this module. */
+export const clearInterval = (
+  fakes ? end : globalThis.clearInterval.bind(globalThis)
+) as typeof globalThis.clearInterval;
+
+/** As the platform's own, also under fake timers. */
+export const queueMicrotask: (task: Task) => void = isFake(globalThis.queueMicrotask)
+  ? (task) => void Promise.resolve().then(task)
+  : globalThis.queueMicrotask.bind(globalThis);
+
+/** Lets other tasks run. */
+export function nextTask(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+/**
+ * Begins a slice of work, and gives what tells whether it is over: after so many milliseconds, or after so many
+ * looks, for there are platforms whose clock stands still while a program runs.
+ */
+export function slice(ms: number, looks = 256): () => boolean {
+  const until = monotonicNow() + ms;
+  let left = looks;
+  return () => {
+    left -= 1;
+    return left < 0 || monotonicNow() >= until;
+  };
+}

@@ -6,6 +6,7 @@
  * about to be written for the first time since is copied before, and passed over when its turn comes.
  */
 
+import { nextTask, slice } from "./clock.js";
 import { OWN } from "./collection/catalogue.js";
 import { type Living, livingOf } from "./collection/living.js";
 import { Engine } from "./engine.js";
@@ -212,16 +213,16 @@ class Moment {
 class Pace {
   private readonly source: () => Session;
   private readonly options: ExportOptions;
-  private until: number;
+  private sliceIsOver: () => boolean;
 
   constructor(source: () => Session, options: ExportOptions) {
     this.source = source;
     this.options = options;
-    this.until = Date.now() + SLICE_MS;
+    this.sliceIsOver = slice(SLICE_MS);
   }
 
   get isOver(): boolean {
-    return Date.now() >= this.until;
+    return this.sliceIsOver();
   }
 
   /** Lets other tasks run. Where there are no timers nobody else waits for this thread. */
@@ -230,10 +231,10 @@ class Pace {
     if (settings.timers) engine.endTurn(settings.strictViews);
     this.tell(bytes, total);
     if (!settings.timers) return;
-    await new Promise((resolve) => setTimeout(resolve, 0));
+    await nextTask();
     this.options.signal?.throwIfAborted();
     this.source().admitOutside("export()");
-    this.until = Date.now() + SLICE_MS;
+    this.sliceIsOver = slice(SLICE_MS);
   }
 
   tell(bytes: number, total: number): void {

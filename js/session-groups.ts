@@ -3,6 +3,7 @@
  * middle part of a session, between what may be called and the calls themselves.
  */
 
+import { nextTask, slice } from "./clock.js";
 import type { Engine, EngineListener } from "./engine.js";
 import type { Recovery } from "./engine-reports.js";
 import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
@@ -147,7 +148,7 @@ export class Groups extends Gate implements EngineListener {
       heed();
       // What it has called may have closed the database.
       this.admitOutside("compact()");
-      const until = this.until();
+      const isOver = this.slice();
       do {
         // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
         this.commit();
@@ -156,21 +157,21 @@ export class Groups extends Gate implements EngineListener {
           () => {},
         );
         begins = false;
-      } while (more && Date.now() < until);
+      } while (more && !isOver());
       await this.rest("compact()");
     }
     this.timers.arm(this.engine);
   }
 
-  /** When other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
-  until(): number {
-    return this.settings.timers ? Date.now() + SLICE_MS : 0;
+  /** Tells when other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
+  slice(): () => boolean {
+    return this.settings.timers ? slice(SLICE_MS) : () => true;
   }
 
   /** Has other tasks run, in what takes several slices of time. */
   async rest(call: string): Promise<void> {
     this.engine.endTurn(this.watch !== undefined);
-    await new Promise((resolve) => setTimeout(resolve, 0));
+    await nextTask();
     this.admitOutside(call);
   }
 

@@ -1,5 +1,7 @@
 /** Who is told what became of a group of writes: those who hold its promises, and listeners. */
 
+import { queueMicrotask } from "./clock.js";
+
 /** A promise that is made only when someone asks for it. */
 class Wait {
   readonly promise: Promise<void>;

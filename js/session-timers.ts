@@ -1,5 +1,7 @@
 /** The timers of an open database: what is done though nobody asks for it, and when. */
 
+import { clearTimeout, setTimeout } from "./clock.js";
+
 const BUFFERED_MS = 5;
 const FLUSH_MS = 1_000;
 const WITNESS_MS = 80;

@@ -33,7 +33,7 @@ export async function verified(
     heed(sum.bytes);
     // What it has called may have closed the database.
     session.admitOutside("verify()");
-    const until = session.until();
+    const isOver = session.slice();
     do {
       const slot = session.engine.verify(unit, part);
       [unit, part] = [slot(0), slot(1)];
@@ -43,7 +43,7 @@ export async function verified(
       sum.records += slot(5);
       const what = PROBLEMS[slot(6) - 1];
       if (what !== undefined) problems.push({ what, offset: slot(7), length: slot(8) });
-    } while (unit !== 0 && Date.now() < until);
+    } while (unit !== 0 && !isOver());
     await session.rest("verify()");
   } while (unit !== 0);
   heed(sum.bytes);

@@ -81,6 +81,46 @@ interface Registered {
 /** A test that takes longer is named, so that it is known who makes everyone wait. */
 const SLOW_SECONDS = 5;
 
+/** The timers and the monotonic clock of this realm. */
+interface Clock {
+  now: () => number;
+  setTimeout: (task: () => void, ms?: number, ...more: never[]) => unknown;
+  setInterval: (task: () => void, ms?: number, ...more: never[]) => unknown;
+}
+
+const real: Clock = {
+  now: performance.now.bind(performance),
+  setTimeout: globalThis.setTimeout.bind(globalThis),
+  setInterval: globalThis.setInterval.bind(globalThis),
+};
+const clock = { ...real };
+
+/**
+ * The package takes the platform's timers when it is loaded, which is after this module. So it takes these. They
+ * are bound, for that is how they look native, as functions of browsers do.
+ */
+function standIn(name: keyof Clock) {
+  const call = (...args: never[]) => (clock[name] as (...args: never[]) => unknown)(...args);
+  return call.bind(undefined) as never;
+}
+globalThis.setTimeout = standIn("setTimeout");
+globalThis.setInterval = standIn("setInterval");
+const ofClock = Object.hasOwn(performance, "now")
+  ? performance
+  : Object.getPrototypeOf(performance);
+Object.defineProperty(ofClock, "now", {
+  configurable: true,
+  writable: true,
+  value: standIn("now"),
+});
+
+/** Has everything in this realm, the package included, use another clock until the test ends; gives the real one. */
+export function replaceClock(parts: Partial<Clock>): Readonly<Clock> {
+  Object.assign(clock, parts);
+  cleanup(() => Object.assign(clock, real));
+  return real;
+}
+
 const registered: Registered[] = [];
 const path: string[] = [];
 let cleanups: (() => unknown)[] = [];
@@ -214,7 +254,7 @@ export function dateOfAnotherRealm(ms: number): Date {
 
 /** Gives the event loop a turn: all microtasks, and one task. */
 export function turn(ms = 0): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+  return new Promise((resolve) => real.setTimeout(() => resolve(), ms));
 }
 
 /** Waits until something holds, however slow the machine is; a test that waits for ever is ended. */
@@ -279,11 +319,11 @@ async function runOne({ body, timeout }: Registered): Promise<string | undefined
 }
 
 function limited(work: Promise<unknown>, timeout: number): Promise<unknown> {
-  let timer: ReturnType<typeof setTimeout>;
+  let timer: unknown;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no end within ${timeout} ms`)), timeout);
+    timer = real.setTimeout(() => reject(new Error(`no end within ${timeout} ms`)), timeout);
   });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+  return Promise.race([work, late]).finally(() => clearTimeout(timer as number));
 }
 
 class AssertionError extends Error {

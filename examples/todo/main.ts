@@ -3,7 +3,7 @@ import { connect } from "varve/client";
 const db = connect<typeof import("./db").default>("todo", {
   worker: () => new Worker(new URL("./db.ts", import.meta.url), { type: "module" }),
 });
-const todos = db.todos;
+const todos = db.collection("todos");
 
 const form = document.querySelector("form") as HTMLFormElement;
 const input = document.querySelector("#title") as HTMLInputElement;

@@ -1,5 +1,6 @@
 /** Standard output with back pressure, and progress on a terminal. */
 
+import { monotonicNow } from "../clock.js";
 import { EXIT, Failure, OutputClosed } from "./failure.js";
 
 /** So much is gathered before it is written. */
@@ -62,7 +63,7 @@ const BEAT_MS = 100;
 /** A line on a terminal that tells how far things are, and goes when they are done. */
 export class Progress {
   readonly #stream: NodeJS.WriteStream;
-  readonly #start = Date.now();
+  readonly #start = monotonicNow();
   #told = 0;
   #line = "";
 
@@ -71,7 +72,7 @@ export class Progress {
   }
 
   tell(what: string, done: number, total: number): void {
-    const now = Date.now();
+    const now = monotonicNow();
     if (!this.#stream.isTTY || now - this.#start < PATIENCE_MS || now - this.#told < BEAT_MS)
       return;
     this.#told = now;

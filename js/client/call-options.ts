@@ -29,6 +29,7 @@ function wanted(option: string, value: unknown): string | true | undefined {
     version: isWhole,
     predicate: isFunction,
     worker: isFunction,
+    collections: Object(value) === value || "an object whose properties are named like collections",
   }[option];
 }
 

@@ -10,10 +10,12 @@ import type { DatabaseStats } from "../session.js";
 import { split } from "./call-options.js";
 import { RemoteCollection } from "./collection.js";
 import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
-import { byName, type RetryOptions, transact, txOf, updateIf, withNames } from "./optimistic.js";
+import { byName, hide } from "./named.js";
+import { type RetryOptions, transact, txOf, updateIf } from "./optimistic.js";
 import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
-import type { Calls, Collections, ServedTypes, TxOf } from "./types.js";
+import { cloned } from "./sent.js";
+import type { Calls, Collections, Remoted, ServedTypes, TxOf } from "./types.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /** A value of a database in another realm, with its version. */
@@ -43,8 +45,8 @@ export interface RemoteUpdateOptions extends RetryOptions {
   valueIfMissing?: Value | undefined;
 }
 
-/** A client of a database, with the collections that its worker serves. */
-export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
+/** A client of a database that has the collections of its worker as properties: those given to `connect`. */
+export type ClientOf<S extends ServedTypes> = Client<S, keyof S["collections"]> & Collections<S>;
 
 /**
  * A client of a database that a worker has open. Made by `connect`. Every call returns a promise, and what it
@@ -65,22 +67,39 @@ export type ClientOf<S extends ServedTypes> = Client<S> & Collections<S>;
  */
 export class Client<
   S extends ServedTypes = ServedTypes,
+  Declared extends keyof S["collections"] = never,
 > extends (EventTarget as new () => Listened) {
   /** The procedures of the worker, by name: `client.call.buy("yeezy")`. Each call is one transaction there. */
-  readonly call: Calls<S>;
-  private readonly link: Handle;
+  declare readonly call: Calls<S>;
+  declare private readonly link: Handle;
+  declare private readonly known: Map<string, unknown>;
+  declare private readonly declared: readonly string[];
 
   /** @internal */
-  constructor(to: Link, timeout: number) {
+  constructor(to: Link, timeout: number, declared: readonly string[]) {
     super();
     const link = new Handle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
-    this.link = link;
-    this.call = byName(
+    const call = byName(
       (name) =>
         (...args: unknown[]) =>
-          link.request("call", () => structuredClone([name, ...args]), true),
+          link.request("call", () => cloned([name, ...args], `What ${name}() was given`), true),
     );
-    withNames(this, (name) => new RemoteCollection(name, link));
+    hide(this, { link, call, known: new Map(), declared });
+  }
+
+  /**
+   * A collection that the worker serves: `client.collection("products")`. With the option `collections` of
+   * `connect` it is also a property, `client.products`. If the worker has none of this name, its calls reject.
+   */
+  collection<Name extends keyof S["collections"] & string>(
+    name: Name,
+  ): Remoted<S["collections"][Name]> {
+    let one = this.known.get(name);
+    if (one === undefined) {
+      one = new RemoteCollection(name, this.link);
+      this.known.set(name, one);
+    }
+    return one as Remoted<S["collections"][Name]>;
   }
 
   /** Who has the database, and why calls wait. Changes are announced by the event `"status"`. */
@@ -201,9 +220,10 @@ export class Client<
    *
    * ```ts
    * await shop.transaction(async (tx) => {
-   *   const product = await tx.products.get("yeezy");
+   *   const products = tx.collection("products");
+   *   const product = await products.get("yeezy");
    *   if (product === undefined || product.stock === 0) throw new Error("sold out");
-   *   tx.products.set("yeezy", { ...product, stock: product.stock - 1 });
+   *   products.set("yeezy", { ...product, stock: product.stock - 1 });
    *   tx.set("sold/yeezy", "1");
    * });
    * ```
@@ -211,8 +231,13 @@ export class Client<
    * @throws (rejects) ConflictError if others were faster each time; what `body` throws; TypeError where
    * that is a generator
    */
-  transaction<T>(body: (tx: TxOf<S>) => T | PromiseLike<T>, options?: RetryOptions): Promise<T> {
-    return transact("transaction", this.link, options, body, (log) => body(txOf(log) as TxOf<S>));
+  transaction<T>(
+    body: (tx: TxOf<S, Declared>) => T | PromiseLike<T>,
+    options?: RetryOptions,
+  ): Promise<T> {
+    const run: Parameters<typeof transact<T>>[4] = (log) =>
+      body(txOf(log, this.declared) as TxOf<S, Declared>);
+    return transact("transaction", this.link, options, body, run);
   }
 
   /**
@@ -233,7 +258,7 @@ export class Client<
    * listener, `ended` rejects with it, which is an unhandled rejection if nobody handles it, as for every
    * promise. What a listener throws does not concern the watch: it is an uncaught error.
    *
-   * @throws TypeError for bad options or a generator, DataCloneError for a range that cannot be cloned
+   * @throws TypeError for bad options, a generator, or a range that cannot be sent
    * @throws DatabaseClosedError, VersionChangedError if it cannot begin; a loop throws these itself
    */
   watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;

@@ -5,9 +5,11 @@ import type { IndexRange } from "../collection/lookup.js";
 import { badCall } from "../errors.js";
 import { split } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
-import { byName, type RetryOptions, updateIf } from "./optimistic.js";
+import { byName, hide } from "./named.js";
+import { type RetryOptions, updateIf } from "./optimistic.js";
 import { own } from "./own.js";
 import { RemoteScan } from "./scan.js";
+import { type Forms, fieldOf, sentOf } from "./sent.js";
 import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /**
@@ -70,14 +72,13 @@ export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
 export class RemoteReads<K, Given, Plain, Range> {
   /** The name of the collection or index. */
   readonly name: string;
-  protected readonly caller: Caller;
-  private readonly of: string | undefined;
+  declare protected readonly caller: Caller;
+  declare private readonly of: string | undefined;
 
   /** @internal */
   constructor(name: string, caller: Caller, of?: string) {
     this.name = name;
-    this.caller = caller;
-    this.of = of;
+    hide(this, { caller, of });
   }
 
   /**
@@ -125,7 +126,7 @@ export class RemoteReads<K, Given, Plain, Range> {
 export type RemoteIndex<Value, K, Plain> = RemoteReads<K, Value, Plain, IndexRange<Value, K>>;
 
 /**
- * A collection that a worker serves: `client.products`. Its values are copies, as plain objects, and the page
+ * A collection that a worker serves: `client.collection("products")`. Its values are copies, as plain objects, and the page
  * needs no schema for them.
  */
 export class RemoteCollection<
@@ -136,12 +137,14 @@ export class RemoteCollection<
   Indexes = Record<never, never>,
 > extends RemoteReads<K, Given, Plain, KeyRange<Given>> {
   /** The indexes of the collection, by name. */
-  readonly index: { readonly [Name in keyof Indexes]: RemoteIndex<Indexes[Name], K, Plain> };
+  declare readonly index: {
+    readonly [Name in keyof Indexes]: RemoteIndex<Indexes[Name], K, Plain>;
+  };
 
   /** @internal */
   constructor(name: string, caller: Caller) {
     super(name, caller);
-    this.index = byName((index) => new RemoteReads(index, caller, name));
+    hide(this, { index: byName((index) => new RemoteReads(index, caller, name)) });
   }
 
   /** Resolves to whether the key has a value. */
@@ -174,7 +177,11 @@ export class RemoteCollection<
     options?: CallOptions & { ifVersion?: number | undefined },
   ): Promise<void> {
     const [told, mine] = split(options);
-    return this.tell("set", [key, value, told], mine);
+    const args = () => {
+      const [stored, forms] = this.sent(value);
+      return [own(key), stored, own(told), forms];
+    };
+    return this.tell("set", args, mine);
   }
 
   /**
@@ -182,17 +189,17 @@ export class RemoteCollection<
    * collections whose keys are `auto()`.
    */
   push(value: Input, options?: CallOptions): Promise<number> {
-    return this.tell("push", [value], options);
+    return this.tell("push", () => this.sent(value), options);
   }
 
   /** Deletes a key. Resolves to whether it was there. */
   delete(key: Given, options?: CallOptions): Promise<boolean> {
-    return this.tell("delete", [key], options);
+    return this.tell("delete", () => own([key]), options);
   }
 
   /** Deletes all records, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
-    return this.tell("clear", [range], options);
+    return this.tell("clear", () => own([range]), options);
   }
 
   /** Runs several writes in the given order, all of them or none. */
@@ -203,7 +210,11 @@ export class RemoteCollection<
     )[],
     options?: CallOptions,
   ): Promise<void> {
-    return this.tell("batch", [operations], options);
+    const args = () =>
+      Symbol.iterator in Object(operations)
+        ? [Array.from(operations, (one) => this.operation(one))]
+        : own([operations]);
+    return this.tell("batch", args, options);
   }
 
   /**
@@ -211,14 +222,14 @@ export class RemoteCollection<
    * empty change, `{}`, tells whether the key is there and what its value is.
    *
    * ```ts
-   * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
+   * await products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
    * ```
    */
   update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>>;
   update(key: Given, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
     if (more.length > 0) throw badCall("update() takes its options within its second argument.");
     const [told, mine] = split(change);
-    return this.tell("update", [key, told], mine);
+    return this.tell("update", () => [own(key), ...this.change(told)], mine);
   }
 
   /**
@@ -264,9 +275,41 @@ export class RemoteCollection<
     return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to, more);
   }
 
-  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    // The program may change its objects before they are sent, or sent again.
-    const own = () => structuredClone(args);
-    return this.caller.request(call, own, true, options, this.name) as Promise<T>;
+  /** The program may change its objects before they are sent, or sent again. */
+  private tell<T>(call: string, args: () => readonly unknown[], options?: CallOptions): Promise<T> {
+    return this.caller.request(call, args, true, options, this.name) as Promise<T>;
+  }
+
+  /** What becomes of a value, and what goes along with it. */
+  private sent(value: unknown): readonly [value: unknown, forms: Forms | undefined] {
+    const sent = sentOf(value, this.caller.isJson(this.name));
+    return [sent.value, sent.forms];
+  }
+
+  private operation(given: unknown): unknown {
+    if (Object(given) !== given || !("value" in (given as object))) return own(given);
+    const { value: stored, ...rest } = given as { value: unknown };
+    const [value, forms] = this.sent(stored);
+    return { ...own(rest), value, ...(forms && { forms }) };
+  }
+
+  /** Fields are assigned one by one, so that each is sent by itself. */
+  private change(given: unknown): readonly [change: unknown, forms?: object] {
+    if (Object(given) !== given) return [given];
+    const { set, valueIfMissing, ...rest } = given as Partial<Update<Record<never, never>, object>>;
+    const change: Record<string, unknown> = own(rest);
+    const forms: Record<string, unknown> = {};
+    if (Object(set) === set && !Array.isArray(set)) {
+      const isJson = this.caller.isJson(this.name);
+      const fields = Object.entries(set as object).map(
+        ([name, value]) => [name, fieldOf(name, value, isJson)] as const,
+      );
+      change.set = Object.fromEntries(fields.map(([name, { value }]) => [name, value]));
+      forms.set = Object.fromEntries(fields.map(([name, one]) => [name, one.forms]));
+    } else if ("set" in (given as object)) change.set = own(set);
+    if (valueIfMissing !== undefined) {
+      [change.valueIfMissing, forms.valueIfMissing] = this.sent(valueIfMissing);
+    }
+    return [change, forms];
   }
 }

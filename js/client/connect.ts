@@ -4,6 +4,7 @@ import { badCall, OptionsMismatchError } from "../errors.js";
 import { admitted } from "./call-options.js";
 import { Client, type ClientOf } from "./client.js";
 import { Link, links, type WorkerLike } from "./link.js";
+import type { CollectionSpecs } from "./served.js";
 import type { Nothing, ServedTypes } from "./types.js";
 
 /** The options of `connect`. All are optional. */
@@ -28,10 +29,34 @@ export interface ConnectOptions {
    * it is the version of the page: an earlier page is told that it is outdated.
    */
   version?: number | undefined;
+  /**
+   * An object with the names of the collections that the client has as properties, all that the worker serves:
+   * `{ products: true }`, or the object that `serve` is given. The values do not matter, but a page that has
+   * the schemas gets the types from them. Without it there is `client.collection("products")`.
+   */
+  collections?: undefined;
 }
 
-const KNOWN = ["worker", "timeout", "version"];
+/** All collections that are served, by name. */
+interface Declaring<S extends ServedTypes> extends Omit<ConnectOptions, "collections"> {
+  collections: { readonly [Name in keyof S["collections"]]: unknown };
+}
 
+/** The same with what each of them is. */
+interface Specifying<C extends CollectionSpecs> extends Omit<ConnectOptions, "collections"> {
+  collections: C;
+}
+
+const KNOWN = ["worker", "timeout", "version", "collections"];
+
+export function connect<const C extends CollectionSpecs>(
+  name: string,
+  options: Specifying<C>,
+): ClientOf<ServedTypes<Record<never, never>, C>>;
+export function connect<S extends ServedTypes = Nothing>(
+  name: string,
+  options: Declaring<S>,
+): ClientOf<S>;
 /**
  * Connects a page or a worker to a database that a worker has open. One worker serves all tabs; it is elected
  * among those of the tabs. `connect` returns at once, also on a server; calls wait for an owner.
@@ -46,7 +71,8 @@ const KNOWN = ["worker", "timeout", "version"];
  * });
  * await shop.get("yeezy");
  * await shop.call.buy("yeezy");
- * await shop.products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
+ * const products = shop.collection("products");
+ * await products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
  * ```
  *
  * @param name as for `open`. What looks like a path is refused by the worker: `ready` and every call reject.
@@ -57,11 +83,17 @@ const KNOWN = ["worker", "timeout", "version"];
 export function connect<S extends ServedTypes = Nothing>(
   name: string,
   options?: ConnectOptions,
-): ClientOf<S> {
+): Client<S>;
+export function connect(name: string, options?: ConnectOptions | Declaring<ServedTypes>): object {
   if (typeof name !== "string" || name === "") {
     throw badCall("The name must be a non-empty string.");
   }
-  const { worker, timeout = 30_000, version } = admitted("connect()", options, KNOWN);
+  const {
+    worker,
+    timeout = 30_000,
+    version,
+    collections = {},
+  } = admitted("connect()", options, KNOWN);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
   const link = links.get(name) ?? new Link(name, { worker: make, version });
   const { options: of } = link;
@@ -70,10 +102,20 @@ export function connect<S extends ServedTypes = Nothing>(
       `connect("${name}") was called here with another version or kind of worker. Close that client first.`,
     );
   }
-  const client = new Client<S>(link, timeout);
+  const declared = Object.keys(collections);
+  const client = new Client(link, timeout, declared);
+  for (const name of declared) {
+    if (name in client) {
+      throw badCall(
+        `The option collections names "${name}", which clients have already. Leave it out, and use ` +
+          `collection("${name}").`,
+      );
+    }
+    Object.defineProperty(client, name, { value: client.collection(name), enumerable: true });
+  }
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
   if (isBrowser()) link.need();
-  return client as ClientOf<S>;
+  return client;
 }
 
 /** A page, or one of its workers. */

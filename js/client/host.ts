@@ -3,6 +3,7 @@
  * realm's page and in others, and hands over when it is told to.
  */
 
+import { monotonicNow, setTimeout } from "../clock.js";
 import type { MigrateProgress } from "../collection/migrate.js";
 import type { Database } from "../database.js";
 import { open } from "../open.js";
@@ -22,9 +23,10 @@ import {
   type ToOwner,
   type WireError,
 } from "./messages.js";
-import { type Hosting, Owned, type Respond } from "./owned.js";
+import { type Hosting, Owned, ownerNow, type Respond } from "./owned.js";
 import type { ClientProgress } from "./progress.js";
 import { Reader } from "./reader.js";
+import { jsonNames } from "./served.js";
 import { toWire } from "./wire-errors.js";
 import { isWork } from "./work.js";
 
@@ -84,7 +86,7 @@ export class Host {
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
     this.ports = [];
-    this.toldProgress = 0;
+    this.toldProgress = -PROGRESS_MS;
     this.version = hosting.version ?? version ?? 0;
     this.build = buildOf(this.version, hosting.collections);
     this.others = new Map();
@@ -186,7 +188,10 @@ export class Host {
   }
 
   private rise(): void {
-    const up = () => this.tell({ type: "up", channel: this.channel, build: this.build.build });
+    const up = () => {
+      const json = jsonNames(this.hosting.collections);
+      this.tell({ type: "up", channel: this.channel, build: this.build.build, json });
+    };
     // Not before its page would hear of its end.
     if (this.life === undefined) up();
     else this.life.then(up);
@@ -277,7 +282,7 @@ export class Host {
 
   /** Tells all pages of what takes long, and that it is over, though not of every step. */
   private progress(progress: ClientProgress | undefined): void {
-    const now = Date.now();
+    const now = monotonicNow();
     if (progress?.doing === this.doing && now < this.toldProgress + PROGRESS_MS) return;
     this.toldProgress = now;
     this.doing = progress?.doing;
@@ -346,7 +351,7 @@ export class Host {
     }
     this.ports.push(port);
     port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
-    port.postMessage({ type: "here", owner: this.id, client: 0, round: 0 });
+    port.postMessage({ type: "here", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
   private listen(channel: string): void {
@@ -376,7 +381,7 @@ export class Host {
   }
 
   private announce(): void {
-    this.post({ type: "here", owner: this.id, client: 0, round: 0 });
+    this.post({ type: "here", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
   /** Another one may be owner now. */
@@ -408,7 +413,9 @@ export class Host {
       return;
     }
     const { client } = message;
-    if (message.type === "who") respond({ type: "here", owner, client, round: message.round });
+    if (message.type === "who") {
+      respond({ type: "here", owner, client, round: message.round, at: ownerNow() });
+    }
     if (message.type === "watch") owned.watch(message, respond);
     if (message.type === "unwatch") owned.watches.remove(message);
     if (message.type === "stop") owned.work.stop(client, message.id);
@@ -426,7 +433,7 @@ export class Host {
     if (ids.length > 0) this.tell({ type: "doing", client, ids });
     owned.handle(message, refusal, ({ answers, again, failure }) => {
       if (answers.length > 0)
-        tell(answers, (some) => respond({ type: "told", owner, answers: some }));
+        tell(answers, (some) => respond({ type: "told", owner, answers: some, at: ownerNow() }));
       if (again) respond({ type: "again", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
@@ -439,7 +446,7 @@ export class Host {
     if (rest.length > 0) this.answer({ ...ask, requests: rest }, respond);
     for (const request of ask.requests.filter(isWork)) {
       owned.work.do(ask.client, request, (outcome) =>
-        respond({ type: "told", owner, answers: [{ id: request.id, outcome }] }),
+        respond({ type: "told", owner, answers: [{ id: request.id, outcome }], at: ownerNow() }),
       );
     }
   }

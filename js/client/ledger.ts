@@ -70,18 +70,24 @@ interface Client {
 export class Ledger {
   private readonly journal: Journal;
   private readonly clients: Map<number, Client>;
+  /** By client: until when its record is needed, by the owner's clock. */
+  private readonly until: Map<number, number>;
 
   constructor(journal: Journal) {
     this.journal = journal;
     this.clients = new Map();
+    this.until = new Map();
   }
 
   /**
    * Performs the requests of a client. When it returns, the writes are made but not yet committed. With a
    * `refusal`, that is the answer to everything that was not done before, and none of it is ever done: what
    * one owner has refused must not be applied by the next.
+   *
+   * `now` is the time by the clock that the owner's messages name, which never steps. `wall` is the time by
+   * which records are kept: it means the same to the next owner.
    */
-  handle(ask: Ask, now: number, refusal?: WireError): Reply {
+  handle(ask: Ask, now: number, refusal?: WireError, wall = now): Reply {
     // As long as it is not known what was done, nothing of it is answered.
     let last = Number.POSITIVE_INFINITY;
     try {
@@ -89,7 +95,7 @@ export class Ledger {
       acknowledge(client, ask.acknowledged);
       const before = client.last;
       last = before;
-      const work = () => this.work(client, ask, now, refusal, before);
+      const work = () => this.work(client, ask, now, wall, refusal, before);
       return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
     } catch (error) {
       return this.failed(ask, last, error);
@@ -124,14 +130,19 @@ export class Ledger {
   }
 
   /** Forgets the clients that can ask for nothing any more. Returns how many. */
-  sweep(now: number): number {
+  sweep(now: number, wall = now): number {
     let swept = 0;
+    // A wall clock that was set forward ends no lease of a client that was heard just now.
+    for (const [number, until] of this.until) if (until < now) this.until.delete(number);
+    const isGone = (number: number, lease: number) => lease < wall && !this.until.has(number);
     for (const number of this.journal.clients()) {
-      if (this.clientOf(number).lease >= now) continue;
+      if (!isGone(number, this.clientOf(number).lease)) continue;
       this.journal.forget(number);
       swept += 1;
     }
-    for (const [number, { lease }] of this.clients) if (lease < now) this.clients.delete(number);
+    for (const [number, { lease }] of this.clients) {
+      if (isGone(number, lease)) this.clients.delete(number);
+    }
     return swept;
   }
 
@@ -147,6 +158,7 @@ export class Ledger {
     client: Client,
     ask: Ask,
     now: number,
+    wall: number,
     refusal: WireError | undefined,
     last: number,
   ): Reply {
@@ -173,7 +185,9 @@ export class Ledger {
       if (write === 0) continue;
       client.last = write;
       client.results.set(write, outcome);
-      client.lease = Math.max(client.lease, request.deadline + LEASE_MS);
+      const until = request.deadline + LEASE_MS;
+      client.lease = Math.max(client.lease, until - now + wall);
+      this.until.set(ask.client, Math.max(this.until.get(ask.client) ?? 0, until));
       changed = true;
     }
     if (changed) this.journal.save(ask.client, encodeRecord(recordOf(client)));

@@ -2,6 +2,7 @@
 
 import { DatabaseClosedError, OwnerUnavailableError, StorageUnavailableError } from "../errors.js";
 import type { Ending } from "./sender.js";
+import { unsendable } from "./sent.js";
 import { fromWire } from "./wire-errors.js";
 
 /** An ending that is no answer. */
@@ -16,7 +17,11 @@ export function errorOf(
   reason: string | undefined,
 ): unknown {
   if ("error" in ending) return fromWire(ending.error);
-  if ("thrown" in ending) return ending.thrown;
+  if ("thrown" in ending) {
+    const { name: kind, message } = Object(ending.thrown) as Partial<Error>;
+    if (kind !== "DataCloneError") return ending.thrown;
+    return unsendable(`What ${call}() was given`, `${message}`, ending.thrown);
+  }
   if ("forgotten" in ending) {
     return new OwnerUnavailableError(
       `${call}() on "${name}" was done, but its answer was too large to keep. Do not repeat it.`,

@@ -1,6 +1,6 @@
 /** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
 
-import { monotonicNow } from "../clock.js";
+import { clearTimeout, monotonicNow, setTimeout } from "../clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
 import { broken, closed, errorOf, noWorker, SILENT } from "./link-errors.js";
 import type { FromHost, ToHost } from "./local.js";
@@ -9,6 +9,7 @@ import { own } from "./own.js";
 import { followPage, hesitate } from "./page.js";
 import type { ClientProgress } from "./progress.js";
 import { type Ending, Sender } from "./sender.js";
+import { cloned } from "./sent.js";
 import { type Adder, type Heard, type Over, WatchList } from "./watch.js";
 import { type Ways, waysOf } from "./ways.js";
 import { fromWire } from "./wire-errors.js";
@@ -87,6 +88,8 @@ export interface Caller {
     index?: string,
   ): Promise<unknown>;
   watch(place: string | undefined, range: unknown): Adder;
+  /** Whether the values of a collection are JSON; `undefined` as long as no worker has said it. */
+  isJson(place: string): boolean | undefined;
 }
 
 /** What a link needs to know. */
@@ -131,6 +134,10 @@ export class Handle implements Caller {
 
   watch(place: string | undefined, range: unknown): Adder {
     return (heard, over) => this.link.watch(this, place, range, heard, over);
+  }
+
+  isJson(place: string): boolean | undefined {
+    return this.link.json?.has(place);
   }
 
   close(): Promise<void> {
@@ -188,6 +195,8 @@ export class Link {
   private readonly sender: Sender;
   private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
+  /** The names of the collections whose values are JSON, when the worker has said it. */
+  json: ReadonlySet<string> | undefined;
   /** Whether it has said that it runs. */
   private isUp = false;
   /** The owner that this client's own worker is, when it is that. */
@@ -245,8 +254,8 @@ export class Link {
       );
       signal?.throwIfAborted();
       const args = argsOf();
-      const now = Date.now();
-      const deadline = Math.ceil(now + timeout);
+      const now = monotonicNow();
+      const deadline = now + timeout;
       of.waiting += 1;
       const settle = (ending: Ending) => {
         of.waiting -= 1;
@@ -298,7 +307,7 @@ export class Link {
     if (this.timer !== undefined || this.sender.waiting === 0) return;
     this.timer = setTimeout(() => {
       this.timer = undefined;
-      this.sender.tick(Date.now());
+      this.sender.tick(monotonicNow());
       this.arm();
     }, TICK_MS);
   }
@@ -308,7 +317,7 @@ export class Link {
   /** Has watches of a range begun, as soon as there is an owner. */
   watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over: Over) {
     // What cannot be cloned throws here, where it was given.
-    const wanted = structuredClone(own(range));
+    const wanted = cloned(own(range), "The range of a watch");
     this.admit(of);
     this.need();
     return this.watches.add({ of, place, range: wanted, heard, over, known: new Map() });
@@ -374,6 +383,7 @@ export class Link {
       case "up":
         this.isUp = true;
         this.sender.build = message.build;
+        this.json = new Set(message.json);
         this.join(message.channel);
         break;
       case "alive":
@@ -413,7 +423,7 @@ export class Link {
   /** Hears when the worker ends: then nobody else has the lock that it holds. */
   private guard(lock: string): void {
     const { worker } = this;
-    const since = Date.now();
+    const since = monotonicNow();
     const guarding = new AbortController();
     this.guarding = guarding;
     navigator.locks
@@ -421,7 +431,7 @@ export class Link {
         if (this.worker !== worker) return;
         this.lose();
         // One that ends again and again is begun anew when it is noticed that nobody answers.
-        if (Date.now() > since + LIFE_MS) this.need();
+        if (monotonicNow() > since + LIFE_MS) this.need();
       })
       .catch(() => {});
   }
@@ -439,7 +449,7 @@ export class Link {
     if (this.asleep) return;
     const { state, reason, progress } = this.status;
     const { owner } = this.sender;
-    this.sender.hear(message, Date.now());
+    this.sender.hear(message, monotonicNow());
     if (message.type === "seen") {
       // What one that is gone has told comes too late: the next one tells all that there is.
       if (message.owner === owner) this.watches.hear(message);

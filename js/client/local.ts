@@ -30,6 +30,8 @@ export interface Up {
   readonly channel: string | undefined;
   /** Its build, which is the page's too. */
   readonly build: string;
+  /** The names of the collections whose values are JSON. */
+  readonly json: readonly string[];
 }
 
 /** The worker holds this Web Lock for as long as it lives: whoever waits for it hears that it has ended. */

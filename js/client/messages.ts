@@ -42,7 +42,7 @@ export interface Request {
   readonly write: number;
   /** The number of the client's last write that was requested before it. That one has to come first. */
   readonly after: number;
-  /** The time (`Date.now()`) after which nobody applies it. */
+  /** The time after which nobody applies it, in milliseconds by the clock of the owner that it is sent to. */
   readonly deadline: number;
   /** The name of the call; empty if the client has given the request up, so that there is nothing to do. */
   readonly call: string;
@@ -146,6 +146,8 @@ export interface Here {
   /** Whose `Who` it answers; 0 if it was not asked. */
   readonly client: number;
   readonly round: number;
+  /** When the owner sent this, in milliseconds by its own clock, which never steps. */
+  readonly at: number;
 }
 
 /** This owner is no longer the owner; the next one announces itself. */
@@ -175,6 +177,8 @@ export interface Told {
    * which may do what is refused here.
    */
   readonly passing?: number;
+  /** When the owner sent this, as in `Here`. */
+  readonly at: number;
 }
 
 /** Writes before the requested ones are missing: the client has to send everything again that has no answer. */

@@ -8,6 +8,7 @@ import type { ByteRange, Range } from "../range.js";
 import type { SetOptions } from "../session.js";
 import type { Request } from "./messages.js";
 import { behindKey, type Cursor, keysOf, pageOf } from "./pages.js";
+import type { Forms } from "./sent.js";
 import { plain, type ServedCollections } from "./served.js";
 
 /** A function of the worker that clients call by its name. */
@@ -28,6 +29,7 @@ interface Written {
   readonly type: BatchOperation["type"];
   readonly key: Key;
   readonly value: Value;
+  readonly forms?: Forms;
 }
 
 /** A database and what clients may do with it. */
@@ -118,10 +120,11 @@ function commitIf({ db, collections }: Service, { reads, writes }: Commitment): 
     const entry = place === undefined ? db.getEntry(key) : collections.get(place).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: place, type, key, value } of writes) {
+  for (const { in: place, type, key, value, forms } of writes) {
     const on = place === undefined ? db : collections.get(place);
-    if (type === "set") on.set(key, value);
-    else on.delete(key);
+    if (type === "delete") on.delete(key);
+    else if (place === undefined) db.set(key, value);
+    else on.set(key, collections.taken(place, value, forms) as Value);
   }
 }
 

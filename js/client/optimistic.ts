@@ -2,11 +2,13 @@
 
 import type { Key, Value } from "../bytes.js";
 import { laterOf } from "../callback.js";
+import { clearTimeout, setTimeout } from "../clock.js";
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors.js";
 import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
 import { keyName } from "./messages.js";
 import { bytesOf, own } from "./own.js";
+import { cloned, type Forms, type Sent, sentOf, shownOf } from "./sent.js";
 
 /**
  * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they
@@ -28,13 +30,14 @@ export interface Writes {
     readonly type: "set" | "delete";
     readonly key: unknown;
     readonly value?: unknown;
+    readonly forms?: Forms | undefined;
     readonly in?: string | undefined;
   }[];
 }
 
-/** As it is at this moment, for the program may change what it has: raw keys and values as bytes. */
-function copied<T>(place: string | undefined, given: T): T {
-  return place === undefined ? bytesOf(given) : structuredClone(given);
+/** A key as it is at this moment, for the program may change what it has: raw ones as bytes. */
+function keyOf<T>(place: string | undefined, given: T): T {
+  return place === undefined ? bytesOf(given) : cloned(own(given), "The key");
 }
 
 /**
@@ -88,14 +91,15 @@ export async function transact<T>(
     for (let tries = 0; ; tries += 1) {
       signal?.throwIfAborted();
       try {
-        const log: Log = { read, seen: new Map(), written: new Map() };
+        const log: Log = { read, caller, seen: new Map(), written: new Map() };
         const result = await body(log);
         log.over = true;
         if (laterOf(result)) throw badCall(`${as}() takes a function, not a generator.`);
         const seen = await Promise.all(log.seen.values());
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
-          const all: Writes = { reads, writes: [...log.written.values()] };
+          const writes = [...log.written.values()].map(({ isLess, ...write }) => write);
+          const all: Writes = { reads, writes };
           await caller.request("commitIf", () => [all], true, mine);
         }
         return result;
@@ -146,13 +150,21 @@ export async function updateIf(
   options: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
   const { predicate = () => true, valueIfMissing } = options ?? {};
-  const wanted = structuredClone(own(key));
-  const missing = copied(place, valueIfMissing);
+  const wanted = cloned(own(key), "The key of updateIf()");
+  // As JSON too, for it is not known yet whether that is needed.
+  const missing = place === undefined ? bytesOf(valueIfMissing) : sentOf(valueIfMissing);
+  const isGiven = valueIfMissing !== undefined;
   return transact("updateIf", caller, options, change, async (log) => {
     const part = partOf(log, place);
     const found = await part.get(wanted);
     // A copy for each time: the callback changes it.
-    const value = (found === undefined ? copied(place, missing) : found) as never;
+    const value = (
+      found !== undefined || !isGiven
+        ? found
+        : place === undefined
+          ? bytesOf(missing)
+          : shownOf(missing as Sent, caller.isJson(place))
+    ) as never;
     if (value === undefined) return false;
     const isWanted: unknown = predicate(value);
     if (isWanted === false) return false;
@@ -179,8 +191,9 @@ interface Seen {
 /** What a transaction has read and written so far, in all its parts. */
 interface Log {
   readonly read: (key: unknown, place: string | undefined) => Promise<Seen>;
+  readonly caller: Caller;
   readonly seen: Map<string, Promise<Seen>>;
-  readonly written: Map<string, Writes["writes"][number]>;
+  readonly written: Map<string, Writes["writes"][number] & Pick<Sent, "isLess">>;
   over?: boolean;
 }
 
@@ -207,6 +220,7 @@ export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
 
 /** A collection within a transaction, or its raw keys. */
 function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
+  const isJson = () => (place === undefined ? undefined : log.caller.isJson(place));
   /** What a key counts as. */
   const admit = (key: unknown) => {
     if (log.over) {
@@ -216,23 +230,24 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
     return keyName(place === undefined ? bytesOf(key) : [place, key]);
   };
   const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
-    log.written.set(admit(key), {
-      type,
-      key: copied(place, key),
-      value: copied(place, value),
-      in: place,
-    });
+    const name = admit(key);
+    const raw = place === undefined ? { value: bytesOf(value) } : undefined;
+    const sent = raw ?? (type === "set" ? sentOf(value, isJson()) : {});
+    log.written.set(name, { ...sent, type, key: keyOf(place, key), in: place });
   };
   const get = async (key: unknown) => {
     const name = admit(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
-      seen = log.read(copied(place, key), place);
+      seen = log.read(keyOf(place, key), place);
       log.seen.set(name, seen);
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
     }
-    return copied(place, (log.written.get(name) ?? ((await seen) as Seen)).value);
+    const written = log.written.get(name);
+    const { value } = written ?? ((await seen) as Seen);
+    if (place === undefined) return bytesOf(value);
+    return written?.type === "set" ? shownOf(written as Sent, isJson()) : structuredClone(value);
   };
   return {
     get,
@@ -245,34 +260,14 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
   };
 }
 
-/** What the function of a transaction is given. */
-export function txOf(log: Log): object {
+/** What the function of a transaction is given, with the collections that its client declares. */
+export function txOf(log: Log, declared: readonly string[]): object {
   const part = partOf(log);
   const getText = async (key: Key) => {
     const value = (await part.get(key)) as Uint8Array<ArrayBuffer> | undefined;
     return value && new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
   };
-  return withNames({ ...part, getText }, (name) => partOf(log, name));
-}
-
-/** An object whose properties are made from their names. */
-export function byName<T extends object>(make: (name: string) => object): T {
-  return withNames(Object.create(null) as T, make);
-}
-
-/** Gives an object more properties: whatever it has no other meaning for is the name of a collection. */
-export function withNames<T extends object>(of: T, make: (name: string) => object): T {
-  const known = new Map<string, object>();
-  const behind = new Proxy(Object.create(Object.getPrototypeOf(of)) as object, {
-    get(target, name, receiver) {
-      // Who awaits it by mistake asks for "then", and Deno asks whatever events are dispatched at whether
-      // it is a node of a document.
-      if (typeof name !== "string" || /^(then|nodeType)$/.test(name) || name in target) {
-        return Reflect.get(target, name, receiver);
-      }
-      if (!known.has(name)) known.set(name, make(name));
-      return known.get(name);
-    },
-  });
-  return Object.setPrototypeOf(of, behind) as T;
+  const collection = (name: string) => partOf(log, name);
+  const named = declared.map((name) => [name, collection(name)] as const);
+  return { ...Object.fromEntries(named), ...part, getText, collection };
 }

@@ -13,9 +13,9 @@ export function isBytes(given: unknown): given is Bytes {
 
 /** A copy of keys, values, operations and ranges, as far as they can change. What can be gone over is an array then. */
 export function own<T>(given: T): T {
+  if (typeof given !== "object" || given === null) return given;
   // Dates are keys of collections, also those of another realm.
-  if (typeof given !== "object" || given === null || (given as { getTime?: unknown }).getTime)
-    return given;
+  if ((given as { getTime?: unknown }).getTime) return new Date(+(given as unknown as Date)) as T;
   if (isBytes(given)) {
     try {
       const view = given as unknown as Uint8Array<ArrayBuffer>;

@@ -1,5 +1,6 @@
 /** An open database and the owner's half of the protocol over it. */
 
+import { monotonicNow, nextTask } from "../clock.js";
 import type { MigrateProgress } from "../collection/migrate.js";
 import { Database } from "../database.js";
 import type { OpenOptions } from "../options.js";
@@ -18,6 +19,12 @@ const SWEEP_MS = 60_000;
 
 /** The first one can wait until all have been answered who waited for an owner. */
 const FIRST_SWEEP_MS = 5_000;
+
+/**
+ * The clock of owners, which deadlines are told by: milliseconds, and no step ever. Clients never compare it
+ * with a clock of their own, only with what an owner has said before.
+ */
+export const ownerNow = monotonicNow;
 
 /** Whom an owner answers, and how. */
 export type Respond = (message: ToClient) => void;
@@ -66,7 +73,7 @@ export class Owned {
     this.watches = new Watches(id, db, collections);
     this.work = new Work(db, hear);
     this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
-    this.swept = Date.now() + FIRST_SWEEP_MS - SWEEP_MS;
+    this.swept = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
     this.isClosed = false;
   }
 
@@ -102,8 +109,8 @@ export class Owned {
       answer(reply);
       if (now > this.swept + SWEEP_MS) this.sweep(now);
     };
-    const now = Date.now();
-    const reply = this.ledger.handle(ask, now, refusal);
+    const now = ownerNow();
+    const reply = this.ledger.handle(ask, now, refusal, Date.now());
     const asked = (call: string) => ask.requests.some((request) => request.call === call);
     const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
     if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
@@ -125,9 +132,9 @@ export class Owned {
     try {
       // It looks through a range, of which the first in a database has all keys sorted.
       while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {
-        await new Promise((resolve) => setTimeout(resolve, 0));
+        await nextTask();
       }
-      if (!this.isClosed) this.ledger.sweep(now);
+      if (!this.isClosed) this.ledger.sweep(now, Date.now());
     } catch {
       // What is left of clients that are gone takes some room, and nothing else.
     }

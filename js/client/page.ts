@@ -1,5 +1,10 @@
 /** What a page goes through: it hides for good, is kept for going back to, freezes, and wakes. */
 
+import { slice } from "../clock.js";
+
+/** The most looks at a clock that stands still: they take longer than the time to be waited. */
+const LOOKS = 10_000_000;
+
 /** What a client does about it. */
 export interface Sleeper {
   /** The page ends, or it sleeps and its worker with it, with all that it has. */
@@ -33,5 +38,5 @@ export function followPage(sleeper: Sleeper): () => void {
 
 /** A worker runs on beside the page's listeners, and ends or sleeps as soon as they are done. */
 export function hesitate(ms: number): void {
-  for (const until = Date.now() + ms; Date.now() < until; );
+  for (const isOver = slice(ms, LOOKS); !isOver(); );
 }

@@ -3,6 +3,7 @@
  * but it can read the file as it is while nobody else owns it. As soon as there is an owner that is asked.
  */
 
+import { monotonicNow, setTimeout } from "../clock.js";
 import type { Database } from "../database.js";
 import { DatabaseNotFoundError, OwnerUnavailableError } from "../errors.js";
 import { open } from "../open.js";
@@ -11,7 +12,7 @@ import { openImage } from "../storage/image.js";
 import { DatabaseJournal, storedVersion } from "./journal.js";
 import { Ledger } from "./ledger.js";
 import { calledFor, type Request, type ToOwner, type WireError } from "./messages.js";
-import type { Hosting, Respond } from "./owned.js";
+import { type Hosting, ownerNow, type Respond } from "./owned.js";
 import { ServedCollections } from "./served.js";
 import { Watches } from "./watches.js";
 import { toWire } from "./wire-errors.js";
@@ -86,7 +87,9 @@ export class Reader {
     this.freeSince = undefined;
     await pause(OFFER_MS);
     const { id: owner } = this.host;
-    await this.whileFree(async () => respond({ type: "here", owner, client: 0, round: 0 }));
+    await this.whileFree(async () =>
+      respond({ type: "here", owner, client: 0, round: 0, at: ownerNow() }),
+    );
   }
 
   /** Forgets the file. */
@@ -110,14 +113,14 @@ export class Reader {
   /** Waits for as long as the next owner might still come. */
   private async lull(): Promise<void> {
     await this.whileFree(async () => {});
-    if (this.freeSince !== undefined) await pause(this.freeSince + HAND_OVER_MS - Date.now());
+    if (this.freeSince !== undefined) await pause(this.freeSince + HAND_OVER_MS - monotonicNow());
   }
 
   private async heed(message: ToOwner, respond: Respond): Promise<void> {
     const { id: owner } = this.host;
     const { client } = message;
     if (message.type === "who") {
-      respond({ type: "here", owner, client, round: message.round });
+      respond({ type: "here", owner, client, round: message.round, at: ownerNow() });
       return;
     }
     if (message.type === "stop") return;
@@ -136,8 +139,10 @@ export class Reader {
     }
     if (this.host.isLate(storedVersion(db))) return;
     const refusal = this.host.refusalFor(message.build);
-    const { answers, again } = ledger.handle(message, Date.now(), refusal || undefined);
-    if (answers.length > 0) respond({ type: "told", owner, answers, passing: message.turn });
+    const { answers, again } = ledger.handle(message, ownerNow(), refusal || undefined, Date.now());
+    if (answers.length > 0) {
+      respond({ type: "told", owner, answers, passing: message.turn, at: ownerNow() });
+    }
     if (again) respond({ type: "again", owner });
   }
 
@@ -145,7 +150,7 @@ export class Reader {
   private whileFree(task: () => Promise<void>): Promise<boolean> {
     const options = { mode: "shared", ifAvailable: true } as const;
     return navigator.locks.request(this.host.lock, options, async (lock) => {
-      this.freeSince = lock === null ? undefined : (this.freeSince ?? Date.now());
+      this.freeSince = lock === null ? undefined : (this.freeSince ?? monotonicNow());
       if (lock === null) this.doubt();
       else await task();
       return lock !== null;
@@ -169,7 +174,7 @@ export class Reader {
         const told = write === 0 ? error : refused(name, request, { applied, cause: error });
         return { id, outcome: { error: toWire(told) } };
       });
-    respond({ type: "told", owner, answers, passing: message.turn });
+    respond({ type: "told", owner, answers, passing: message.turn, at: ownerNow() });
   }
 
   // ---------------------------------------------------------------- the file

@@ -7,6 +7,9 @@
  *   never sent leaves no gap, and it is certain that it was not applied.
  * - Requests made after a new watch are sent once the watch has begun. So their writes are told, whoever is
  *   owner then or later.
+ * - Clocks of different realms have nothing in common. A client learns from what an owner says how far that
+ *   owner's clock is ahead of its own, and names deadlines by the owner's. What it learns is too little by the
+ *   time that the owner's message took, so nothing is done after its deadline.
  * - A request ends by its answer, by its signal, or some time after its deadline.
  */
 
@@ -58,7 +61,7 @@ export interface Order {
   readonly args: readonly unknown[];
   /** Whether it writes. Only writes are numbered. */
   readonly writes: boolean;
-  /** The time (`Date.now()`) after which nobody applies it. */
+  /** The time after which nobody applies it, by the same clock as all times that the sender is given. */
   readonly deadline: number;
   /** Called once, with the outcome. */
   readonly settle: (ending: Ending) => void;
@@ -110,6 +113,10 @@ export class Sender {
   private turn = 0;
   /** When the owner was heard last, or first waited for. */
   private heard = 0;
+  /** How far the owner's clock is ahead, at least. */
+  private ahead = 0;
+  /** Whether the owner has said that in answer to a question, and not some time before it was heard. */
+  private isTimed = false;
 
   constructor(client: number, port: SenderPort) {
     this.client = client;
@@ -153,7 +160,7 @@ export class Sender {
   /** Sends to the owner, if there is one, what was not sent yet or has to be sent again. */
   flush(isLast?: boolean): void {
     const { owner } = this;
-    if (owner === undefined || (this.held.size > 0 && !isLast)) return;
+    if (owner === undefined || ((this.held.size > 0 || !this.isTimed) && !isLast)) return;
     const some: Pending[] = [];
     let open = 0;
     let isFull = false;
@@ -230,10 +237,17 @@ export class Sender {
     if (this.held.delete(watch)) this.flush();
   }
 
-  private here({ owner, client, round }: Here, now: number): void {
+  private here({ owner, client, round, at }: Here, now: number): void {
     const changed = this.owner !== owner;
-    if (changed) this.turn += 1;
+    if (changed) {
+      this.turn += 1;
+      this.ahead = at - now;
+      this.isTimed = false;
+    }
     this.owner = owner;
+    this.time(at, now);
+    if (client === this.client) this.isTimed = true;
+    else if (changed) this.port.ask(owner, this.question());
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
     this.roundHeard = this.round;
     this.repeat(changed ? this.round + 1 : client === this.client ? round : 0, now);
@@ -254,7 +268,16 @@ export class Sender {
   /** Asks who the owner is. */
   ask(): void {
     this.round += 1;
-    this.port.who({ type: "who", round: this.round, client: this.client });
+    this.port.who(this.question());
+  }
+
+  private question(): Who {
+    return { type: "who", round: this.round, client: this.client };
+  }
+
+  /** The owner's clock was there when it sent what is heard now. What took the shortest time is nearest. */
+  private time(at: number, now: number): void {
+    this.ahead = Math.max(this.ahead, at - now);
   }
 
   /** Ends the requests for which `ending` returns an ending, since the client cannot go on. */
@@ -265,9 +288,10 @@ export class Sender {
     }
   }
 
-  private told({ answers, owner, passing = this.turn }: Told, now: number): void {
+  private told({ answers, owner, passing = this.turn, at }: Told, now: number): void {
     if (passing !== this.turn) return;
     if (owner === this.owner) {
+      this.time(at, now);
       this.heard = now;
       this.roundHeard = this.round;
     }
@@ -329,7 +353,7 @@ export class Sender {
         const number = voids[0]!;
         requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });
       }
-      requests.push({ id, write, after, deadline, call, args, hangs });
+      requests.push({ id, write, after, deadline: deadline + this.ahead, call, args, hangs });
     }
     const { build, turn, client } = this;
     return { type: "ask", build, turn, client, acknowledged: oldest - 1, requests };

@@ -61,7 +61,7 @@ export interface ServeOptions<
    */
   procedures?: (P & Procedures & Immediate<P>) | undefined;
   /**
-   * Collections that clients have as `client.name`: the schema or codec of each or, with the options of
+   * Collections that clients have as `client.collection("name")`: the schema or codec of each or, with the options of
    * `db.collection`, an object `{ of: Product, key: u32, indexes: { … } }`.
    */
   collections?: (C & Declarable<C>) | undefined;

@@ -6,8 +6,10 @@ import type { Database } from "../database.js";
 import { badArgument, describe } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { CustomCodec, Descriptor, StructDescriptor } from "../struct/codec.js";
+import { JsonText } from "../struct/json-form.js";
 import type { KeySpec } from "../struct/key.js";
 import { type Cursor, keysOf, pageOf } from "./pages.js";
+import { type Forms, fieldFrom, takenFrom } from "./sent.js";
 
 /** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
@@ -53,6 +55,8 @@ interface Told {
 interface Opened {
   readonly collection: AnyCollection;
   readonly fields: ReadonlySet<string> | undefined;
+  readonly isJson: boolean;
+  readonly isCustom: boolean;
 }
 
 /** The names by which views have a struct's fields: those of a flattened one are its own. */
@@ -87,7 +91,9 @@ export class ServedCollections {
     const made = this.db.collection(name, of as unknown as CustomCodec<unknown>, options as object);
     const { kind } = of as { kind?: Descriptor };
     const fields = kind?.kind === "struct" ? new Set(namesOf(kind)) : undefined;
-    const opened = { collection: made as unknown as AnyCollection, fields };
+    const collection = made as unknown as AnyCollection;
+    const [isJson, isCustom] = [kind?.kind === "json", kind === undefined];
+    const opened = { collection, fields, isJson, isCustom };
     this.open.set(name, opened);
     return opened;
   }
@@ -96,13 +102,35 @@ export class ServedCollections {
   perform(name: string, call: string, args: readonly never[], index?: string): unknown {
     const { collection, fields } = this.opened(name);
     if (index !== undefined) return lookUp(collection, index, call, args);
-    if (call === "update") {
-      const [key, declared] = args as unknown as [unknown, Told];
-      return update(collection, fields, key, declared);
+    const taken: Taken = (value, forms) => this.taken(name, value, forms);
+    switch (call) {
+      case "set": {
+        const [key, value, options, forms] = args as unknown as [unknown, unknown, object, Forms?];
+        return collection.set(key, taken(value, forms), options);
+      }
+      case "push": {
+        const [value, forms] = args as unknown as [unknown, Forms?];
+        return (collection as unknown as Pushed).push(taken(value, forms));
+      }
+      case "batch": {
+        const [given] = args as unknown as [unknown];
+        return collection.batch((Array.isArray(given) ? stepsOf(given, taken) : given) as []);
+      }
+      case "update": {
+        const [key, declared, forms] = args as unknown as [unknown, Told, FormsOfUpdate?];
+        return update(collection, fields, key, forms ? updateOf(declared, forms, taken) : declared);
+      }
     }
     if (!Object.hasOwn(CALLS, call))
       throw badArgument(`Collections have no call ${describe(call)}.`);
     return (CALLS[call] as Call)(collection, ...args);
+  }
+
+  /** The value that a client has sent, as the collection stores it. */
+  taken(name: string, value: unknown, forms: Forms | undefined): unknown {
+    if (forms === undefined) return value;
+    const { isJson, isCustom } = this.opened(name);
+    return takenFrom(value, forms, isJson, isCustom);
   }
 }
 
@@ -151,13 +179,46 @@ const CALLS: Readonly<Record<string, Call>> = {
           (part) => products.entries(part),
           (key, value) => [key, plain(value)],
         ),
-  set: (products, key: unknown, value: unknown, options?: object) =>
-    products.set(key, value, options),
   delete: (products, key: unknown) => products.delete(key),
-  push: (products, value: unknown) => (products as unknown as Pushed).push(value),
   clear: (products, range?: object) => products.clear(range),
-  batch: (products, operations: []) => products.batch(operations),
 };
+
+type Taken = (value: unknown, forms?: Forms) => unknown;
+
+/** What goes along with the values of an update. */
+interface FormsOfUpdate {
+  readonly set?: Readonly<Record<string, Forms | undefined>>;
+  readonly valueIfMissing?: Forms;
+}
+
+/** The steps of a batch, with what their values are in this collection. */
+function stepsOf(steps: readonly unknown[], taken: Taken): unknown[] {
+  return steps.map((step) => {
+    const { value, forms, ...rest } = Object(step) as { value?: unknown; forms?: Forms };
+    return forms === undefined ? step : { ...rest, value: taken(value, forms) };
+  });
+}
+
+/** An update, with what its values are in this collection. */
+function updateOf(told: Told, forms: FormsOfUpdate, taken: Taken): Told {
+  const { set, valueIfMissing } = told;
+  const fields = Object.entries(set ?? {}).map(([name, value]) => {
+    const stored = taken(value, forms.set?.[name]);
+    return [name, stored instanceof JsonText ? fieldFrom(name, stored.text) : stored] as const;
+  });
+  return {
+    ...told,
+    ...(forms.set && { set: Object.fromEntries(fields) }),
+    ...(forms.valueIfMissing && { valueIfMissing: taken(valueIfMissing, forms.valueIfMissing) }),
+  };
+}
+
+/** The names of the collections whose values are JSON. */
+export function jsonNames(specs: CollectionSpecs): string[] {
+  const isJson = (name: string) =>
+    (specOf(specs, name).of as { kind?: Descriptor }).kind?.kind === "json";
+  return Object.keys(specs).filter(isJson);
+}
 
 /** The part of a collection's range that comes behind a key. */
 function behind(range: object, after: unknown): object {

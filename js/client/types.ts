@@ -50,31 +50,36 @@ type InputOf<C> =
 type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
 
 /** A collection as a client has it. (A condition that always holds: editors then show what it comes to.) */
-export type Remoted<T> = T extends unknown
-  ? RemoteCollection<
+export type Remoted<T> = unknown extends T
+  ? RemoteCollection<unknown, unknown, unknown, unknown, Record<never, never>>
+  : RemoteCollection<
       KeyOf<KeySpecOf<T>>,
       KeyInput<KeySpecOf<T>>,
       PlainOf<ViewOf<CodecOf<T>>>,
       InputOf<CodecOf<T>>,
       IndexesOf<ViewOf<CodecOf<T>>, IndexSpecsOf<T>, InputOf<CodecOf<T>>>
-    >
-  : never;
+    >;
 
 /** All collections, by name. */
 export type Collections<S extends ServedTypes> = {
   readonly [Name in keyof S["collections"]]: Remoted<S["collections"][Name]>;
 };
 
-/** What the function of `client.transaction` is given: raw keys, and the collections by name. */
-export type TxOf<S extends ServedTypes> = string extends keyof S["collections"]
-  ? Tx
-  : Tx & {
-      readonly [Name in keyof S["collections"]]: TxPart<
-        KeyInput<KeySpecOf<S["collections"][Name]>>,
-        PlainOf<ViewOf<CodecOf<S["collections"][Name]>>>,
-        InputOf<CodecOf<S["collections"][Name]>>
-      >;
-    };
+/** A collection in a client's transaction. */
+type PartOf<T> = unknown extends T
+  ? TxPart<unknown, unknown, unknown>
+  : TxPart<KeyInput<KeySpecOf<T>>, PlainOf<ViewOf<CodecOf<T>>>, InputOf<CodecOf<T>>>;
+
+/**
+ * What the function of `client.transaction` is given: raw keys, the collections by `collection(name)`, and those
+ * that `connect` was given by name.
+ */
+export type TxOf<S extends ServedTypes, Declared extends keyof S["collections"] = never> = Tx & {
+  /** A collection that the worker serves. */
+  collection<Name extends keyof S["collections"] & string>(
+    name: Name,
+  ): PartOf<S["collections"][Name]>;
+} & { readonly [Name in Declared]: PartOf<S["collections"][Name]> };
 
 /** A procedure as a client calls it. */
 export type Remote<F> = F extends (db: never, ...args: infer A) => infer R

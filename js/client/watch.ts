@@ -1,5 +1,6 @@
 /** The client's side of `watch` and `live`. */
 
+import { clearInterval, queueMicrotask, setInterval, setTimeout } from "../clock.js";
 import { dispose } from "../dispose.js";
 import {
   badCall,

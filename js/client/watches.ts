@@ -4,7 +4,7 @@
  * else is read. Of a range with a limit, what lies behind the last of so many keys is not looked at either.
  */
 
-import { monotonicNow } from "../clock.js";
+import { monotonicNow, queueMicrotask, setTimeout } from "../clock.js";
 import { Database } from "../database.js";
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";

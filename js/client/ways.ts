@@ -4,6 +4,7 @@
  * half of the time; nothing depends on it.
  */
 
+import { monotonicNow } from "../clock.js";
 import type { Gone, ToClient, ToOwner, Who } from "./messages.js";
 
 /**
@@ -76,7 +77,7 @@ export function waysOf(name: string, client: number, out: WaysOut): Ways {
   };
   /** Has a port carried to the owner, unless one is there or on its way. */
   const reach = (owner: string) => {
-    const now = Date.now();
+    const now = monotonicNow();
     if (mine?.owner === owner && now < mine.since + PATIENCE_MS) return;
     drop();
     if (carrier() === undefined) return;

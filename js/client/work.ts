@@ -4,6 +4,7 @@
  * done once as long as the owner is the same, and from the beginning by the next one.
  */
 
+import { monotonicNow } from "../clock.js";
 import type { Database } from "../database.js";
 import type { ExportProgress } from "../options.js";
 import type { Outcome, Request } from "./messages.js";
@@ -58,7 +59,7 @@ export class Work {
     if (known !== undefined) {
       known.respond = respond;
       if (known.outcome !== undefined) respond(known.outcome);
-    } else if (Date.now() < deadline) {
+    } else if (monotonicNow() < deadline) {
       const one: One = { stop: new AbortController(), respond, outcome: undefined };
       this.all.set(name, one);
       this.run(call, one);

@@ -3,6 +3,7 @@
  * own, loaded when it is asked for.
  */
 
+import { nextTask, slice } from "../clock.js";
 import { badArgument, MalformedValueError, UniqueViolationError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
@@ -48,6 +49,9 @@ const CHUNK = 64 * 1024;
 
 /** Other tasks run after so long. */
 const SLICE_MS = 4;
+
+/** The most lines of a slice, for a clock that stands still. */
+const SLICE_LINES = 16_384;
 
 const NEWLINE = 0x0a;
 
@@ -114,7 +118,7 @@ export async function readLines<K>(
   const read = jsonReader(form.codec, { ignoreUnknown });
   let line = 0;
   let records = 0;
-  let until = Date.now() + SLICE_MS;
+  let isOver = slice(SLICE_MS, SLICE_LINES);
   let rest: Uint8Array = new Uint8Array(0);
   const store = (given: Uint8Array) => {
     line += 1;
@@ -139,11 +143,11 @@ export async function readLines<K>(
     for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, start)) {
       store(bytes.subarray(start, end));
       start = end + 1;
-      if (Date.now() < until) continue;
+      if (!isOver()) continue;
       onProgress?.({ records });
-      await pause();
+      await nextTask();
       signal?.throwIfAborted();
-      until = Date.now() + SLICE_MS;
+      isOver = slice(SLICE_MS, SLICE_LINES);
     }
     rest = bytes.slice(start);
   }
@@ -188,7 +192,7 @@ async function* gathered(
       }
       held.push(value);
       size += value.length;
-      task ??= pause().then(() => undefined);
+      task ??= nextTask().then(() => undefined);
     }
   } finally {
     signal?.removeEventListener("abort", abort);
@@ -376,9 +380,4 @@ function unbase64(text: unknown): Uint8Array {
     // What it says is the same.
   }
   throw malformed("bytes in its key must be base64.");
-}
-
-/** Lets other tasks run. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
 }

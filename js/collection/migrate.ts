@@ -5,6 +5,7 @@
  * after a crash it goes on from there.
  */
 
+import { nextTask, slice } from "../clock.js";
 import { badArgument, SchemaMismatchError } from "../errors.js";
 import type { Session } from "../session.js";
 import type { Codec, Descriptor } from "../struct/codec.js";
@@ -359,7 +360,7 @@ class Run<K, View, Writable, Input, Given> {
     let records = 0;
     for (let more = true; more; ) {
       this.heed({ records, total });
-      const until = Date.now() + SLICE_MS;
+      const isOver = slice(SLICE_MS);
       this.atomically((session) => {
         let note: (() => void) | undefined;
         do {
@@ -372,10 +373,10 @@ class Run<K, View, Writable, Input, Given> {
           }
           records += count;
           more = count > 0;
-        } while (more && Date.now() < until);
+        } while (more && !isOver());
         note?.();
       });
-      await pause();
+      await nextTask();
     }
     this.heed({ records, total });
   }
@@ -399,7 +400,7 @@ class Run<K, View, Writable, Input, Given> {
         const { clear, ...rest } = catalogue.pending(name);
         catalogue.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
       });
-      await pause();
+      await nextTask();
       handle.session.admitRead();
     }
   }
@@ -478,9 +479,4 @@ function unhex(digits: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(digits.length / 2).map((_, i) =>
     Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16),
   );
-}
-
-/** Lets other tasks run. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
 }

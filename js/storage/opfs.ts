@@ -1,5 +1,6 @@
 /** Storage in the browser's origin private file system. */
 
+import { setTimeout } from "../clock.js";
 import {
   badArgument,
   DatabaseBusyError,

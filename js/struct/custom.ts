@@ -3,9 +3,10 @@
 import { badArgument } from "../errors-base.js";
 import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied.js";
+import { jsonOf } from "./json-form.js";
 import { SchemaCodec } from "./schema-codec.js";
 import type { StructSchema } from "./struct.js";
-import { inside, wrong } from "./type.js";
+import { inside } from "./type.js";
 import { decoder, encoder, textOf } from "./utf8.js";
 
 /** A codec that a program makes of two functions of its own. */
@@ -41,20 +42,6 @@ class TextCodec extends CopyCodec<unknown> {
     const text = decoder.decode(bytes);
     return this.kind.kind === "json" ? JSON.parse(text) : text;
   }
-}
-
-function jsonOf(value: unknown): string {
-  let cause: Error | undefined;
-  try {
-    const text: unknown = JSON.stringify(value);
-    if (typeof text === "string") return text;
-  } catch (error) {
-    // Of a circle or a bigint the engine tells; what the value's own functions throw is left to them.
-    if (!(error instanceof TypeError) || "code" in error) throw error;
-    cause = error;
-  }
-  const why = cause ? `: ${cause.message}` : "";
-  throw Object.assign(wrong(`The value has no JSON form${why}.`, value), { cause });
 }
 
 /** What a program gives as the kind of a collection's values. */

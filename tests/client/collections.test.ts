@@ -123,7 +123,7 @@ suite("a collection from far away", () => {
 
   test("is told by name if the worker has none such", async () => {
     const client = shop({ collections });
-    const { orders } = client as unknown as { orders: { get(key: string): Promise<unknown> } };
+    const orders = client.collection("orders" as "products");
     await rejects(orders.get("a"), { message: /no collection "orders".*products/ });
   });
 

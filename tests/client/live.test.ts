@@ -109,7 +109,7 @@ suite("live ranges", () => {
       const typed = [{}, { limit: 4 }, { limit: 4, reverse: true }, { gt: 5, limit: 2 }].map(
         (range) => {
           const one = { range, rows: [] as unknown };
-          client.rows.live(range, (rows) => {
+          client.collection("rows").live(range, (rows) => {
             one.rows = rows;
           });
           return one;
@@ -122,8 +122,8 @@ suite("live ranges", () => {
         const chance = next(10);
         if (chance < 4) await client.set(keyOf(key), String(key));
         else if (chance < 6) await client.delete(keyOf(key));
-        else if (chance < 8) await client.rows.set(key, next(100));
-        else if (chance < 9) await client.rows.delete(key);
+        else if (chance < 8) await client.collection("rows").set(key, next(100));
+        else if (chance < 9) await client.collection("rows").delete(key);
         else if (next(4) === 0) await client.clear({ gte: keyOf(key), limit: 6 });
         else {
           const keys = [0, 1, 2, 3].map(() => keyOf(next(24)));
@@ -137,18 +137,20 @@ suite("live ranges", () => {
       for (;;) {
         await client.set(keyOf(6), "x");
         await client.set(keyOf(12), "x");
-        await client.rows.set(7, 7);
+        await client.collection("rows").set(7, 7);
         for (let i = 0; i < 30; i += 1) await turn(1);
         const now = await Promise.all(
           raw.map(async ({ range }) => (await client.entries(range).all()).map(([key]) => key)),
         );
-        const rows = await Promise.all(typed.map(({ range }) => client.rows.entries(range).all()));
+        const rows = await Promise.all(
+          typed.map(({ range }) => client.collection("rows").entries(range).all()),
+        );
         const shown = JSON.stringify([raw.map((one) => one.rows), typed.map((one) => one.rows)]);
         if (shown === JSON.stringify([now, rows])) break;
         await client.set(keyOf(0), "x");
         await client.set(keyOf(23), "x");
         await client.batch([0, 23, 11, 16].map((key) => ({ type: "delete", key: keyOf(key) })));
-        await client.rows.delete(7);
+        await client.collection("rows").delete(7);
       }
     }
   });
@@ -186,7 +188,7 @@ async function counted() {
   });
   for (let i = 10; i < 30; i += 1) {
     client.set(String(i), "1");
-    client.rows.set(i, { price: 1 });
+    client.collection("rows").set(i, { price: 1 });
   }
   await client.others.set("0", 0);
   /** Behind all other watches, of a key that nothing else is about. */
@@ -228,10 +230,10 @@ suite("the owner of live ranges", () => {
       client.live({ prefix: "1", limit: 5, reverse: true }, show);
       client.live({ prefix: "2" }, show);
       client.watch({ limit: 5 }, show);
-      client.rows.live({ limit: 5 }, show);
-      client.rows.live({ limit: 50 }, show);
-      client.rows.live({ gte: 20, lt: 25, reverse: true, limit: 2 }, show);
-      client.rows.watch({ limit: 5 }, show);
+      client.collection("rows").live({ limit: 5 }, show);
+      client.collection("rows").live({ limit: 50 }, show);
+      client.collection("rows").live({ gte: 20, lt: 25, reverse: true, limit: 2 }, show);
+      client.collection("rows").watch({ limit: 5 }, show);
     }
     await begin();
     await until(() => shown === 70);
@@ -250,16 +252,16 @@ suite("the owner of live ranges", () => {
     const changes: unknown[] = [];
     client.watch({ limit: 3 }, (all) => changes.push(...all));
     client.watch({ limit: 3, reverse: true, lt: "3" }, (all) => changes.push(...all));
-    client.rows.watch({ limit: 3 }, (all) => changes.push(...all));
-    client.rows.watch({ limit: 3, reverse: true }, (all) => changes.push(...all));
+    client.collection("rows").watch({ limit: 3 }, (all) => changes.push(...all));
+    client.collection("rows").watch({ limit: 3, reverse: true }, (all) => changes.push(...all));
     await begin();
     const reads = await readsFor(async () => {
       await client.set("13", "2");
       await client.set("26", "2");
       await client.delete("20");
       await client.set("205", "new");
-      await client.rows.set(13, { price: 2 });
-      await client.rows.delete(26);
+      await client.collection("rows").set(13, { price: 2 });
+      await client.collection("rows").delete(26);
     });
     equal(reads, 0);
     deepEqual(changes, []);
@@ -272,7 +274,7 @@ suite("the owner of live ranges", () => {
     client.watch({ limit: 3 }, (all) => {
       first = keysAndFates(all);
     });
-    client.rows.watch({ limit: 3, reverse: true }, (all) => {
+    client.collection("rows").watch({ limit: 3, reverse: true }, (all) => {
       last = keysAndFates(all);
     });
     await begin();
@@ -290,12 +292,12 @@ suite("the owner of live ranges", () => {
       ["13", false],
     ]);
     equal(await readsFor(() => client.set("13", "2")), 0);
-    equal(await readsFor(() => client.rows.set(40, { price: 1 })), 1);
+    equal(await readsFor(() => client.collection("rows").set(40, { price: 1 })), 1);
     deepEqual(last, [
       [40, true],
       [27, false],
     ]);
-    equal(await readsFor(() => client.rows.delete(29)), 3);
+    equal(await readsFor(() => client.collection("rows").delete(29)), 3);
     deepEqual(last, [
       [29, false],
       [27, true],
@@ -306,7 +308,7 @@ suite("the owner of live ranges", () => {
     const { client, begin, readsFor } = await counted();
     client.watch({ limit: 5 }, () => {});
     client.watch({ lt: "3" }, () => {});
-    client.rows.watch({}, () => {});
+    client.collection("rows").watch({}, () => {});
     await begin();
     const many = (to: (key: string) => unknown) =>
       Array.from({ length: 12_000 }, (_, i) => to(`x${i}`));

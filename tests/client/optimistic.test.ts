@@ -6,6 +6,7 @@ import {
   equal,
   ok,
   rejects,
+  replaceClock,
   suite,
   test,
   text,
@@ -152,20 +153,20 @@ suite("a client's updateIf", () => {
   test("leaves more room for others after each conflict, up to an eighth of a second", async () => {
     const client = shop();
     await client.set("stock", "0");
-    const { setTimeout: later } = globalThis;
     const { random } = Math;
     cleanup(() => {
-      globalThis.setTimeout = later;
       Math.random = random;
     });
     const pauses: number[] = [];
     // No other timer is set for a part of a millisecond.
     Math.random = () => 0.999;
-    globalThis.setTimeout = ((act: () => void, ms = 0, ...more: never[]) => {
-      if (Number.isInteger(ms)) return later(act, ms, ...more);
-      pauses.push(Math.round(ms));
-      return later(act, 0);
-    }) as typeof setTimeout;
+    const real = replaceClock({
+      setTimeout(act, ms = 0, ...more) {
+        if (Number.isInteger(ms)) return real.setTimeout(act, ms, ...more);
+        pauses.push(Math.round(ms));
+        return real.setTimeout(act, 0);
+      },
+    });
     const meddling = client.transaction(async (tx) => {
       await tx.get("stock");
       await client.set("stock", "1");

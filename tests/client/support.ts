@@ -20,7 +20,8 @@ export function shop<P extends Procedures = None, const C extends CollectionSpec
   const { port1, port2 } = new MessageChannel();
   const all: ServeOptions<P, C> = { storage: memory(), ...wasmOption(), ...options };
   serve("shop", all).listen(port1);
-  const client = connect<Served<P, C>>("shop", { worker: () => port2, ...more });
+  const { collections = {} as C } = options;
+  const client = connect<Served<P, C>>("shop", { worker: () => port2, collections, ...more });
   cleanup(async () => {
     await (client as Client).close();
     port1.close();

@@ -1,5 +1,5 @@
 import type { Database } from "varve";
-import { cleanup, equal, ok, suite, test, turn } from "../harness.js";
+import { equal, ok, replaceClock, suite, test, turn } from "../harness.js";
 import { shop } from "./support.js";
 
 /** Behind the time at which an owner first looks for clients that are gone. */
@@ -49,11 +49,7 @@ async function filled() {
 
 /** Writes when the owner has been there for long enough to look. */
 async function setLater(client: { set(key: string, value: string): Promise<unknown> }) {
-  const { now } = Date;
-  Date.now = () => now() + LATER_MS;
-  cleanup(() => {
-    Date.now = now;
-  });
+  const real = replaceClock({ now: () => real.now() + LATER_MS });
   await client.set("key", "value");
 }
 

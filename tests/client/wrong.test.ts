@@ -9,6 +9,7 @@ import {
   equal,
   ofAnotherRealm,
   rejects,
+  replaceClock,
   suite,
   test,
   text,
@@ -433,13 +434,10 @@ suite("a client's transaction that is given up", () => {
   test("ends at once in the line of those that want the same key, and lets them go on", async () => {
     const client = stocked();
     await client.set("n", "0");
-    const { setTimeout: later } = globalThis;
-    cleanup(() => {
-      globalThis.setTimeout = later;
-    });
     // Nobody's turn in the line is over because it has lasted long.
-    const limited = (act: () => void, ms = 0) => (ms === 1_000 ? later(() => {}) : later(act, ms));
-    globalThis.setTimeout = limited as typeof setTimeout;
+    const real = replaceClock({
+      setTimeout: (act, ms = 0) => real.setTimeout(ms === 1_000 ? () => {} : act, ms),
+    });
     let waiting = 0;
     let isFirst = false;
     /** Meets a conflict, and so stands in the line. */

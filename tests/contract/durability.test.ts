@@ -1,4 +1,4 @@
-import { cleanup, deepEqual, equal, ok, suite, test, turn } from "../harness.js";
+import { cleanup, deepEqual, equal, ok, replaceClock, suite, test, turn } from "../harness.js";
 import { FakeStorage } from "./fake.js";
 import { filled, opened } from "./places.js";
 
@@ -26,14 +26,11 @@ async function survivors(fake: FakeStorage): Promise<Record<string, string | und
 /** For how long timers are set, until the test ends. How late a busy machine is with them says nothing. */
 function timersFromNowOn(): number[] {
   const waits: number[] = [];
-  const real = globalThis.setTimeout;
-  const noting = (task: () => void, ms = 0) => {
-    waits.push(ms);
-    return real(task, ms);
-  };
-  globalThis.setTimeout = noting as typeof setTimeout;
-  cleanup(() => {
-    globalThis.setTimeout = real;
+  const real = replaceClock({
+    setTimeout(task, ms = 0) {
+      waits.push(ms);
+      return real.setTimeout(task, ms);
+    },
   });
   return waits;
 }

@@ -21,6 +21,7 @@ import {
   WATCH_LEASE_MS,
   type Watch,
   WatchList,
+  type Who,
 } from "varve/protocol";
 
 /** Longer than an owner may be silent, and shorter than any deadline. */
@@ -30,6 +31,10 @@ const A_WHILE_MS = 500;
 const TOO_LONG_MS = 100_000;
 
 const TIMEOUT_MS = 30_000;
+
+/** So far is the clock of each owner from that of the one before, now ahead and now behind, and a reader's. */
+const APART_MS = 700_000;
+const READER_BEHIND_MS = -300_000;
 
 /** What may go wrong in one run, each so many times. */
 export interface Budget {
@@ -77,8 +82,10 @@ class Owner implements Journal {
   /** Handed over: it is there, and has nothing any more. */
   retired: boolean;
   disk: Disk;
-  /** What time it is. */
+  /** What time it is by its own clock. */
   now: number;
+  /** How far that is behind the clock of the world, or ahead: no two realms have the same. */
+  readonly behind: number;
   /** The build of whom it works for. */
   asker: string;
   readonly build: string;
@@ -93,8 +100,10 @@ class Owner implements Journal {
     version: number,
     clients: readonly ModelClient[],
     nextEpoch: () => number,
+    behind = READER_BEHIND_MS,
   ) {
     this.id = id;
+    this.behind = behind;
     this.disk = { ...copy(disk), version };
     this.build = build(version);
     this.asker = "";
@@ -136,8 +145,10 @@ class Owner implements Journal {
   }
 
   perform({ call, args, deadline }: Request): unknown {
-    const [tag] = args as [string];
-    if (this.now >= deadline) this.disk.log.push(`${tag} is late`);
+    const [tag, lapses] = args as [string, number];
+    if (this.now >= deadline || this.now + this.behind >= lapses) {
+      this.disk.log.push(`${tag} is late`);
+    }
     if (this.asker !== this.build) this.disk.log.push(`${tag} is another build's, which is late`);
     if (call === "write") this.disk.log.push(tag);
     return call === "write" ? this.disk.log.length : [...this.disk.log];
@@ -253,7 +264,7 @@ class ModelClient {
       };
       const call = writes ? "write" : "read";
       const deadline = now + TIMEOUT_MS;
-      one.id = this.sender.request({ call, args: [tag], writes, deadline, settle }, now);
+      one.id = this.sender.request({ call, args: [tag, deadline], writes, deadline, settle }, now);
       this.asked.push(one);
     }
     this.sender.flush();
@@ -325,8 +336,12 @@ export class World {
     this.appear(Math.min(...this.versions));
   }
 
+  /** What is sent to an owner that is dead is never read. */
   send(packet: Packet): void {
-    this.network.push(packet);
+    const { to } = packet;
+    if (typeof to === "number" || to === READER || this.owners.some(({ id }) => id === to)) {
+      this.network.push(packet);
+    }
   }
 
   broadcast({ message }: Packet): void {
@@ -373,8 +388,7 @@ export class World {
       )) {
         may(`another owner, of version ${version}`, undefined, () => this.appear(version));
       }
-      const here = { type: "here", owner: READER, client: 0, round: 0 } as const;
-      may("a service worker reads", "readers", () => this.announce(here));
+      may("a service worker reads", "readers", () => this.announce(this.readerHere(0, 0)));
     } else {
       if (this.versions.some((version) => standingOf(owner.build, build(version)) === "newer")) {
         may("the owner hears of a newer build", "deploys", () => this.retire());
@@ -479,17 +493,22 @@ export class World {
   }
 
   private appear(version: number): void {
-    const owner = new Owner(
-      `o${this.owners.length}`,
-      this.disk,
-      version,
-      this.clients,
-      this.nextEpoch,
-    );
+    const count = this.owners.length;
+    const behind = (count % 2 === 0 ? -1 : 1) * (count + 1) * APART_MS;
+    const { disk, clients, nextEpoch } = this;
+    const owner = new Owner(`o${count}`, disk, version, clients, nextEpoch, behind);
     this.owners.push(owner);
-    owner.ledger.sweep(this.now);
+    owner.ledger.sweep(this.now - behind, this.now);
     this.disk = copy(owner.disk);
-    this.announce({ type: "here", owner: owner.id, client: 0, round: 0 });
+    this.announce(this.here(owner, 0, 0));
+  }
+
+  private here({ id, behind }: Pick<Owner, "id" | "behind">, client: number, round: number) {
+    return { type: "here", owner: id, client, round, at: this.now - behind } as const;
+  }
+
+  private readerHere(client: number, round: number) {
+    return this.here({ id: READER, behind: READER_BEHIND_MS }, client, round);
   }
 
   private readonly nextEpoch = () => {
@@ -503,7 +522,9 @@ export class World {
 
   /** Nothing of it is left, and what is sent to it is never read. */
   private die(): void {
-    this.owners.splice(this.owners.indexOf(this.owner as Owner), 1, gone(this.owners.length));
+    const owner = this.owner as Owner;
+    this.owners.splice(this.owners.indexOf(owner), 1, gone(this.owners.length));
+    this.network = this.network.filter(({ to }) => to !== owner.id);
   }
 
   private retire(): void {
@@ -521,6 +542,7 @@ export class World {
   private deliver({ to, message }: Packet, dies?: "before" | "after"): void {
     if (typeof to === "number") {
       this.clients[to - 1]?.hear(message as ToClient, this.now);
+      this.askReader();
       return;
     }
     if (to === READER) {
@@ -535,11 +557,22 @@ export class World {
         this.send({ to: message.client, message: { type: "gone", owner: to } });
     } else if (message.type === "who") {
       const { client, round } = message;
-      this.send({ to: client, message: { type: "here", owner: to, client, round } });
+      this.send({ to: client, message: this.here(owner, client, round) });
     } else if (message.type === "watch") {
       for (const [to, seen] of owner.watch(message, this.now)) this.send({ to, message: seen });
     } else if (message.type === "ask") {
       this.handle(owner, message, dies);
+    }
+  }
+
+  /** Whoever asks a service worker is in it, and nothing comes between. While there is an owner it is silent. */
+  private askReader(): void {
+    const asks = ({ to, message }: Packet) => to === READER && message.type === "who";
+    const asked = this.network.filter(asks);
+    this.network = this.network.filter((packet) => !asks(packet));
+    for (const { message } of this.owner === undefined ? asked : []) {
+      const { client, round } = message as Who;
+      this.clients[client - 1]?.hear(this.readerHere(client, round), this.now);
     }
   }
 
@@ -564,10 +597,11 @@ export class World {
     }
     const version = Number(ask.build.split(".")[0]);
     const reader = new Reader(READER, this.disk, version, this.clients, this.nextEpoch);
-    Object.assign(reader, { now: this.now, asker: ask.build });
-    const { answers, again } = reader.ledger.handle(ask, this.now);
+    const at = this.now - reader.behind;
+    Object.assign(reader, { now: at, asker: ask.build });
+    const { answers, again } = reader.ledger.handle(ask, at, undefined, this.now);
     if (answers.length > 0) {
-      this.send({ to, message: { type: "told", owner: READER, answers, passing: ask.turn } });
+      this.send({ to, message: { type: "told", owner: READER, answers, passing: ask.turn, at } });
     }
     if (again) this.send({ to, message: { type: "again", owner: READER } });
   }
@@ -580,10 +614,11 @@ export class World {
       this.retire();
       return;
     }
-    owner.now = this.now;
+    const at = this.now - owner.behind;
+    owner.now = at;
     owner.asker = ask.build;
     const refusal = standing === "same" ? undefined : { name: "Error", message: "outdated" };
-    const { answers, again }: Reply = owner.ledger.handle(ask, this.now, refusal);
+    const { answers, again }: Reply = owner.ledger.handle(ask, at, refusal, this.now);
     if (dies !== "before") this.disk = copy(owner.disk);
     if (dies !== undefined) {
       this.die();
@@ -592,7 +627,7 @@ export class World {
     const { id } = owner;
     for (const [to, message] of owner.news(this.now)) this.send({ to, message });
     if (answers.length > 0)
-      this.send({ to: ask.client, message: { type: "told", owner: id, answers } });
+      this.send({ to: ask.client, message: { type: "told", owner: id, answers, at } });
     if (again) this.send({ to: ask.client, message: { type: "again", owner: id } });
   }
 }

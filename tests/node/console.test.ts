@@ -1,6 +1,7 @@
+import { deepStrictEqual, notDeepStrictEqual } from "node:assert";
 import { inspect } from "node:util";
-import { memory, open } from "varve";
-import { str, struct, u16 } from "varve/struct";
+import { connect, memory, open } from "varve";
+import { json, str, struct, u16 } from "varve/struct";
 import { equal, suite, test, wasmOption } from "../harness.js";
 
 suite("what a console shows", () => {
@@ -16,5 +17,18 @@ suite("what a console shows", () => {
     );
     await db.close();
     equal(inspect(db), 'Database "shop" { closed: true }');
+  });
+
+  test("of clients, and what comparing them looks at: nothing of how they are made", async () => {
+    const collections = { products: json() };
+    const [one, two] = [connect("one"), connect("two", { collections })];
+    equal(inspect(one, { depth: 9 }), "Client {}");
+    equal(inspect(two.products, { depth: 9 }), `RemoteCollection { name: 'products' }`);
+    equal(inspect(one.call, { depth: 9 }), "[Object: null prototype] {}");
+    deepStrictEqual(two.products, two.collection("products"));
+    deepStrictEqual({ at: one, call: two.call }, { at: one, call: two.call });
+    notDeepStrictEqual(two.products, connect("three").call);
+    equal(one.status.state, "idle");
+    await Promise.all([one.close(), two.close()]);
   });
 });

@@ -46,7 +46,9 @@ async function one(form: string, mark: string): Promise<unknown> {
   if (form === "procedure") return client.call.drop(mark);
   if (form === "declared") {
     const name = account?.name ?? "";
-    return client.tallies.update(name, { add: { count: 1 }, valueIfMissing: { count: 0 } });
+    return client
+      .collection("tallies")
+      .update(name, { add: { count: 1 }, valueIfMissing: { count: 0 } });
   }
   if (form === "update") {
     const more = (bytes: Uint8Array) => String(Number(new TextDecoder().decode(bytes)) + 1);
@@ -131,7 +133,7 @@ Object.assign(globalThis, {
     }
     const stock = Number(await client.getText("stock"));
     const twice = Number((await client.getText("twice")) ?? "0");
-    const tallies = await client.tallies.entries().all();
+    const tallies = await client.collection("tallies").entries().all();
     const declared = tallies.map(([name, { count }]): [string, number] => [name, count]);
     return { stock, twice, marks, own, declared };
   },

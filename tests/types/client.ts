@@ -100,7 +100,8 @@ const typed = serve("shop", {
 });
 
 export async function collecting(): Promise<void> {
-  const shop = connect<typeof typed>("shop");
+  const collections = { products: true, jobs: true, scores: true };
+  const shop = connect<typeof typed>("shop", { collections });
   const product = await shop.products.get("yeezy");
   same<typeof product, Copy | undefined>(true);
   const { applied, value } = await shop.products.update("yeezy", {
@@ -222,7 +223,7 @@ const indexed = serve("shop", {
 });
 
 export async function lookingUp(): Promise<void> {
-  const { boxes } = connect<typeof indexed>("shop");
+  const boxes = connect<typeof indexed>("shop").collection("boxes");
   const { byWidth, byLabel, byTime, byNote } = boxes.index;
   await byWidth.get(1);
   await byWidth.count({ gte: 1, lt: 2 });
@@ -249,4 +250,38 @@ export async function lookingUp(): Promise<void> {
   boxes.keys({ gte: "a" });
   // @ts-expect-error also to be watched
   boxes.live({ gte: "a" });
+}
+
+export async function naming(): Promise<void> {
+  const shop = connect<typeof typed>("shop");
+  const products = shop.collection("products");
+  same<Awaited<ReturnType<typeof products.get>>, Copy | undefined>(true);
+  await shop.transaction(async (tx) => {
+    const found = await tx.collection("products").get("yeezy");
+    same<typeof found, Copy | undefined>(true);
+    // @ts-expect-error it is no property where connect was not given its name
+    tx.products.delete("a");
+  });
+  // @ts-expect-error there is no such collection
+  shop.collection("orders");
+  // @ts-expect-error it is no property where connect was not given its name
+  shop.products;
+  // @ts-expect-error all collections are named, or none
+  connect<typeof typed>("shop", { collections: { products: true } });
+  // @ts-expect-error and no others
+  connect<typeof typed>("shop", { collections: { products: 1, jobs: 1, scores: 1, orders: 1 } });
+  // @ts-expect-error the package's own worker has none
+  connect("shop").collection("products");
+
+  // A page that has the schemas names no type.
+  const specified = connect("shop", {
+    collections: { products: Product, jobs: { of: json(), key: auto() } },
+  });
+  same<Awaited<ReturnType<typeof specified.products.get>>, Copy | undefined>(true);
+  same<Awaited<ReturnType<typeof specified.jobs.push>>, number>(true);
+  // @ts-expect-error keys are numbers
+  specified.jobs.get("a");
+
+  const any: Client = shop;
+  same<Awaited<ReturnType<ReturnType<typeof any.collection>["get"]>>, unknown>(true);
 }

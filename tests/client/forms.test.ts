@@ -1,0 +1,233 @@
+/** What a client's collections store: what `db.collection` stores of the same value, whatever it is. */
+
+import { memory, open } from "varve";
+import { auto, json, option, str, struct, text, timestamp, u16, u64, vec } from "varve/struct";
+import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { shop } from "./support.js";
+
+/** As dayjs, Decimal and the like are: what is in them says little, and one part is a function. */
+class Amount {
+  private readonly digits = [1, 5];
+  readonly make = () => this;
+
+  toJSON(): string {
+    return this.digits.join(".");
+  }
+}
+
+class Point {
+  readonly x = 1;
+  readonly "y z" = 2;
+  get hidden(): number {
+    return 3;
+  }
+}
+
+/** As those of Vue, MobX and Immer: one that gives proxies of what is in it. */
+function reactive<T extends object>(of: T): T {
+  return new Proxy(of, {
+    get(target, name, receiver) {
+      const value: unknown = Reflect.get(target, name, receiver);
+      const isWhole = value instanceof Date || value instanceof Function;
+      return Object(value) === value && !isWhole ? reactive(value as object) : value;
+    },
+  });
+}
+
+const circle: { me?: unknown } = {};
+circle.me = circle;
+const shared = { a: 1 };
+const fails = {
+  toJSON() {
+    throw new RangeError("not this one");
+  },
+};
+
+const VALUES: Readonly<Record<string, () => unknown>> = {
+  "a URL": () => new URL("https://example.com/a?b=c"),
+  "a URL within": () => ({ list: [{ u: new URL("https://example.com/") }] }),
+  "a date": () => ({ at: new Date(5), bad: new Date(Number.NaN) }),
+  "an object with toJSON": () => ({ price: new Amount(), prices: [new Amount()] }),
+  "toJSON that gives what has another": () => ({ toJSON: () => ({ at: new Amount() }) }),
+  "toJSON that looks at its key": () => ({ a: { toJSON: (key: string) => `at ${key}` } }),
+  "toJSON that gives nothing": () => ({ a: { toJSON: () => undefined } }),
+  "toJSON that throws": () => ({ a: fails }),
+  "an instance of a class": () => new Point(),
+  "a proxy": () => reactive({ a: 1, list: [{ b: [2] }], at: new Date(5) }),
+  "a proxy of an array": () => reactive([1, { a: [2] }]),
+  "what is missing": () => ({ a: undefined, list: [undefined, ...Array(2), 1], n: null }),
+  "functions and symbols": () => ({ f: () => 1, s: Symbol("s"), list: [() => 1, Symbol("s")] }),
+  "a function": () => () => 1,
+  nothing: () => undefined,
+  numbers: () => [Number.NaN, Number.POSITIVE_INFINITY, -0, 1e21, 0.1],
+  boxes: () => [new String("a"), new Number(1), new Boolean(false)],
+  "a bigint": () => ({ a: 1n }),
+  "a bigint beside a URL": () => ({ u: new URL("https://example.com/"), a: 1n }),
+  "a circle": () => circle,
+  "a thing that is there twice": () => ({ a: shared, b: [shared] }),
+  "maps, sets and bytes": () => [new Map([[1, 2]]), new Set([1]), Uint8Array.of(1, 2), /a/],
+  "an error": () => new RangeError("a"),
+  "half a surrogate pair": () => ({ a: "\ud800" }),
+  "the name of the prototype": () => JSON.parse('{"__proto__": {"a": 1}, "b": 2}') as unknown,
+  "no prototype": () => Object.assign(Object.create(null) as object, { a: 1 }),
+  text: () => "text",
+};
+
+/** The text of the outcome of a call: the stored value, or the error. */
+async function outcome(call: () => unknown): Promise<string> {
+  try {
+    return JSON.stringify((await call()) ?? "nothing");
+  } catch (error) {
+    const { name, code, message } = error as { name: string; code?: string; message: string };
+    return `${name} ${code} ${message.replace(/^Operation 0 of the batch: | Given: .*/g, "")}`;
+  }
+}
+
+/** Both are the same, but before the worker is there an error of the program arrives as another one. */
+function check(found: string, expected: string, call: string): void {
+  if (found === "TypeError VARVE_BAD_ARGUMENT not this one")
+    ok(expected.includes("not this one"), call);
+  else equal(found, expected, call);
+}
+
+const free = json<unknown>();
+
+suite("a json() collection of a client", () => {
+  for (const [what, make] of Object.entries(VALUES)) {
+    test(`stores of ${what} what db.collection stores, by every call`, async () => {
+      const db = await open("direct", { storage: memory(), ...wasmOption() });
+      cleanup(() => db.close());
+      const direct = db.collection("free", free);
+      const set = (value: unknown) =>
+        outcome(() => {
+          direct.set("a", value);
+          return direct.get("a");
+        });
+      const [whole, inField] = [await set(make()), await set({ n: 1, field: make() })];
+      for (const isUp of [false, true]) {
+        const calls: Record<string, (client: ReturnType<typeof served>) => Promise<unknown>> = {
+          set: ({ free }) => free.set("a", make()),
+          batch: ({ free }) => free.batch([{ type: "set", key: "a", value: make() }]),
+          push: ({ list }) => list.push(make()),
+          transaction: (client) => client.transaction((tx) => tx.free.set("a", make())),
+          returned: ({ free }) =>
+            free.updateIf("a", () => ({ value: make() }).value as object, { valueIfMissing: 1 }),
+          valueIfMissing: ({ free }) => free.updateIf("a", () => {}, { valueIfMissing: make() }),
+          update: ({ free }) => free.update("a", { valueIfMissing: make() }),
+        };
+        for (const [call, run] of Object.entries(calls)) {
+          // No value, or no new one: these calls mean something else by it.
+          if (make() === undefined && /returned|IfMissing|update/.test(call)) continue;
+          const client = served();
+          if (isUp) await client.ready;
+          const found = await outcome(async () => {
+            await run(client);
+            return call === "push" ? client.list.get(1) : client.free.get("a");
+          });
+          check(found, whole, `${call}, ${isUp}`);
+        }
+        const client = served();
+        if (isUp) await client.ready;
+        const found = await outcome(async () => {
+          const change = { set: { field: make() }, valueIfMissing: { n: 1, field: 0 } };
+          await client.free.update("a", change as object);
+          return client.free.get("a");
+        });
+        check(found, inField, `update, ${isUp}`);
+      }
+    });
+  }
+
+  test("shows a transaction and an update what is stored", async () => {
+    const client = served();
+    await client.ready;
+    const seen: unknown[] = [];
+    await client.transaction(async (tx) => {
+      tx.free.set("a", { price: new Amount(), at: new Date(5), gone: undefined });
+      seen.push(await tx.free.get("a"));
+    });
+    const stored = { price: "1.5", at: "1970-01-01T00:00:00.005Z" };
+    const look = (value: unknown) => void seen.push(value);
+    await client.free.updateIf("b", look, {
+      valueIfMissing: { price: new Amount(), at: new Date(5) },
+    });
+    deepEqual(seen, [stored, stored]);
+    deepEqual(await client.free.get("b"), stored);
+  });
+
+  test("is given what the value was when it was called", async () => {
+    const client = served();
+    const value = { u: new URL("https://example.com/"), list: [1] };
+    const set = client.free.set("a", value);
+    value.list.push(2);
+    await set;
+    deepEqual(await client.free.get("a"), { u: "https://example.com/", list: [1] });
+  });
+});
+
+function served() {
+  return shop({ collections: { free, list: { of: free, key: auto() } } });
+}
+
+suite("collections of a client with a schema", () => {
+  const Product = struct("Product", {
+    stock: u16,
+    name: str,
+    at: option(timestamp),
+    tags: vec(str),
+    views: option(u64),
+  });
+  const plain = { stock: 1, name: "a", at: 5, tags: ["x", "y"], views: 7n };
+  const make = () => ({ ...plain, at: new Date(5), extra: () => 1 });
+  const custom = {
+    encode: (value: unknown) => new TextEncoder().encode((value as { text: string }).text),
+    decode: (bytes: Uint8Array) => ({ text: new TextDecoder().decode(bytes.slice()) }) as unknown,
+  };
+
+  test("store proxies, views and what has more than their fields, as db.collection does", async () => {
+    for (const isUp of [false, true]) {
+      const client = shop({ collections: { products: Product, notes: text() } });
+      if (isUp) await client.ready;
+      const { products } = client;
+      const view = Product.view(Product.encode(plain));
+      await products.set("a", reactive(make()));
+      await products.batch([{ type: "set", key: "b", value: make() }]);
+      await client.transaction((tx) => tx.products.set("c", view as unknown as typeof plain));
+      await products.updateIf("d", () => reactive(make()), { valueIfMissing: reactive(make()) });
+      await products.update("e", reactive({ set: { tags: ["z"] }, valueIfMissing: make() }));
+      for (const key of ["a", "b", "c", "d"])
+        deepEqual(await products.get(key), await products.get("a"));
+      deepEqual((await products.get("a"))?.tags, plain.tags);
+      deepEqual((await products.get("e"))?.tags, ["z"]);
+      const spread = products.set("f", { ...view } as unknown as typeof plain);
+      await rejects(spread, { code: "VARVE_BAD_ARGUMENT" });
+      equal(await products.has("f"), false);
+    }
+  });
+
+  test("refuse with a code what their own codec would miss, and procedures what cannot be sent", async () => {
+    const client = shop({
+      collections: { own: custom },
+      procedures: { keep: (_db, of: unknown) => of },
+    });
+    await client.own.set("a", reactive({ text: "a" }));
+    deepEqual(await client.own.get("a"), { text: "a" });
+    const told = { code: "VARVE_BAD_ARGUMENT", message: /f is a function. Give plain data/ };
+    await rejects(client.own.set("b", { text: "b", f: () => 1 }), told);
+    await rejects(
+      client.transaction((tx) => tx.own.set("b", { text: "b", f: () => 1 })),
+      told,
+    );
+    equal(await client.own.has("b"), false);
+    deepEqual(await client.call.keep(reactive({ a: [{ b: 1 }] })), { a: [{ b: 1 }] });
+    await rejects(client.call.keep({ f: () => 1 }), {
+      ...told,
+      message: /keep\(\).* f is a function/,
+    });
+    const range = { prefix: (() => 1) as unknown as string };
+    await rejects(client.count(range), { code: "VARVE_BAD_ARGUMENT", message: /count\(\)/ });
+    await rejects(client.watch(range).next(), { code: "VARVE_BAD_ARGUMENT", message: /range/ });
+    await rejects(client.own.get(range.prefix), { code: "VARVE_BAD_ARGUMENT" });
+    await rejects(client.own.delete(range.prefix), { code: "VARVE_BAD_ARGUMENT" });
+  });
+});

@@ -1,0 +1,97 @@
+/** What clients are to those who look at them: frameworks, consoles, assertions, `await`. */
+
+import { connect } from "varve";
+import type { ToOwner } from "varve/protocol";
+import { json } from "varve/struct";
+import { cleanup, deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { shop } from "./support.js";
+
+/** What is looked for in things of any kind: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
+const ASKED = [
+  ..."then toJSON nodeType nodeName tagName parentNode ownerDocument host asymmetricMatch".split(
+    " ",
+  ),
+  ..."$$typeof _isMockFunction @@__IMMUTABLE_ITERABLE__@@ @@__IMMUTABLE_RECORD__@@ jquery length".split(
+    " ",
+  ),
+  ..."__v_raw __v_skip __v_isRef __v_isReactive __v_isReadonly __ob__ inspect size splice props".split(
+    " ",
+  ),
+  Symbol.iterator,
+  Symbol.asyncIterator,
+  Symbol.toPrimitive,
+  Symbol.for("nodejs.util.promisify.custom"),
+  Symbol.for("immer-draftable"),
+];
+
+/** Clients and what hangs on them, of a worker that answers nothing, and what it was asked for. */
+function looked() {
+  const { port1, port2 } = new MessageChannel();
+  const asked: string[] = [];
+  port1.onmessage = ({ data }) => asked.push((data as ToOwner | { type: "hello" }).type);
+  const collections = { products: json(), orders: json() };
+  const client = connect("shop", { worker: () => port2, timeout: 20, collections });
+  cleanup(async () => {
+    await client.close();
+    port1.close();
+  });
+  return { client, asked };
+}
+
+suite("a client", () => {
+  test("has nothing that is asked of things of every kind, with or without declared collections", async () => {
+    const { client, asked } = looked();
+    const products = client.collection("products");
+    const { call } = client;
+    for (const thing of [client, products, call, products.index, shop()] as object[]) {
+      for (const name of ASKED) {
+        // What names procedures and indexes cannot know which there are, but these it knows for none.
+        const isByName = thing === call || thing === products.index;
+        if (
+          isByName &&
+          !/^(then|toJSON|nodeType|tagName|asymm.*|\$\$.*|[_@]{2}.*)$/.test(String(name))
+        ) {
+          ok(!(name in thing), String(name));
+          continue;
+        }
+        equal(Reflect.get(thing, name), undefined, String(name));
+        ok(!(name in thing), String(name));
+      }
+    }
+    deepEqual(Object.keys(client), ["products", "orders"]);
+    deepEqual(Object.keys(shop()), []);
+    equal(JSON.stringify(client), '{"products":{"name":"products"},"orders":{"name":"orders"}}');
+    equal(JSON.stringify([client.call, products.index, shop()]), "[{},{},{}]");
+    equal(await client, client);
+    equal(await products, products);
+    deepEqual({ ...call }, {});
+    // Nobody was asked for anything by all of that.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    equal(asked.filter((type) => type === "ask").length, 0);
+  });
+
+  test("has each collection once, by its name", async () => {
+    const client = shop({ collections: { products: json<number>() } });
+    equal(client.products, client.collection("products"));
+    await client.collection("products").set("a", 1);
+    await client.transaction(async (tx) => {
+      equal(await tx.products.get("a"), 1);
+      tx.collection("products").set("a", 2);
+      equal("orders" in tx, false);
+      equal(Reflect.get(tx, "then"), undefined);
+    });
+    equal(await client.products.get("a"), 2);
+  });
+
+  test("refuses the names of its own calls, which collection() takes", async () => {
+    for (const name of ["get", "close", "status", "constructor", "addEventListener"]) {
+      throws(() => connect("shop", { collections: { [name]: json() } }), {
+        code: "VARVE_BAD_ARGUMENT",
+        message: `collection("${name}")`,
+      });
+    }
+    throws(() => connect("shop", { collections: 5 as never }), { code: "VARVE_BAD_ARGUMENT" });
+    const client = shop();
+    equal((client as { collection(name: string): { name: string } }).collection("get").name, "get");
+  });
+});
