@@ -27,6 +27,44 @@ export function bury(buffer: ArrayBuffer): void {
   buried.add(buffer);
 }
 
+/** What tells the truth about an array of bytes: a property of its own, or of its class, may say anything. */
+const { prototype } = Object.getPrototypeOf(Uint8Array) as { prototype: Uint8Array };
+const trueLength = getterOf<number>(prototype, "byteLength");
+const trueBuffer = getterOf<ArrayBuffer>(prototype, "buffer");
+
+function getterOf<T>(from: object, name: string): (this: unknown) => T {
+  const getter = Object.getOwnPropertyDescriptor(from, name)?.get;
+  if (getter === undefined) throw new TypeError(`This platform has no ${name} of typed arrays.`);
+  return getter as (this: unknown) => T;
+}
+
+/**
+ * How many bytes an array really has: its own `length` may be a getter that says anything and does
+ * anything, writing included.
+ *
+ * @throws TypeError for what only pretends to be one, such as a Proxy of one
+ */
+export function byteLengthOf(bytes: Uint8Array): number {
+  try {
+    return trueLength.call(bytes);
+  } catch (cause) {
+    throw Object.assign(noBytes(bytes), { cause });
+  }
+}
+
+/** The memory that an array of bytes really lies in. */
+export function bufferOf(bytes: Uint8Array): ArrayBuffer {
+  return trueBuffer.call(bytes);
+}
+
+function noBytes(given: unknown): Error {
+  return badArgument(
+    "Bytes must be a Uint8Array itself, and not a Proxy or an object that looks like one. Pass a copy: " +
+      "new Uint8Array(bytes).",
+    given,
+  );
+}
+
 /** By what it is and not by its class, of which every realm has another. */
 export function isBuffer(given: unknown): given is ArrayBuffer {
   return (given as Partial<ArrayBuffer> | null)?.[Symbol.toStringTag] === "ArrayBuffer";
@@ -77,8 +115,9 @@ export function refuseLost(role: Role, bytes: Uint8Array): void {
   // The first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
   // goes on taking the length that an array had before it was detached.
   if (bytes[0] !== undefined) return;
-  refuseGone(role, bytes.buffer);
-  if (isResizable(bytes.buffer)) {
+  const buffer = bufferOf(bytes);
+  refuseGone(role, buffer);
+  if (isResizable(buffer)) {
     throw badArgument(
       `This ${role} is empty, and its resizable ArrayBuffer may have shrunk below it. Pass a copy: .slice().`,
     );

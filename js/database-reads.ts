@@ -22,7 +22,10 @@ export class Reads extends Handle {
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const { session } = this;
     if (session.gate !== 0) return session.carefulGet(key);
-    return session.engine.get(key);
+    const { engine } = session;
+    const view = engine.get(key);
+    if (!engine.viewsHeld && view !== undefined) session.holdViews();
+    return view;
   }
 
   /**

@@ -104,6 +104,10 @@ export class EngineInstance extends EngineMemory {
     this.listener = undefined;
     this.exports = wasm;
     this.host = host;
+    host.areViewsHeld = () => this.viewsHeld || this.rowsHeld !== 0;
+    host.onCrowded = () => {
+      this.copies = true;
+    };
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.unheard = undefined;
     this.hearers = new Map();

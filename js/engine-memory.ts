@@ -8,7 +8,9 @@
 
 import {
   asBytes,
+  bufferOf,
   bury,
+  byteLengthOf,
   isOrdinary,
   type Key,
   MAX_KEY,
@@ -102,6 +104,17 @@ export class EngineMemory {
   readonly memory: Memory;
   /** Counts what may end the places of values: writes, and deaths of views. */
   changes: number;
+  /**
+   * Whether values are given as copies until the turn ends: views show all the memory that there is for
+   * them, and what is read from now on shares a little that is used again at once.
+   */
+  copies: boolean;
+  /** Whether views were given in this turn that are promised to live until it ends, */
+  viewsHeld: boolean;
+  /** and how many iterations have given one in it that is promised to live until their next step. */
+  rowsHeld: number;
+  /** Counts turns. */
+  turn: number;
   /** Counts what may have taken writes back: rollbacks and failures. */
   undone: number;
   protected u32!: Uint32Array<ArrayBuffer>;
@@ -146,6 +159,10 @@ export class EngineMemory {
     this.reportAt = (resultAt >>> 3) + REPORT;
     this.changes = 0;
     this.undone = 0;
+    this.copies = false;
+    this.viewsHeld = false;
+    this.rowsHeld = 0;
+    this.turn = 0;
     this.memory = { data: new DataView(buffer), u8: new Uint8Array(buffer), epoch: 0 };
     this.lastKey = "";
     this.lastKeyLength = 0;
@@ -161,9 +178,31 @@ export class EngineMemory {
     return new Uint8Array(this.buffer, at, length);
   }
 
-  /** A view of its own of what was found last, at this address. */
+  /** A view of its own of what was found last, at this address; a copy where values are given so. */
   freshView(at: number): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+    const length = this.u32[this.lengthAt] as number;
+    return this.copies ? this.copyAt(at, length) : new Uint8Array(this.buffer, at, length);
+  }
+
+  /** The turn has ended, and with it what was promised of its views. */
+  releaseViews(): void {
+    this.viewsHeld = false;
+    this.rowsHeld = 0;
+    this.turn += 1;
+  }
+
+  /** A copy of memory of which the engine has said where it lies. */
+  copyAt(at: number, length: number): Uint8Array<ArrayBuffer> {
+    return this.u8.slice(at, at + length);
+  }
+
+  /** What was found last, at this address, as its codec shows a copy of it. */
+  copied<View>(
+    codec: { view(memory: Memory, at: number, length: number): View },
+    at: number,
+  ): View {
+    const u8 = this.copyAt(at, this.foundLength());
+    return codec.view({ data: new DataView(u8.buffer), u8, epoch: 0 }, 0, u8.length);
   }
 
   /**
@@ -259,7 +298,7 @@ export class EngineMemory {
   private encodeBytes(key: Exclude<Key, string>): number {
     const bytes = key instanceof Uint8Array ? key : asBytes("key", key);
     refuseLost("key", bytes);
-    const { length } = bytes;
+    const length = byteLengthOf(bytes);
     if (length === 0) throw this.refusal(Code.EmptyKey);
     if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
     this.forgetKey();
@@ -363,10 +402,11 @@ export class EngineMemory {
   protected inspect(bytes: Uint8Array, length: number): Uint8Array {
     refuseLost("value", bytes);
     if (length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
-    const { buffer } = bytes;
+    const buffer = bufferOf(bytes);
     // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
     if (buffer === this.buffer || !isOrdinary(buffer)) {
-      return new Uint8Array(bytes.subarray(0, length));
+      const copy = new Uint8Array(bytes);
+      return copy.length === length ? copy : copy.subarray(0, length);
     }
     if (length <= REMEMBERED) this.lastValue = bytes;
     return bytes;
@@ -460,12 +500,10 @@ export class EngineMemory {
   }
 }
 
-/**
- * The length that a key or value says it has, if any. Asked for once, and before anything is written: an array
- * may say another than it has, or another one each time, and who tells it may write as well.
- */
+/** The length of a text, or of an array of bytes as it really is; 0 for what is neither. */
 function lengthOf(given: Key | Value): number {
-  return ((given as string | undefined)?.length ?? 0) >>> 0;
+  if (typeof given === "string") return given.length;
+  return given instanceof Uint8Array ? byteLengthOf(given) : 0;
 }
 
 /**

@@ -3,7 +3,7 @@
  * says for itself what the others leave to `call`.
  */
 
-import { asBytes, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
+import { asBytes, byteLengthOf, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
 import { EngineInstance, OK } from "./engine-instance.js";
 import { BROKEN, encoder, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
 
@@ -23,7 +23,8 @@ export class EnginePoints extends EngineInstance {
   get(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
     const at = this.find(this.encodeKey(key), keyspace);
     if (at === 0) return undefined;
-    return this.view(at, this.u32[this.lengthAt] as number);
+    const length = this.u32[this.lengthAt] as number;
+    return this.copies ? this.copyAt(at, length) : this.view(at, length);
   }
 
   has(key: Key, keyspace = RAW): boolean {
@@ -69,7 +70,7 @@ export class EnginePoints extends EngineInstance {
       return;
     }
     let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
-    const { length } = bytes;
+    const length = byteLengthOf(bytes);
     if (length <= SHORT_VALUE) {
       const keyLength = this.encodeKey(key);
       this.stage(bytes, length);
@@ -188,7 +189,7 @@ export class EnginePoints extends EngineInstance {
         : value instanceof Uint8Array
           ? value
           : asBytes("value", value);
-    const { length } = bytes;
+    const length = byteLengthOf(bytes);
     const isShort = length <= SHORT_VALUE;
     if (isShort) this.stage(bytes, length);
     else bytes = this.inspect(bytes, length);

@@ -93,11 +93,24 @@ export class Engine extends EngineRanges {
   }
 
   commit(): void {
-    this.check(this.call(this.wasm.commit));
+    this.check(this.handOn(this.wasm.commit));
   }
 
   flush(): void {
-    this.check(this.call(this.wasm.flush));
+    this.check(this.handOn(this.wasm.flush));
+  }
+
+  /** What is written must not be lost for want of memory, whatever becomes of views. */
+  private handOn(wasmCall: () => number): number {
+    const { viewsHeld, rowsHeld } = this;
+    this.viewsHeld = false;
+    this.rowsHeld = 0;
+    try {
+      return this.call(wasmCall);
+    } finally {
+      this.viewsHeld = viewsHeld;
+      this.rowsHeld = rowsHeld;
+    }
   }
 
   witness(): void {
@@ -126,7 +139,9 @@ export class Engine extends EngineRanges {
    * whether there is housekeeping to do; throws what it met within the turn, if that poisoned.
    */
   endTurn(detach: boolean): boolean {
+    this.releaseViews();
     const answer = this.call(this.wasm.end_turn);
+    this.copies = false;
     if ((answer & 1) !== 0 || detach) this.detach();
     if ((answer & 4) !== 0) this.tend(false);
     return (answer & 2) !== 0;

@@ -105,9 +105,9 @@ const makers: Readonly<Record<number, Maker>> = {
     ),
   [Code.OutOfMemory]: ({ name, cause }) =>
     new OutOfMemoryError(
-      `The views of this turn hold all memory of the database "${name}", so nothing more can be ` +
-        "read inside a callback. Read before the update, yield in between, or open it with more " +
-        "memory.",
+      `This call needs more memory than the database "${name}" has beside the views of this turn, ` +
+        "which would have ended. It did nothing. Let the turn end first (await null), do less in one " +
+        "turn or callback, get views again after it, or open the database with more memory.",
       cause,
     ),
   [Code.NotOpen]: ({ name, cause }) =>

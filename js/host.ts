@@ -11,6 +11,10 @@ export class Host {
   onRead: () => void;
   /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
   onBytes: ((count: number) => void) | undefined;
+  /** Whether views were given in this turn that are promised to live until it ends. */
+  areViewsHeld: () => boolean;
+  /** Hears that values are to be given as copies from now on, until the turn ends. */
+  onCrowded: () => void;
   /** How often the file was read, and how many bytes that brought. */
   reads: number;
   readBytes: number;
@@ -27,6 +31,8 @@ export class Host {
     this.panic = undefined;
     this.onRead = () => {};
     this.onBytes = undefined;
+    this.areViewsHeld = () => false;
+    this.onCrowded = () => {};
     this.reads = 0;
     this.readBytes = 0;
     this.buffer = new ArrayBuffer(0);
@@ -89,6 +95,11 @@ export class Host {
       // Called before memory is used again that views of this turn may show.
       detach: () => {
         this.memory?.grow(0);
+        return undefined;
+      },
+      views_held: () => (this.areViewsHeld() ? 1 : 0),
+      crowded: () => {
+        this.onCrowded();
         return undefined;
       },
       panicked: (file = 0, length = 0, line = 0) => {

@@ -239,7 +239,7 @@ async function start(
     const strict = settings.strictViews
       ? await moduleAt("strict", () => import("./strict.js"))
       : undefined;
-    return new Session(name, engine, opened, settings, strict && new strict.Watch(engine));
+    return new Session(name, engine, opened, settings, strict && new strict.Watch());
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
     await quietly(() => opened.file.close());

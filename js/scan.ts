@@ -229,11 +229,26 @@ export abstract class Steps<T> implements Walker<T> {
   protected readonly source: Source;
   /** In strict mode the bytes of the value that was shown last: it dies with the next step. */
   private lent: Uint8Array<ArrayBuffer> | undefined;
+  /** The engine's `turn` when a view was given that has to live until the next step; -1 if none was. */
+  protected heldIn: number;
 
   constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
     this.walk = new Walk(bounds, withValues, space);
     this.source = source;
     this.lent = undefined;
+    this.heldIn = -1;
+  }
+
+  /** A view that is to be given has to live until the next step. */
+  protected hold(engine: Engine): void {
+    engine.rowsHeld += 1;
+    this.heldIn = engine.turn;
+  }
+
+  /** That next step: it need not live any more. */
+  protected letGo(engine: Engine): void {
+    if (this.heldIn === engine.turn && engine.rowsHeld > 0) engine.rowsHeld -= 1;
+    this.heldIn = -1;
   }
 
   abstract next(): IteratorResult<T, undefined>;
@@ -245,7 +260,11 @@ export abstract class Steps<T> implements Walker<T> {
     at: number,
   ): View {
     const { engine } = session;
-    if (!session.strict) return codec.view(engine.memory, at, engine.foundLength());
+    this.hold(engine);
+    if (!session.strict) {
+      if (engine.copies) return engine.copied(codec, at);
+      return codec.view(engine.memory, at, engine.foundLength());
+    }
     const bytes = this.bytes(session, at);
     return codec.view(session.lentMemory(bytes), 0, bytes.length);
   }
@@ -258,6 +277,7 @@ export abstract class Steps<T> implements Walker<T> {
   }
 
   return(): IteratorReturnResult<undefined> {
+    if (this.heldIn >= 0) this.letGo(this.source().engine);
     this.takeBack();
     this.walk.stop();
     return { done: true, value: undefined };
@@ -273,6 +293,7 @@ export abstract class Steps<T> implements Walker<T> {
 
   protected session(): Session {
     const session = this.source();
+    if (this.heldIn >= 0) this.letGo(session.engine);
     if (session.gate !== 0) {
       session.admitRead();
       this.takeBack();
@@ -306,9 +327,11 @@ abstract class ByteSteps<T> extends Steps<T> {
   /** The value of the next key that still has one. */
   protected nextValue(): Uint8Array<ArrayBuffer> | undefined {
     const { gate, engine } = this.source();
-    // Where nothing stands in the way, nothing is watched either.
+    // Where nothing stands in the way, nothing is watched either. What the page tells is in memory.
     const value = gate === 0 ? this.walk.step(engine) : undefined;
-    return value ?? this.slowly();
+    if (value === undefined) return this.slowly();
+    if (this.heldIn !== engine.turn) this.hold(engine);
+    return value;
   }
 
   private slowly(): Uint8Array<ArrayBuffer> | undefined {
@@ -318,6 +341,7 @@ abstract class ByteSteps<T> extends Steps<T> {
       const at = walk.find(session);
       if (at === 0) continue;
       walk.count();
+      this.hold(session.engine);
       return this.bytes(session, at);
     }
     return undefined;

@@ -94,6 +94,7 @@ export class Groups extends Gate implements EngineListener {
       this.microtask && this.settings.durability === "buffered" && !this.reports.flushAwaited;
     this.microtask = false;
     this.turnEnds();
+    this.engine.releaseViews();
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     try {
       this.checkViews();
@@ -307,9 +308,9 @@ export class Groups extends Gate implements EngineListener {
     if (!(error instanceof DatabasePoisonedError)) this.fail(error);
   }
 
-  /** In strict mode: throws if a view was written through, any or the one given. */
-  protected throwIfWritten(only?: Uint8Array): void {
-    const written = this.watch?.verify(only?.byteOffset);
+  /** In strict mode: throws if a view was written through. */
+  protected throwIfWritten(): void {
+    const written = this.watch?.verify();
     if (written !== undefined) throw written;
   }
 
@@ -322,10 +323,8 @@ export class Groups extends Gate implements EngineListener {
     this.reports.tell(error);
   }
 
-  viewsDied(): void {
-    // What they showed may lie in memory that holds something else by now.
-    this.watch?.forget();
-  }
+  /** In strict mode views have bytes of their own, and the others are dead. */
+  viewsDied(): void {}
 
   died(error: DatabasePoisonedError): void {
     this.death = error;

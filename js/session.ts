@@ -5,18 +5,12 @@
  * one object, so that the hot path reads plain fields.
  */
 
-import { isBuffer, type Key, type Value } from "./bytes.js";
+import { asBytes, isBuffer, type Key, type Value } from "./bytes.js";
 import { laterOf } from "./callback.js";
 import type { Engine } from "./engine.js";
 import { type KeyRange, RAW } from "./engine-memory.js";
 import type { EngineStats, Outside } from "./engine-reports.js";
-import {
-  badArgument,
-  ConflictError,
-  describe,
-  OutOfMemoryError,
-  QuotaExceededError,
-} from "./errors.js";
+import { badArgument, ConflictError, describe, QuotaExceededError } from "./errors.js";
 import { diedInCallback } from "./failures.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import { CLOSED, IN_CALLBACK } from "./session-gate.js";
@@ -90,6 +84,8 @@ export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, Stor
   unflushed: boolean;
 }
 
+const RESOLVED = Promise.resolve();
+
 /** Of a storage that tells nothing about it. */
 const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
 
@@ -110,6 +106,7 @@ interface Performer {
 /** The state that the handles of one open database share. */
 export class Session extends Groups {
   private lastOptions: UpdateOptions | undefined;
+  private readonly releaseViews: () => void;
 
   constructor(
     name: string,
@@ -120,6 +117,7 @@ export class Session extends Groups {
   ) {
     super(name, engine, opened, settings, watch);
     this.lastOptions = undefined;
+    this.releaseViews = () => engine.releaseViews();
   }
 
   protected override turnEnds(): void {
@@ -131,16 +129,21 @@ export class Session extends Groups {
   carefulGet(key: Key): Uint8Array<ArrayBuffer> | undefined {
     this.admitRead();
     const view = this.engine.get(key);
-    // Inside a callback the view may show a record that is being changed, lawfully.
-    if (view !== undefined && this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
-      this.watched(this.watch, view);
-    }
-    return view;
+    return view === undefined ? undefined : this.given(view);
   }
 
-  private watched(watch: Watch, view: Uint8Array<ArrayBuffer>): void {
-    watch.add(view);
+  /** What is given for a view that is promised to live until the turn ends: in strict mode bytes of its own. */
+  private given(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    if (!this.engine.viewsHeld) this.holdViews();
+    if (this.watch === undefined) return view;
     this.soon();
+    return this.watch.lend(view, "get()");
+  }
+
+  /** Notes until the turn ends that views were given which have to live until then. */
+  holdViews(): void {
+    this.engine.viewsHeld = true;
+    RESOLVED.then(this.releaseViews);
   }
 
   /** The values of several keys, whose views are all alive. */
@@ -148,20 +151,15 @@ export class Session extends Groups {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
-    const wanted = Array.from(keys);
-    // Reading a cold record may take memory and kill the views before it: then all are resident.
-    for (let attempt = 0; attempt < 2; attempt++) {
-      const views = this.engine.getMany(wanted);
-      if (this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
-        for (const view of views) if (view !== undefined) this.watched(this.watch, view);
-      }
-      const { buffer } = this.engine.u8;
-      if (views.every((view) => view === undefined || view.buffer === buffer)) return views;
-    }
-    throw new OutOfMemoryError(
-      `The values of these ${wanted.length} keys take more memory than the database "${this.name}" has. ` +
-        "Get fewer at once, or open it with more memory.",
+    // What tells its bytes by getters is asked before the first is looked for: they may call the database.
+    const wanted = Array.from(keys, (key) =>
+      typeof key === "string" || key instanceof Uint8Array ? key : asBytes("key", key),
     );
+    // Those before must not die of those behind.
+    if (!this.engine.viewsHeld && wanted.length > 0) this.holdViews();
+    const views = this.engine.getMany(wanted);
+    if (this.watch === undefined) return views;
+    return views.map((view) => (view === undefined ? view : this.given(view)));
   }
 
   getEntry(key: Key): Entry | undefined {
@@ -212,7 +210,7 @@ export class Session extends Groups {
     const view = this.engine.freshView(at);
     if (this.watch === undefined) return view;
     this.soon();
-    return this.watch.lend(view);
+    return this.watch.lend(view, "an iteration");
   }
 
   /** What typed views of such a value read through in strict mode. */
@@ -284,11 +282,7 @@ export class Session extends Groups {
   }
 
   pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
-    const view = this.engine.pinned(handle);
-    if (this.watch !== undefined && (this.gate & IN_CALLBACK) === 0) {
-      this.watched(this.watch, view);
-    }
-    return view;
+    return this.given(this.engine.pinned(handle));
   }
 
   unpin(handle: number): void {
@@ -325,8 +319,7 @@ export class Session extends Groups {
   private judgeOther(key: Key, predicate: Predicate, copied = false): boolean {
     const found = this.engine.get(key);
     if (found === undefined) return false;
-    if (this.watch !== undefined) this.watched(this.watch, found);
-    const view = copied ? found.slice() : found;
+    const view = copied ? found.slice() : this.given(found);
     const { length } = view;
     this.gate |= IN_CALLBACK;
     try {
@@ -347,7 +340,7 @@ export class Session extends Groups {
   ): boolean {
     const { engine } = this;
     if (this.watch !== undefined) {
-      this.throwIfWritten(engine.get(key));
+      this.throwIfWritten();
       this.soon();
     }
     let at: number;
@@ -365,17 +358,23 @@ export class Session extends Groups {
       return this.insertAndUpdate(key, change, predicate, valueIfMissing);
     }
     let length = engine.foundLength();
-    const view = engine.view(at, length);
+    // A copy, where a view that is kept would hold memory that there is none of, or be watched.
+    const apart = engine.copies || this.watch !== undefined;
+    const view = apart ? engine.copyAt(at, length) : engine.view(at, length);
+    const before = apart ? view.slice() : undefined;
     let applied = false;
     this.gate |= IN_CALLBACK;
     try {
       if (predicate === undefined || this.judged(predicate(view))) {
         const result = change(view);
         if (view.length !== length) throw diedInCallback();
+        if (apart) engine.memory.u8.set(view, at);
         if (result !== undefined) length = this.replaced(result);
         applied = true;
       }
+      if (before !== undefined) this.ended(view, applied ? undefined : before);
     } catch (error) {
+      if (before !== undefined) this.ended(view, before);
       this.gate &= ~IN_CALLBACK;
       if (this.death === undefined) engine.abort();
       throw error;
@@ -387,8 +386,13 @@ export class Session extends Groups {
     }
     engine.finish(length);
     if (!this.queued) this.queue();
-    if (this.watch !== undefined) this.watch.renew(engine.view(at, view.length));
     return true;
+  }
+
+  /** A callback that was given a copy has ended; what it has to show is its record. */
+  private ended(copy: Uint8Array<ArrayBuffer>, record: Uint8Array | undefined): void {
+    if (record !== undefined && copy.length !== 0) copy.set(record);
+    this.watch?.note(copy);
   }
 
   private insertAndUpdate(
@@ -487,7 +491,6 @@ export class Session extends Groups {
   private undo(): void {
     const written = this.watch?.verify();
     this.engine.rollback();
-    this.watch?.renewAll();
     // Memory was freed: the end of the turn has to look after the views that may show it.
     if (!this.queued) this.queue();
     if (written !== undefined) this.fail(written);

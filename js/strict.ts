@@ -1,83 +1,57 @@
 /**
- * What `strictViews` watches: that nobody writes through a view that `get` gave, and that none of an
- * iteration is kept beyond its step. Loaded where it is asked for.
+ * What `strictViews` watches: that nobody writes through a view that `get` gave, that none of an
+ * iteration is kept beyond its step, and none at all beyond its turn. Loaded where it is asked for.
  */
 
 import { bury } from "./bytes.js";
-import type { Engine } from "./engine.js";
 import { VarveError } from "./errors.js";
 import type { Memory } from "./struct/codec.js";
 import { lone } from "./struct/type.js";
 
-/** The bytes behind the views of one turn, as they were when the views were handed out. */
-export class Watch {
-  private readonly engine: Engine;
-  private readonly copies: Map<number, Uint8Array<ArrayBuffer>>;
-  /** Copies that stand for values of an iteration, and what they have to look like. */
-  private readonly lent: Map<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>;
+interface Lent {
+  readonly giver: string;
+  readonly proof: Uint8Array<ArrayBuffer>;
+}
 
-  constructor(engine: Engine) {
-    this.engine = engine;
-    this.copies = new Map();
+/**
+ * The views of one turn. Each has bytes of its own: it can be killed alone, a write through it reaches no
+ * record, and a clone of it has nothing but its record.
+ */
+export class Watch {
+  /** What was lent, who gave it, and what it has to look like. */
+  private readonly lent: Map<Uint8Array<ArrayBuffer>, Lent>;
+
+  constructor() {
     this.lent = new Map();
   }
 
-  /**
-   * Gives a copy in place of a view that is good until an iteration's next step: it can be killed
-   * then, alone.
-   */
-  lend(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-    const copy = view.slice();
-    this.lent.set(copy, view.slice());
+  /** Gives a copy in place of a view. It is good until it is taken back, at the end of the turn at latest. */
+  lend(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
+    const copy = new Uint8Array(view);
+    this.lent.set(copy, { giver, proof: new Uint8Array(view) });
     return copy;
+  }
+
+  /** A copy that a callback was given: from here on nobody may write to it any more. */
+  note(copy: Uint8Array<ArrayBuffer>): void {
+    this.lent.set(copy, { giver: "updateIf()", proof: copy.slice() });
   }
 
   /** Kills what was lent. Gives the error if it was written to. */
   takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
-    const proof = this.lent.get(copy);
-    if (proof === undefined) return undefined;
-    const error = compared(copy, proof);
+    const lent = this.lent.get(copy);
+    if (lent === undefined) return undefined;
+    const error = compared(copy, lent);
     this.lent.delete(copy);
     kill(copy);
     return error;
   }
 
-  /** Notes what a view shows, unless its place is watched already. */
-  add(view: Uint8Array<ArrayBuffer>): void {
-    if (view.length === 0) return;
-    const copy = this.copies.get(view.byteOffset);
-    if (copy === undefined || copy.length < view.length) {
-      this.copies.set(view.byteOffset, view.slice());
-    }
-  }
-
-  /** The engine itself has changed this place, as it may. */
-  renew(view: Uint8Array<ArrayBuffer>): void {
-    this.copies.delete(view.byteOffset);
-    this.add(view);
-  }
-
-  /** All places may have changed lawfully: a transaction was rolled back. */
-  renewAll(): void {
-    for (const [at, copy] of this.copies) {
-      copy.set(this.engine.view(at, copy.length));
-    }
-  }
-
-  /** Compares every place, or the one given. Puts back what was changed and gives the error. */
-  verify(only?: number): VarveError | undefined {
+  /** Compares all of them. Puts back what was changed and gives the error. */
+  verify(): VarveError | undefined {
     let error: VarveError | undefined;
-    for (const [at, copy] of this.copies) {
-      if (only !== undefined && only !== at) continue;
-      const now = this.engine.view(at, copy.length);
-      const first = copy.findIndex((byte, index) => byte !== now[index]);
-      if (first < 0) continue;
-      now.set(copy);
-      error ??= written("get()", first, copy.length);
-    }
-    if (only !== undefined) return error;
-    for (const [copy, proof] of this.lent) {
-      const found = compared(copy, proof);
+    for (const [copy, lent] of this.lent) {
+      const found = compared(copy, lent);
       error ??= found;
     }
     return error;
@@ -94,18 +68,17 @@ export class Watch {
   }
 
   forget(): void {
-    this.copies.clear();
     for (const copy of this.lent.keys()) kill(copy);
     this.lent.clear();
   }
 }
 
 /** Puts back what was changed in a copy that was lent, and gives the error. */
-function compared(copy: Uint8Array, proof: Uint8Array): VarveError | undefined {
+function compared(copy: Uint8Array, { giver, proof }: Lent): VarveError | undefined {
   const first = proof.findIndex((byte, index) => byte !== copy[index]);
   if (first < 0) return undefined;
   copy.set(proof);
-  return written("an iteration", first, proof.length);
+  return written(giver, first, proof.length);
 }
 
 function kill({ buffer }: Uint8Array<ArrayBuffer>): void {

@@ -100,6 +100,11 @@ impl<G: Ground> Heap<G> {
         true
     }
 
+    /// Whether so many bytes can be had without growing.
+    pub fn has(&self, bytes: usize) -> bool {
+        bytes <= MOST && self.find(size_for(bytes)).is_some()
+    }
+
     fn get(&self, at: Word) -> Word {
         // SAFETY: callers name an aligned word of a block, and blocks lie in what `grow` gave.
         unsafe { self.ground.at(at).cast::<Word>().read() }
@@ -251,6 +256,9 @@ fn class_of(size: Word) -> usize {
 }
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
+pub use global::has_room;
+
+#[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod global {
     use core::alloc::{GlobalAlloc, Layout};
     use core::arch::wasm32::memory_grow;
@@ -294,6 +302,11 @@ mod global {
             // SAFETY: there is one thread, and the heap calls nothing that allocates.
             unsafe { &mut *self.0.get() }
         }
+    }
+
+    /// Whether so many bytes can be had in one piece without growing the memory.
+    pub fn has_room(bytes: usize) -> bool {
+        HEAP.heap().has(bytes)
     }
 
     // SAFETY: blocks do not overlap, and are as large and as aligned as is asked for.

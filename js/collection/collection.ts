@@ -1,6 +1,6 @@
 /** `db.collection(…)`: records of one kind in a keyspace of their own. */
 
-import { badArgument, OutOfMemoryError, refuseMore } from "../errors.js";
+import { badArgument, refuseMore } from "../errors.js";
 import { type Format, INSPECT } from "../inspect.js";
 import { moduleAt } from "../modules.js";
 import { refuseUnknown } from "../options.js";
@@ -126,7 +126,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { engine } = session;
     const { keys, space, codec } = this.form;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
-    return at === 0 ? undefined : codec.view(engine.memory, at, engine.foundLength());
+    if (at === 0) return undefined;
+    if (!engine.viewsHeld) session.holdViews();
+    if (engine.copies) return engine.copied(codec, at);
+    return codec.view(engine.memory, at, engine.foundLength());
   }
 
   /**
@@ -168,18 +171,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
-    const wanted = Array.from(keys);
-    const { memory } = this.handle.session.engine;
-    // Reading a cold record may take memory and kill the views before it: then all are resident.
-    for (let attempt = 0; attempt < 2; attempt++) {
-      const { epoch } = memory;
-      const views = wanted.map((key) => this.get(key));
-      if (memory.epoch === epoch) return views;
-    }
-    throw new OutOfMemoryError(
-      `The values of these ${wanted.length} keys of "${this.name}" take more memory than the database has. ` +
-        "Get fewer at once, or open it with more memory.",
-    );
+    return Array.from(keys, (key) => this.get(key));
   }
 
   /**

@@ -281,7 +281,9 @@ function judgeOther<K, View, Writable, Input>(
   const { memory } = engine;
   const at = engine.find(keys.encode(engine, key), space.keyspace);
   if (at === 0) return false;
-  const view = codec.view(memory, at, engine.foundLength());
+  const view = engine.copies
+    ? engine.copied(codec, at)
+    : codec.view(memory, at, engine.foundLength());
   const { epoch } = memory;
   session.gate |= IN_CALLBACK;
   try {
@@ -328,10 +330,11 @@ function apply<K, View, Writable, Input>(
   let writable: Writable | undefined;
   let before: Before | undefined;
   stagedAt = at;
+  const copy = engine.copies ? writableCopy(engine, codec, at) : undefined;
   session.gate |= IN_CALLBACK;
   try {
     if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
-    writable = codec.writable(memory, at, length);
+    writable = copy === undefined ? codec.writable(memory, at, length) : copy.writable;
     // Assigning to what is no field then throws. What other codecs give may well get more fields.
     if (session.strict && codec.kind.kind === "struct") Object.preventExtensions(writable);
     if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
@@ -343,6 +346,7 @@ function apply<K, View, Writable, Input>(
       } else {
         const bytes = codec.finish(writable);
         if (bytes !== undefined) length = resized(engine, bytes);
+        else if (copy !== undefined) engine.memory.u8.set(copy.u8, at);
       }
       applied = true;
     } else codec.revoke(writable);
@@ -364,6 +368,17 @@ function apply<K, View, Writable, Input>(
   }
   if (!session.queued) session.queue();
   return true;
+}
+
+/** What a callback may change instead of the record, where a view that is kept would hold too much memory. */
+function writableCopy<Writable>(
+  engine: Engine,
+  codec: Codec<unknown, Writable, never>,
+  at: number,
+): { readonly u8: Uint8Array<ArrayBuffer>; readonly writable: Writable } {
+  const u8 = engine.copyAt(at, engine.foundLength());
+  const data = new DataView(u8.buffer);
+  return { u8, writable: codec.writable({ data, u8, epoch: 0 }, 0, u8.length) };
 }
 
 /** Where there is no room, a refused predicate is still an answer and not a failure. */

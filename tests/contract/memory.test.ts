@@ -111,10 +111,11 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
         equal(view?.length, length);
         views.push(view);
         const { memoryBytes, budgetBytes } = db.stats();
-        ok(memoryBytes <= most * budgetBytes, `${memoryBytes} bytes after ${i + 1} values`);
-        ok(views.every((one, index) => one.length === 0 || one[i] === index + 1));
+        // Beyond the memory one more is there at a time, and what is read to make it.
+        const bound = most * budgetBytes + 2 * length + 4 * MIB;
+        ok(memoryBytes <= bound, `${memoryBytes} bytes after ${i + 1} values`);
+        ok(views.every((one, index) => one.length === length && one[i] === index + 1));
       }
-      ok(views[0]?.length === 0, "more than the memory: the first have died");
       equal(views.at(-1)?.[length - 1], COUNT);
     });
 
@@ -131,14 +132,15 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
       equal(seen, COUNT);
     });
 
-    test(`lets the view of a callback live: reading too many there is an error of that read (${kind})`, async () => {
+    test(`lets the view of a callback live, however many others that reads (${kind})`, async () => {
       const db = await large(length, most);
       const reading = (view: Uint8Array) => {
-        view[0] = 99;
-        for (let i = 1; i < COUNT; i += 1) db.get(keyOf(10 + i));
+        view[0] = 98;
+        for (let i = 1; i < COUNT; i += 1) equal(db.get(keyOf(10 + i))?.[length - 1], i + 1);
+        equal(view[1], 1);
       };
-      throws(() => db.updateIf(keyOf(10), reading), { name: "OutOfMemoryError" });
-      equal(db.get(keyOf(10))?.[0], 1, "nothing was changed");
+      equal(db.updateIf(keyOf(10), reading), true);
+      equal(db.get(keyOf(10))?.[0], 98);
       equal(
         db.updateIf(keyOf(10), (view) => {
           view[0] = 99;

@@ -21,7 +21,7 @@ export async function yields(machine: Machine, to: To): Promise<void> {
   else if (to === "compacted") await machine.db.compact();
   else await new Promise((resolve) => setTimeout(resolve));
   machine.endTurn();
-  if (machine.setting.strictViews) machine.views.checkDead("after a yield");
+  if (machine.setting.strictViews) machine.views.checkDead("after a yield", machine.turn, true);
   else machine.views.checkAll(machine.turn);
   machine.checkPins();
   const { pendingBytes, unflushed } = machine.db.stats();
@@ -89,8 +89,8 @@ export async function crash(machine: Machine, survives: boolean): Promise<void> 
 }
 
 /** What is left of an open database after its close. */
-function closed({ views, pins, walks }: Machine): void {
-  views.checkDead("after closing");
+function closed({ views, pins, walks, past, setting }: Machine): void {
+  views.checkDead("after closing", past, setting.strictViews);
   for (const [slot, pinned] of pins.entries()) {
     if (pinned !== undefined) refused(CLOSED, () => pinned.pin.bytes);
     pins[slot] = undefined;

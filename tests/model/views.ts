@@ -70,12 +70,17 @@ export class Views {
     for (const kept of this.slots) if (kept !== undefined) check(kept, turn);
   }
 
-  /** After a yield in strict mode, and after closing, there are none. */
-  checkDead(when: string): void {
+  /**
+   * After a yield in strict mode, and after closing, there are none but, without that mode, what a turn was
+   * given beyond its memory: copies, each in a buffer of its own.
+   */
+  checkDead(when: string, turn: Turn, isStrict: boolean): void {
     for (const kept of this.slots) {
-      if (kept !== undefined && kept.view.length !== 0) {
+      if (kept === undefined || kept.view.length === 0) continue;
+      if (isStrict || kept.view.buffer.byteLength !== kept.length) {
         throw new Mismatch(`the view of ${kept.from} is alive ${when}`);
       }
+      check(kept, turn);
     }
     this.slots.fill(undefined);
   }

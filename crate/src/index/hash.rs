@@ -239,6 +239,14 @@ impl HashIndex {
         self.len * 3 > self.slots.len() * 2
     }
 
+    /// Bytes of the table that so many more records would have it make, if any.
+    #[inline]
+    #[must_use]
+    pub fn doubles_within(&self, records: usize) -> usize {
+        let doubles = (self.len + records) * 4 > self.slots.len() * 3;
+        if doubles { self.slots.len() * 16 } else { 0 }
+    }
+
     /// Starts a walk over the positions under `hash`, for callers that look at records in between.
     #[inline]
     #[must_use]

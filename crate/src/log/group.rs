@@ -10,7 +10,7 @@ use crate::format::segment;
 use crate::index::hash::Position;
 use crate::memory::copy_value;
 
-use super::pool::Holds;
+use super::pool::{BESIDE_SEGMENT, Holds};
 use super::read::Place;
 use super::reserve::Need;
 use super::{Log, NO_BUFFER, Slot, Use};
@@ -134,6 +134,9 @@ impl Log {
     }
 
     fn take_slot(&mut self, file: &mut impl File, need: Need) -> Result<u32, Error> {
+        if need == Need::Write && !self.may_take(BESIDE_SEGMENT) {
+            return Err(Error::ViewsHeld);
+        }
         let index = self.find_room(file, 1, need)?;
         let buffer = self.take_buffer(Holds::Segment(index))?;
         let stale = self.slots[index as usize].stale;

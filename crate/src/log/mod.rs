@@ -42,7 +42,7 @@ use copies::Copies;
 use graves::Graves;
 use group::{Cursor, FrameSpan};
 use live::{DeadExtent, ExtentName};
-use pool::{BufferId, Pool, Purpose};
+use pool::{BufferId, Pool};
 use reserve::Need;
 use values::{Assembled, Held};
 
@@ -550,6 +550,12 @@ impl Log {
         (self.pool.memory() + self.copies.bytes() + self.value_bytes + held) as u64
     }
 
+    /// Whether so many bytes can be taken in one piece without ending a view that has to live.
+    #[inline(never)]
+    pub(crate) fn may_take(&self, bytes: usize) -> bool {
+        self.pool.may_take(bytes)
+    }
+
     /// Bytes that buffers may hold between turns.
     #[must_use]
     pub fn budget(&self) -> usize {
@@ -583,6 +589,10 @@ impl Log {
     /// A callback runs on a view of the value that is staged, which must not die meanwhile.
     pub(crate) fn lend_staged(&mut self, room: Room) {
         self.pool.callback_open = true;
+        // The callback is given a copy then.
+        if self.pool.is_crowded() {
+            return;
+        }
         match (room, self.cursor.slot) {
             (Room::Extent(first), _) => self.slots[first as usize].held.shown = self.views,
             // It is the last that was begun.
@@ -592,7 +602,7 @@ impl Log {
                 }
             }
             (Room::Record, Some(slot)) => {
-                self.pool.touch_for(self.slots[slot as usize].buffer, Purpose::View);
+                self.pool.show(self.slots[slot as usize].buffer);
             }
             (Room::Record, None) => {}
         }

@@ -1,10 +1,13 @@
 //! Segment-sized buffers under a budget: which are in use for what, and which may be taken again.
 //!
-//! A buffer that a view may show must not be used again before all views are detached. Detaching
-//! kills the views of the running turn too, and those are promised to live as long as they hold no
-//! more than the budget. So within a turn such a buffer is taken again only when the turn has used
-//! up the budget by itself; else more memory is taken, and given back when the turn ends. Buffers
-//! that no view shows, such as segments that were only written, are taken again at any time:
+//! A buffer that a view may show must not be used again before all views are detached, and those that a
+//! turn was given are promised to live until it ends. So when views may show every buffer of the budget,
+//! and the program has some that must live, a few more buffers are taken, and from then on, until the turn
+//! ends, the pool is crowded: whoever reads is given a copy, and no further buffer counts as shown. Those
+//! few are then used again and again, however much the turn reads. What was taken above the budget is
+//! given back when the turn ends. Where not even that is enough, the call fails, and no view ends. If no
+//! view has to live, as between the steps of an iteration, all are detached instead.
+//! Buffers that no view shows, such as segments that were only written, are taken again at any time:
 //! detaching is not free, V8 collects garbage after each of a memory of 64 MiB and more.
 
 use alloc::vec::Vec;
@@ -37,6 +40,32 @@ pub enum Purpose {
     View,
 }
 
+/// What a store asks of whoever hands out views of its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Views {
+    /// Called before memory is used again within a turn that views may show: detaches all of them.
+    pub detach: fn(),
+    /// Whether views were given in this turn that are promised to live until it ends.
+    pub are_held: fn() -> bool,
+    /// Called when, from the call that runs on until the turn ends, values are to be given as copies.
+    pub crowded: fn(),
+    /// Whether so many bytes can be had in one piece without growing the memory, which detaches all views.
+    pub has_room: fn(usize) -> bool,
+}
+
+impl Default for Views {
+    fn default() -> Self {
+        Views { detach: || (), are_held: || false, crowded: || (), has_room: |_| true }
+    }
+}
+
+/// Buffers that may be taken above the budget at least.
+const LEAST_ABOVE: usize = 16;
+
+/// Bytes that a segment full of small records may take of memory elsewhere: in the order of keys, and
+/// what is noted to take it all back.
+pub(super) const BESIDE_SEGMENT: usize = 2 << 20;
+
 /// Aligned to its size in wasm: a lookup then shifts, and does not multiply.
 #[derive(Debug)]
 #[repr(align(32))]
@@ -66,22 +95,22 @@ pub struct Pool {
     size: usize,
     /// Counts up with each buffer that is taken or turned to, and each turn.
     clock: u32,
-    /// When the running turn began.
-    turn: u32,
+    /// Whether values are given as copies until the turn ends.
+    crowded: bool,
     /// How many buffers were given up for something else since the database is open.
     evictions: u64,
     /// Whether a callback runs on a view, which must not die.
     pub callback_open: bool,
     /// Whether there may be views at all: not while the database is being opened.
     pub lends_views: bool,
-    /// Called before memory is used again that views may show.
-    detach: fn(),
+    /// Who hands out views.
+    views: Views,
 }
 
 impl Pool {
     /// A pool of buffers of `size` bytes that holds `memory` bytes between turns.
     #[must_use]
-    pub fn new(size: usize, memory: usize, detach: fn()) -> Self {
+    pub fn new(size: usize, memory: usize, views: Views) -> Self {
         // The tail, a segment that is read, copies of cold records, and one to spare.
         let budget = (memory / size).max(4);
         Pool {
@@ -89,11 +118,11 @@ impl Pool {
             budget,
             size,
             clock: 1,
-            turn: 1,
+            crowded: false,
             evictions: 0,
             callback_open: false,
             lends_views: false,
-            detach,
+            views,
         }
     }
 
@@ -125,7 +154,7 @@ impl Pool {
     #[inline]
     pub fn lend(&mut self, id: BufferId, counts: bool) -> &[u8] {
         let buffer = &mut self.buffers[id as usize];
-        buffer.shown = true;
+        buffer.shown |= !self.crowded;
         if counts {
             buffer.touched = self.clock;
         }
@@ -143,9 +172,42 @@ impl Pool {
     pub fn touch_for(&mut self, id: BufferId, purpose: Purpose) {
         let buffer = &mut self.buffers[id as usize];
         buffer.touched = self.clock;
-        if purpose == Purpose::View {
+        if purpose == Purpose::View && !self.crowded {
             buffer.shown = true;
         }
+    }
+
+    /// Notes that a view shows a buffer, also where values are given as copies.
+    pub fn show(&mut self, id: BufferId) {
+        self.touch(id);
+        self.buffers[id as usize].shown = true;
+    }
+
+    /// Whether values are given as copies, so that no view comes to show a buffer.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Has values be given as copies until the turn ends.
+    #[cold]
+    pub fn crowd(&mut self) {
+        if !self.crowded {
+            self.crowded = true;
+            (self.views.crowded)();
+        }
+    }
+
+    /// Whether so many bytes can be taken in one piece without ending a view that has to live.
+    #[inline(never)]
+    pub fn may_take(&self, bytes: usize) -> bool {
+        !self.lends_views || (self.views.has_room)(bytes) || !self.views_must_live()
+    }
+
+    /// Whether a view has to live: one that the program was promised, or that of a running callback.
+    pub fn views_must_live(&self) -> bool {
+        self.callback_open || (self.views.are_held)()
     }
 
     /// Opening is over: from here on there may be views, and what is given up is counted.
@@ -197,12 +259,11 @@ impl Pool {
     /// What may go and was touched least recently goes first.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when views would have to die and one of them is a running callback's.
+    /// [`Error::ViewsHeld`] when views would have to die and one of them has to live.
     pub fn take(&mut self, holds: Holds, evict: Evict<'_>) -> Result<BufferId, Error> {
         self.clock += 1;
         let id = match self.free() {
             Some(id) => id,
-            // Up to the budget memory is reserved, so a callback's view outlives this.
             None if self.buffers.len() < self.allowed(holds) => self.grow(),
             None => self.take_back(evict)?,
         };
@@ -229,12 +290,24 @@ impl Pool {
         if let (Some(id), _) = self.evict(1, false, evict) {
             return Ok(id);
         }
-        if !self.callback_open && self.turn_has_room() {
+        // Views may show all that could go.
+        if self.lends_views && self.views_must_live() {
+            let has_room = self.buffers.len() < self.budget + self.above();
+            if !(has_room && self.may_take(self.size)) {
+                return Err(Error::ViewsHeld);
+            }
+            self.crowd();
             return Ok(self.grow());
         }
         self.kill_views()?;
         let free = self.evict(self.spare(), true, evict).0.or_else(|| self.free());
         Ok(free.unwrap_or_else(|| self.grow()))
+    }
+
+    /// So many buffers may be taken above the budget until the turn ends, if there is memory for them. A few
+    /// are enough to read with; a transaction needs all that it writes.
+    fn above(&self) -> usize {
+        self.budget.max(LEAST_ABOVE)
     }
 
     /// A quarter is freed at once, so that views are detached once in many buffers.
@@ -245,16 +318,15 @@ impl Pool {
     /// Has all views die within a turn, so that what they show may be let go.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when one of them is a running callback's.
+    /// [`Error::ViewsHeld`] when one of them has to live.
     pub fn kill_views(&mut self) -> Result<(), Error> {
-        if self.callback_open {
-            return Err(Error::ViewsHeld);
-        }
         if self.lends_views {
-            (self.detach)();
+            if self.views_must_live() {
+                return Err(Error::ViewsHeld);
+            }
+            (self.views.detach)();
         }
         self.views_died();
-        self.turn = self.clock;
         self.release_remains();
         Ok(())
     }
@@ -271,7 +343,7 @@ impl Pool {
     /// one. Returns whether views must be detached before the next call.
     pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
         self.clock += 1;
-        self.turn = self.clock;
+        self.crowded = false;
         let mut all = self.buffers.iter();
         let remains = all.any(|buffer| buffer.holds == Holds::Remains && buffer.pins == 0);
         self.release_remains();
@@ -286,13 +358,6 @@ impl Pool {
             self.buffers.pop();
         }
         remains || shown
-    }
-
-    /// Whether this turn itself has not used the budget up. What is above the budget is bounded by
-    /// as much again, however many times views die within a turn.
-    fn turn_has_room(&self) -> bool {
-        let touched = self.buffers.iter().filter(|buffer| buffer.touched >= self.turn).count();
-        self.lends_views && touched < self.budget && self.buffers.len() < 2 * self.budget
     }
 
     fn grow(&mut self) -> BufferId {
@@ -357,12 +422,21 @@ mod tests {
 
     thread_local! {
         static DETACHED: Cell<u32> = const { Cell::new(0) };
+        static HELD: Cell<bool> = const { Cell::new(false) };
     }
+
+    const VIEWS: Views = Views {
+        detach: || DETACHED.set(DETACHED.get() + 1),
+        are_held: || HELD.get(),
+        crowded: || (),
+        has_room: |_| true,
+    };
 
     /// A pool of four buffers that has been filled.
     fn full() -> Pool {
         DETACHED.set(0);
-        let mut pool = Pool::new(64, 0, || DETACHED.set(DETACHED.get() + 1));
+        HELD.set(false);
+        let mut pool = Pool::new(64, 0, VIEWS);
         pool.lends_views = true;
         (0..4).for_each(|slot| assert_eq!(take(&mut pool, slot), Ok(slot)));
         pool
@@ -384,24 +458,44 @@ mod tests {
     }
 
     #[test]
-    fn what_a_view_shows_is_used_again_only_after_its_turn_or_beyond_the_budget() {
+    fn what_a_view_shows_is_not_used_again_while_a_view_has_to_live() {
+        for is_callback in [false, true] {
+            let mut pool = full();
+            (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
+            HELD.set(!is_callback);
+            pool.callback_open = is_callback;
+            // Four more, of which none comes to be shown, are used for whatever else is read.
+            for slot in 4..40 {
+                let id = take(&mut pool, slot).expect("there is one");
+                assert!(id >= 4, "{id} is shown");
+                pool.touch_for(id, Purpose::View);
+                assert!(pool.is_crowded() && !pool.is_shown(id));
+            }
+            assert_eq!((pool.memory(), DETACHED.get()), (5 * 64, 0));
+            for slot in 40..40 + LEAST_ABOVE as u32 - 1 {
+                let all = pool.take(Holds::Segment(slot), &mut |_, _, _| false);
+                assert!(all.is_ok(), "what cannot go takes the rest");
+            }
+            let beyond = pool.take(Holds::Segment(99), &mut |_, _, _| false);
+            assert_eq!(beyond, Err(Error::ViewsHeld));
+            (HELD.set(false), pool.callback_open = false);
+            assert!(pool.end_turn(&mut |_, _, _| true), "some were freed that a view shows");
+            assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
+        }
+    }
+
+    #[test]
+    fn what_no_view_that_has_to_live_shows_is_used_again_after_all_are_detached() {
         let mut pool = full();
         (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
-        pool.callback_open = true;
-        assert_eq!(take(&mut pool, 4), Err(Error::ViewsHeld));
-        pool.callback_open = false;
-        assert!(pool.end_turn(&mut |_, _, _| true), "one was freed that a view shows");
-        pool.views_died();
-        assert_eq!((take(&mut pool, 4), DETACHED.get()), (Ok(0), 0));
-        // A turn that shows four buffers by itself has used up the budget.
-        (0..4).for_each(|id| pool.touch_for(id, Purpose::View));
         assert_eq!((take(&mut pool, 5), DETACHED.get()), (Ok(0), 1));
+        assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
     }
 
     #[test]
     fn a_turn_that_looks_at_everything_again_and_again_detaches_once_in_a_quarter() {
         DETACHED.set(0);
-        let mut pool = Pool::new(64, 16 * 64, || DETACHED.set(DETACHED.get() + 1));
+        let mut pool = Pool::new(64, 16 * 64, VIEWS);
         pool.lends_views = true;
         for slot in 0..16 + 12 {
             assert!(take(&mut pool, slot).is_ok());

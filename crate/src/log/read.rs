@@ -170,6 +170,10 @@ impl Log {
     /// The record at a place, for a view. Whether that counts as looked at is the caller's to say.
     #[inline]
     pub fn at_hand(&mut self, place: Place, counts: bool) -> Option<RecordRef<'_>> {
+        // Where values are given as copies its memory may be used again before it is looked at.
+        if self.pool.is_crowded() {
+            return None;
+        }
         let bytes = self.pool.lend(place.buffer, counts).get(place.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
@@ -349,7 +353,7 @@ impl Log {
     pub fn pinned(&mut self, pin: &Pin) -> &[u8] {
         match *pin {
             Pin::Record(place) => {
-                self.pool.touch_for(place.buffer, Purpose::View);
+                self.pool.show(place.buffer);
                 self.record_in(place).value
             }
             Pin::Extent(slot) => {
@@ -358,7 +362,7 @@ impl Log {
                 &slot.held.value.as_ref().expect("a pinned value is resident")
                     [..slot.length as usize]
             }
-            Pin::Pieces(ref pieces) => self.show_assembled(pieces),
+            Pin::Pieces(ref pieces) => self.show_assembled(pieces, true),
         }
     }
 

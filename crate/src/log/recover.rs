@@ -23,7 +23,7 @@ use super::chain::{Chain, Flaw, FrameAt};
 use super::checkpoint::Loaded;
 use super::copies::Copies;
 use super::group::Cursor;
-use super::pool::Pool;
+use super::pool::{Pool, Views};
 use super::{DroppedTail, Geometry, Log, Mending, Slot, Use, superblocks};
 
 /// What opening found.
@@ -154,7 +154,7 @@ impl Log {
         segment_log2: u8,
         entropy: &[u64; 4],
         memory: usize,
-        detach: fn(),
+        views: Views,
         way: Way,
     ) -> Result<Opened, Error> {
         let size = file.size()?;
@@ -172,7 +172,7 @@ impl Log {
         };
         let mut log;
         loop {
-            let pool = Pool::new(1 << superblock.segment_log2, memory, detach);
+            let pool = Pool::new(1 << superblock.segment_log2, memory, views);
             log = Log::empty(superblock, entropy[3], pool);
             log.find_slots(file, size)?;
             if superblock.generation > 0 || log.segments() > 0 {

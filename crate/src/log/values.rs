@@ -112,7 +112,10 @@ impl Log {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
         let held = &mut self.slots[extent.slot as usize].held;
-        (held.touched, held.shown) = (self.pool.now(), self.views);
+        held.touched = self.pool.now();
+        if !self.pool.is_crowded() {
+            held.shown = self.views;
+        }
         let value = held.value.as_ref().expect("it was loaded");
         Ok(&value[..extent.length as usize])
     }
@@ -139,32 +142,43 @@ impl Log {
         self.spare_value = Some(value);
     }
 
-    /// Makes room for a large value. Those that one turn looks at, writes or takes back may
-    /// take as much as the budget; beyond it what nobody needs is let go, and if a view may show any
-    /// of it, all views die.
+    /// Makes room for a large value. Those that one turn looks at, writes or takes back may take as much
+    /// as the budget. If views show all of it and have to live, values are given as copies from then on;
+    /// else all views die.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when one of the views is a running callback's.
+    /// [`Error::ViewsHeld`] when memory would have to grow and a view has to live.
     pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
         let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
-        let fits = self.value_bytes + held + length <= self.pool.budget();
-        if fits || !self.pool.lends_views {
-            return Ok(());
+        let (budget, needed) = (self.pool.budget(), held + length);
+        if self.pool.lends_views && self.value_bytes + needed > budget {
+            self.trim_hidden(budget.saturating_sub(needed));
+            let is_shown = held > 0 || self.stalest(true).is_some();
+            if self.value_bytes + needed > budget && is_shown {
+                if self.pool.views_must_live() {
+                    self.pool.crowd();
+                } else {
+                    self.pool.kill_views()?;
+                    self.views += 1;
+                    // Nothing shows any more what was rolled back in this turn.
+                    self.quarantine = Vec::new();
+                    self.trim_to(budget / 4);
+                }
+            }
         }
-        let mut allowed = self.pool.budget().saturating_sub(length);
-        if held > 0 || self.stalest(true).is_some() {
-            self.pool.kill_views()?;
-            self.views += 1;
-            // Nothing shows any more what was rolled back in this turn.
-            self.quarantine = Vec::new();
-            allowed = self.pool.budget() / 4;
+        let spare = self.spare_value.as_ref().map_or(0, |spare| spare.len());
+        let is_spare = (length..=2 * length).contains(&spare);
+        if is_spare || self.pool.may_take(length) { Ok(()) } else { Err(Error::ViewsHeld) }
+    }
+
+    /// Lets go of large values that no view shows, while they all hold more than `allowed` bytes.
+    fn trim_hidden(&mut self, allowed: usize) {
+        while self.value_bytes > allowed
+            && let Some(held) = self.stalest(false)
+        {
+            let value = held.value.take();
+            self.leave_value(value);
         }
-        self.trim_to(allowed);
-        // The memory might have to grow, and under a callback it must not.
-        if self.pool.callback_open && self.value_bytes + length > self.pool.budget() {
-            return Err(Error::ViewsHeld);
-        }
-        Ok(())
     }
 
     /// Bytes that large values may take between turns: what buffers leave of the budget, and
@@ -180,11 +194,12 @@ impl Log {
         if self.value_bytes <= allowed {
             return false;
         }
-        let (views, mut shown) = (self.views, false);
+        self.trim_hidden(allowed);
+        let mut shown = false;
         while self.value_bytes > allowed
-            && let Some(held) = self.stalest(false)
+            && let Some(held) = self.stalest(true)
         {
-            shown |= held.shown == views;
+            shown = true;
             let value = held.value.take();
             self.leave_value(value);
         }
@@ -192,14 +207,14 @@ impl Log {
     }
 
     /// The value that was not looked at for longest, of those that could be read again and that nobody needs to
-    /// stay: of all, or of those that views may show.
+    /// stay: of those that views show, or of those that none does.
     #[inline(never)]
     fn stalest(&mut self, are_shown: bool) -> Option<&mut Held> {
         let views = self.views;
         let slots = self.slots.iter_mut().filter(|slot| slot.written).map(|slot| &mut slot.held);
         let assembled = self.assembled.iter_mut().map(|value| &mut value.held);
         let may_go = slots.chain(assembled).filter(|held| {
-            held.pins == 0 && held.value.is_some() && (!are_shown || held.shown == views)
+            held.pins == 0 && held.value.is_some() && are_shown == (held.shown == views)
         });
         may_go.min_by_key(|held| held.touched)
     }
@@ -251,12 +266,14 @@ impl Log {
         &mut value.expect("it is in memory")[BEFORE..][..pieces.length as usize]
     }
 
-    /// The same, for a view.
+    /// The same, for a view, or for a copy where values are given so unless it `stays`.
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
-    pub(crate) fn show_assembled(&mut self, pieces: &PiecesRef) -> &[u8] {
-        if let Some(value) = find(&mut self.assembled, pieces) {
+    pub(crate) fn show_assembled(&mut self, pieces: &PiecesRef, stays: bool) -> &[u8] {
+        if (stays || !self.pool.is_crowded())
+            && let Some(value) = find(&mut self.assembled, pieces)
+        {
             value.held.shown = self.views;
         }
         self.assembled_mut(pieces)
@@ -270,7 +287,7 @@ impl Log {
         Pin::Pieces(pieces)
     }
 
-    pub(super) fn unpin_assembled(&mut self, pieces: &PiecesRef) {
+    pub(crate) fn unpin_assembled(&mut self, pieces: &PiecesRef) {
         if let Some(value) = find(&mut self.assembled, pieces) {
             value.held.pins -= 1;
         }

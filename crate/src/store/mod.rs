@@ -34,6 +34,7 @@ use crate::log::{
     reserve::Need,
 };
 
+pub use crate::log::pool::Views;
 pub use crate::log::recover::{OnDamage, Recovery};
 pub use crate::log::verify::{Part, Spot, Verified};
 use clear::Clears;
@@ -73,9 +74,8 @@ pub struct Options {
     /// allows, nothing is gained by moving, and it stays; likewise of a value in segments of its own that
     /// another factor, or an older build, gave it.
     pub factor: u32,
-    /// Called before memory is used again that views of this turn may show, when the turn has used
-    /// the budget up: whoever hands out views detaches them all.
-    pub detach: fn(),
+    /// Who hands out views of the store's memory.
+    pub views: Views,
 }
 
 impl Default for Options {
@@ -89,7 +89,7 @@ impl Default for Options {
             on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,
-            detach: || (),
+            views: Views::default(),
         }
     }
 }
@@ -152,8 +152,10 @@ pub struct Store<F> {
     changing: Changing,
     /// What a record is staged together with, since a savepoint of its own: the pieces of its value, or no piece.
     apart: Option<PiecesRef>,
-    /// The value of a record that is being changed in place, as it was.
+    /// The value of a record that is being changed in place, as it was,
     saved: Vec<u8>,
+    /// and what names it if it is in pieces: it stays in memory until the change has ended.
+    kept: Option<PiecesRef>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
     /// The housekeeping that is under way.

@@ -46,7 +46,7 @@ impl<F: File> Store<F> {
             return self.log.value(&mut self.file, place);
         };
         self.assemble(&pieces)?;
-        Ok(self.log.show_assembled(&pieces))
+        Ok(self.log.show_assembled(&pieces, false))
     }
 
     /// Puts a value together in memory, unless it is there.

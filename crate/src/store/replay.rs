@@ -72,8 +72,8 @@ impl<F: File> Store<F> {
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
         let Options { read_only, on_damage, fresh, .. } = *options;
         let way = Way { read_only, on_damage, below, fresh };
-        let Options { segment_log2, ref entropy, memory, detach, .. } = *options;
-        let opened = Log::open(&mut file, segment_log2, entropy, memory, detach, way);
+        let Options { segment_log2, ref entropy, memory, views, .. } = *options;
+        let opened = Log::open(&mut file, segment_log2, entropy, memory, views, way);
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => return Err((file, error, u64::MAX)),
@@ -101,6 +101,7 @@ impl<F: File> Store<F> {
             changing: Changing::default(),
             apart: None,
             saved: Vec::new(),
+            kept: None,
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
             job: Job::Nothing,

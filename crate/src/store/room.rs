@@ -25,6 +25,12 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
+    /// Bytes that records may take in memory between turns, and as much again within one.
+    #[must_use]
+    pub fn budget(&self) -> usize {
+        self.log.budget()
+    }
+
     /// Bytes of segments that are held for a while: of one that is being emptied, and above the budget.
     #[must_use]
     pub fn passing(&self) -> usize {

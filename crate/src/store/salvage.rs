@@ -99,7 +99,7 @@ impl<F: File> Store<F> {
     /// Writes all that counts into a log that takes the place of the damaged one. Until that is
     /// complete and flushed the file is as it was, but for its size.
     pub(super) fn renew(&mut self, options: &Options) -> Result<(), Error> {
-        let pool = Pool::new(self.log.geometry().segment(), options.memory, options.detach);
+        let pool = Pool::new(self.log.geometry().segment(), options.memory, options.views);
         let successor = self.log.successor(pool, self.next_version)?;
         let size = self.file.size()?;
         let entries = self.entries();
@@ -152,7 +152,7 @@ impl<F: File> Store<F> {
                     let assembled = self.assemble(&pieces);
                     self.turn_to(&mut old, &mut index);
                     assembled?;
-                    old.show_assembled(&pieces)
+                    old.show_assembled(&pieces, false)
                 }
                 None => old.value(&mut self.file, place)?,
             };

@@ -13,7 +13,10 @@ use crate::log::live::ExtentName;
 use crate::log::reserve::Need;
 use crate::memory::copy_value;
 
-use super::{At, Place, Predecessor, Store, TOGETHER};
+use super::{At, Place, Predecessor, Store, TOGETHER, Undo};
+
+/// More sets than can wait at a time.
+const MOST_WAITING: usize = 256;
 
 /// A key, and the value that it gets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +109,21 @@ impl<F: File> Store<F> {
             true => group_limit(self.log.geometry().segment_log2),
             false => usize::MAX,
         };
-        if self.poisoned { 0 } else { self.log.sure_room(limit) }
+        let may_fail = self.poisoned || self.admit_growth(MOST_WAITING).is_err();
+        if may_fail { 0 } else { self.log.sure_room(limit) }
+    }
+
+    /// Refuses so many more records where what tells of them would have memory grow, and end views that
+    /// have to live.
+    #[inline]
+    fn admit_growth(&self, records: usize) -> Result<(), Error> {
+        let index = self.index.doubles_within(records);
+        let is_full = self.undo.len() + records > self.undo.capacity();
+        if index == 0 && !is_full {
+            return Ok(());
+        }
+        let undo = if is_full { 2 * size_of::<Undo>() * self.undo.capacity() } else { 0 };
+        if self.log.may_take(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// Stages a record for `key` with all of its value, which only [`finish`](Store::finish) has to
@@ -176,8 +193,14 @@ impl<F: File> Store<F> {
         self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
+        let pieces = self.log.record_in(at.place).pieces();
         // To restore from, and because the old record may have to make room.
         self.keep_aside(at)?;
+        // The callback may read it, and its pieces are gone once the new record is staged.
+        if let Some(pieces) = pieces {
+            drop(self.log.pin_assembled(pieces));
+            self.kept = Some(pieces);
+        }
         let room;
         if !old.in_pieces && self.log.is_mutable(at.position) {
             let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
@@ -187,7 +210,11 @@ impl<F: File> Store<F> {
         } else {
             self.new.old = Some(old);
             let hash = self.hash(keyspace, key);
-            self.stage(None, hash, keyspace, key, self.saved.len(), true)?;
+            let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
+            if staged.is_err() {
+                self.let_go_of_kept();
+            }
+            staged?;
             room = self.new.room;
             self.write_saved();
         }
@@ -301,7 +328,15 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// The value in pieces that was being changed need not stay in memory any more.
+    fn let_go_of_kept(&mut self) {
+        if let Some(pieces) = self.kept.take() {
+            self.log.unpin_assembled(&pieces);
+        }
+    }
+
     fn end_staged(&mut self) -> Staged {
+        self.let_go_of_kept();
         self.log.end_loan();
         core::mem::replace(&mut self.staged, Staged::Nothing)
     }
@@ -317,6 +352,7 @@ impl<F: File> Store<F> {
         capacity: usize,
         viewed: bool,
     ) -> Result<(), Error> {
+        self.admit_growth(1)?;
         let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
             || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
         let is_apart = is_long || self.new.old.is_some_and(|old| old.in_pieces);

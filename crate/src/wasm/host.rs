@@ -3,6 +3,8 @@
 use core::panic::PanicInfo;
 
 use crate::file::{File, IoError};
+use crate::heap::has_room;
+use crate::store::Views;
 
 /// Imports of the module `host`.
 mod imports {
@@ -14,6 +16,8 @@ mod imports {
         pub fn size() -> f64;
         pub fn flush() -> i32;
         pub fn detach();
+        pub fn views_held() -> u32;
+        pub fn crowded();
         pub fn panicked(file: *const u8, length: usize, line: u32);
     }
 }
@@ -67,11 +71,16 @@ impl File for HostFile {
     }
 }
 
-/// All views die.
-pub(super) fn detach() {
-    // SAFETY: no memory is passed.
-    unsafe { imports::detach() }
-}
+/// What the host is asked about views, and told.
+pub(super) const VIEWS: Views = Views {
+    // SAFETY: no memory is passed; so also below.
+    detach: || unsafe { imports::detach() },
+    // SAFETY: as above.
+    are_held: || unsafe { imports::views_held() } != 0,
+    // SAFETY: as above.
+    crowded: || unsafe { imports::crowded() },
+    has_room,
+};
 
 /// Tells where a panic was. What it says is left out: the text would have to be put together.
 #[panic_handler]

@@ -12,7 +12,8 @@ use crate::store::Store;
 pub(super) const KEY_AREA: usize = MAX_KEY + 1;
 /// Bytes of the queue of sets.
 pub(super) const QUEUE: usize = 8 << 10;
-/// So much memory is kept free for the next turn, beside what the store may come to need.
+/// So much memory is kept free for the next turn, beside what the store may come to need, and what
+/// one turn may take beyond the option `memory`: as much again, and not less than this.
 const HEADROOM: usize = 8 << 20;
 /// It is made sure of in pieces: what is free need not lie in one.
 pub(super) const PIECE: usize = 1 << 20;
@@ -112,7 +113,8 @@ impl Instance {
             let (whole, rest) = store.headroom();
             // What is held for a while is part of that room: it leaves by itself, and beside it memory
             // would grow with each rarer coincidence, and never shrink.
-            let room = besides + HEADROOM - store.passing().min(HEADROOM / 4);
+            let turn = besides + store.budget().max(HEADROOM);
+            let room = turn + HEADROOM - store.passing().min(HEADROOM / 4);
             let room = room.min(self.most_room);
             take_and_leave(whole, room + rest, most);
         }

@@ -38,7 +38,7 @@ extern "C" fn open(
         },
         memory,
         factor,
-        detach: host::detach,
+        views: host::VIEWS,
     };
     let instance = instance();
     if instance.store.is_some() {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use varve::store::Views;
 use varve::{Error, IoError, Options, Store};
 
 use crate::support::fault_file::{Fault, FaultFile, Harm};
@@ -240,7 +241,8 @@ thread_local! {
 
 #[test]
 fn a_turn_that_looks_at_more_than_memory_detaches_its_views() {
-    let options = Options { detach: || DETACHED.set(DETACHED.get() + 1), ..options() };
+    let views = Views { detach: || DETACHED.set(DETACHED.get() + 1), ..Views::default() };
+    let options = Options { views, ..options() };
     let file = FaultFile::default();
     drop(large(&file).into_file());
     let mut store = Store::open(file, options).expect("open");
