@@ -17,6 +17,9 @@ export const OUT_OF_MEMORY = "VARVE_OUT_OF_MEMORY";
 export const REENTRANCY = "VARVE_REENTRANCY";
 export const STALE_VIEW = "VARVE_STALE_VIEW";
 
+/** With so much memory programs of this size do in one turn whatever they want. */
+export const AMPLE = 64 * 1_048_576;
+
 export function codeOf(error: unknown): unknown {
   return (error as { code?: unknown } | undefined)?.code;
 }

@@ -24,9 +24,6 @@ interface Pinned {
   readonly bytes: Uint8Array;
 }
 
-/** As many bytes a turn may look at, whose views live for certain. */
-const CALM = 4 * 1_048_576;
-
 let names = 0;
 
 export class Machine {
@@ -48,11 +45,8 @@ export class Machine {
   private version: number;
   private readonly ground: Ground;
   private turnNumber: number;
-  /** Bytes and keys that this turn has looked at or written, and whether it had its views killed. */
-  private turnBytes: number;
-  private turnKeys: number;
+  /** Whether this turn had its views killed. */
   private viewsKilled: boolean;
-  private fileBytes: number;
 
   constructor(setting: Setting, ground: Ground) {
     this.setting = setting;
@@ -69,10 +63,7 @@ export class Machine {
     this.handedOn = this.model.state();
     this.version = 0;
     this.turnNumber = 0;
-    this.turnBytes = 0;
-    this.turnKeys = 0;
     this.viewsKilled = false;
-    this.fileBytes = 0;
   }
 
   async open(): Promise<Database> {
@@ -107,14 +98,12 @@ export class Machine {
   /** Checks that a view shows what a key holds. */
   shows(rank: number, view: Uint8Array | undefined, call: string): void {
     const bytes = this.model.get(rank)?.bytes;
-    this.touched(bytes?.length ?? 0);
     if (same(view, bytes)) return;
     const { shown } = this.keyAt(rank);
     throw new Mismatch(`${call} of ${shown} shows ${head(view)}, not ${head(bytes)}`);
   }
 
   agree(call: string, found: unknown, expected: unknown): void {
-    this.touched(0);
     equal(call, found, expected);
   }
 
@@ -136,14 +125,12 @@ export class Machine {
 
   /** A key holds these bytes from now on. */
   wrote(rank: number, bytes: Uint8Array<ArrayBuffer>): void {
-    this.touched(bytes.length);
     this.model.set(rank, { bytes, above: this.version, version: undefined });
     this.views.written(rank, bytes);
     for (const walk of this.walks) walk?.written(rank);
   }
 
   deleted(rank: number): void {
-    this.touched(0);
     if (!this.model.delete(rank)) return;
     for (const walk of this.walks) walk?.deleted(rank);
   }
@@ -155,11 +142,6 @@ export class Machine {
   }
 
   // ---------------------------------------------------------------- turns and views
-
-  touched(bytes: number): void {
-    this.turnBytes += bytes;
-    this.turnKeys += 1;
-  }
 
   /** Keeps a view of what a key holds. */
   keep(slot: number, view: Uint8Array, rank: number, call: string): void {
@@ -186,8 +168,6 @@ export class Machine {
 
   endTurn(): void {
     this.turnNumber += 1;
-    this.turnBytes = 0;
-    this.turnKeys = 0;
     this.viewsKilled = false;
   }
 
@@ -202,13 +182,12 @@ export class Machine {
 
   /** What holds after every operation. */
   checkAfter(): void {
-    const { records, pendingBytes, poisoned, fileBytes } = this.db.stats();
+    const { records, pendingBytes, poisoned } = this.db.stats();
     equal("stats().records", records, this.model.size);
     // A write may have given rise to housekeeping, which failed: the write stands, and who wants
     // more than that is told.
     if (poisoned && this.faulty?.struck === true) this.db.flush();
     equal("stats().poisoned", poisoned, false);
-    this.fileBytes = fileBytes;
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {
       this.handedOn = this.model.state();
     }

@@ -27,10 +27,7 @@ export function clear(machine: Machine, range: RankRange | undefined): void {
 export function scan(machine: Machine, range: RankRange, of: Of): void {
   if (!allows(machine, () => iterate(machine, range, of))) return;
   const walk = new Walk(machine.model, iterate(machine, range, of), range, of);
-  while (walk.goesOn) {
-    const found = walk.step();
-    if (found !== undefined) machine.touched(found.view.length);
-  }
+  while (walk.goesOn) walk.step();
 }
 
 /** Begins to go over a range, to go on later. */
@@ -48,7 +45,6 @@ export function step(
     const found = walk.step();
     if (found === undefined) continue;
     const { view, rank } = found;
-    machine.touched(view.length);
     if (keep === undefined) continue;
     // It is good until the next step, and kept longer it shows its own record or is dead.
     const bytes = machine.model.get(rank)?.bytes as Uint8Array;

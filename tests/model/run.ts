@@ -1,6 +1,17 @@
 /** Runs a program on a database and on a model of it, and stops where the two differ. */
 
-import { BAD_ARGUMENT, equal, Mismatch, REENTRANCY, refused, Undone, undone } from "./checks.js";
+import {
+  AMPLE,
+  BAD_ARGUMENT,
+  codeOf,
+  equal,
+  Mismatch,
+  OUT_OF_MEMORY,
+  REENTRANCY,
+  refused,
+  Undone,
+  undone,
+} from "./checks.js";
 import { type Ground, Machine } from "./machine.js";
 import { batch, copy, get, getEntry, getMany, getText, pin, remove, set, unpin } from "./points.js";
 import type { Operation, Program } from "./program.js";
@@ -49,9 +60,19 @@ async function start(machine: Machine): Promise<void> {
 }
 
 /** Runs an operation of the program itself. */
-function perform(machine: Machine, operation: Operation): Promise<void> | undefined {
+function perform(
+  machine: Machine,
+  operation: Operation,
+  isRepeated = false,
+): Promise<void> | undefined {
   const before = machine.faulty === undefined ? undefined : machine.model.state();
-  const failed = (error: unknown): Promise<void> => {
+  const failed = async (error: unknown): Promise<void> => {
+    // It did nothing, as it says, and goes once the turn has ended.
+    const isFull = codeOf(error) === OUT_OF_MEMORY && machine.setting.memory < AMPLE;
+    if (isFull && !isRepeated) {
+      await yields(machine, "a task");
+      return perform(machine, operation, true);
+    }
     if (before === undefined || error instanceof Mismatch) throw error;
     return recover(machine, before, error);
   };

@@ -2,6 +2,7 @@
 
 import type { UpdateOptions } from "varve";
 import {
+  AMPLE,
   BAD_ARGUMENT,
   codeOf,
   equal,
@@ -25,9 +26,6 @@ interface Told {
 
 /** What an update has to come to. */
 type Outcome = { answer: boolean } | { refusal: string } | "undone";
-
-/** With so much memory programs of this size read in callbacks whatever they want. */
-const AMPLE = 64 * 1_048_576;
 
 /** The number of the pattern that callbacks leave behind when their work is not to be kept. */
 const SCRIBBLE = 987_654_321;
