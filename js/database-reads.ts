@@ -15,8 +15,8 @@ export class Reads extends Handle {
    *
    * The view is valid until your code yields. When the views of one turn show all of the database's memory
    * (the option `memory`), the next ones are copies, in buffers of their own, and a call that needs more than
-   * as much memory again throws `OutOfMemoryError`, so that no view ends. To keep the bytes, copy them with `.slice()`. After a write to
-   * its key it may show the old bytes or the new ones. It is for reading only.
+   * as much memory again throws `OutOfMemoryError`, so that no view ends. To keep the bytes, copy them with
+   * `.slice()`. After a write to its key it may show the old bytes or the new ones. It is for reading only.
    *
    * @throws TypeError for a bad key
    * @throws StaleViewError if the key is a dead view
