@@ -100,7 +100,10 @@ export interface Verification {
   readonly frames: number;
   /** Records in those frames. */
   readonly records: number;
-  /** What is not as it was written, in the order of the file. */
+  /**
+   * What is not as it was written, in the order of the file. What a crash or a power loss can leave is none: a
+   * header or a superblock that was not flushed yet, of which the other copy is there.
+   */
   readonly problems: readonly Problem[];
 }
 

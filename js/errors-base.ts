@@ -46,7 +46,8 @@ export class StaleViewError extends NamedError {
 
 /**
  * Bytes do not match their schema: they are too short, a part lies outside them, text is not UTF-8, a bool is
- * 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of this at once.
+ * 2. Nothing outside the value was read. `Schema.check(bytes)` looks for all of this at once. Whatever reads a
+ * whole value also refuses one whose parts overlap so often that they have 64 times its bytes, or 64 MiB.
  */
 export class MalformedValueError extends NamedError {
   /** The path of the wrong field, such as `Product.name` or `items[3].price`. */

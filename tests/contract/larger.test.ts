@@ -46,6 +46,25 @@ function isRight(view: Uint8Array | undefined, i: number): boolean {
   return view?.length === SIZE && view[0] === byteOf(i) && view[SIZE - 1] === byteOf(i);
 }
 
+suite("opening a database of large values", () => {
+  test("reads none of them behind a close", async () => {
+    const fake = new FakeStorage();
+    const db = await opened(fake);
+    for (let i = 0; i < 20; i++) {
+      db.set(keyOf(i), filled(4 * MIB - 4_096, i));
+      db.flush();
+      await turn();
+    }
+    await db.close();
+    fake.calls.length = 0;
+    const again = await opened(fake);
+    const read = fake.calls.filter(({ op }) => op === "read");
+    const bytes = read.reduce((sum, { length }) => sum + length, 0);
+    ok(bytes < 4 * MIB && fake.content.length > 80 * MIB, `${bytes} of ${fake.content.length}`);
+    for (let i = 0; i < 20; i += 9) equal(again.get(keyOf(i))?.[5], i);
+  });
+});
+
 everywhere("a database larger than its memory", ({ storage }) => {
   test("gives every value, in any order, before and after reopening", async () => {
     const name = freshName();

@@ -251,6 +251,45 @@ suite("verification of a damaged file", () => {
     ok((await db.verify()).ok);
   });
 
+  test("finds nothing in what a power loss left, before it is written to and after", async () => {
+    for (const lost of [DATA, DATA + 1_048_576 - 64, 4_096]) {
+      const fake = new FakeStorage();
+      const db = await opened(fake);
+      await turn();
+      db.set("a", "1");
+      db.commit();
+      // The power goes here: of what was written and not flushed a sector is lost.
+      const copy = new FakeStorage();
+      copy.content = fake.content.slice();
+      copy.content.fill(0, lost, lost + 64);
+      const isSuperblock = lost === 4_096;
+      if (isSuperblock) copy.content.fill(0, lost, lost + 256);
+      for (const readOnly of [true, false]) {
+        const again = await opened(copy, { readOnly });
+        equal(again.getText("a"), "1");
+        deepEqual((await again.verify()).problems, []);
+        if (!readOnly) {
+          again.set("b", "2");
+          again.flush();
+          deepEqual((await again.verify()).problems, []);
+          await again.compact();
+          deepEqual((await again.verify()).problems, []);
+        }
+        await again.close();
+      }
+      const last = await opened(copy);
+      deepEqual((await last.verify()).problems, []);
+      equal(last.getText("b"), "2");
+      // From here on it would be damage.
+      await last.close();
+      flip(copy, DATA + 20);
+      deepEqual(
+        (await (await opened(copy)).verify()).problems.map(({ what }) => what),
+        ["header"],
+      );
+    }
+  });
+
   test("finds damage of large values and of checkpoints", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);

@@ -5,7 +5,7 @@
 
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { CorruptionError, file, open, UnsupportedFormatError } from "varve";
+import { CorruptionError, file, memory, open, UnsupportedFormatError } from "varve";
 import { context, deepEqual, equal, ok, random, suite, test, wasmOption } from "../harness.js";
 import { CORRUPTION, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
 import { read } from "./reader.js";
@@ -150,6 +150,38 @@ function damaged(bytes: Uint8Array, next: (below: number) => number): [Uint8Arra
 suite("golden files through open()", () => {
   test("every one opens or is refused as FORMAT.md says", async () => {
     for (const [name, bytes] of goldenFiles()) await bothAgree(bytes, name);
+  });
+
+  test("the option from takes those of which everything can be read, and no others", async () => {
+    let taken = 0;
+    let refused = 0;
+    for (const [name, bytes] of goldenFiles()) {
+      const expected = await byReader(bytes);
+      const isWhole = "live" in expected && !expected.unreadable && !expected.recovery.created;
+      const from = bytes as Uint8Array<ArrayBuffer>;
+      const opening = open(name, { storage: memory(), from, ...wasmOption() });
+      const db = await opening.catch((error: unknown) => {
+        const isTold = error instanceof CorruptionError || error instanceof UnsupportedFormatError;
+        ok(isTold, `${name}: ${error}`);
+        return undefined;
+      });
+      if (db === undefined) {
+        refused += 1;
+        continue;
+      }
+      ok(isWhole, `${name} was taken`);
+      taken += 1;
+      for (const [key, value] of Object.entries(expected.live)) {
+        equal(
+          hex(db.get(Uint8Array.from(Buffer.from(key, "hex"))) ?? new Uint8Array()),
+          value,
+          name,
+        );
+      }
+      equal([...db.values()].length, expected.count, name);
+      await db.close();
+    }
+    ok(taken > 20 && refused > 20, `${taken} taken, ${refused} refused`);
   });
 
   test("records and frames of every length carry the checksum that FORMAT.md says", async () => {

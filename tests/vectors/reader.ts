@@ -402,7 +402,7 @@ class Reader {
     let at = segment.start + HEADER;
     while (at < end) {
       const frame = await this.readFrame(segment, at);
-      if (frame === undefined) return false;
+      if (frame === undefined || (await this.readRecords(frame)) === undefined) return false;
       at += frame.length;
     }
     return true;
@@ -721,7 +721,9 @@ class Reader {
       const slot = Math.floor((position - DATA_START) / 2 ** this.superblock.segmentLog2);
       const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
       const { record } = (await this.readRecord(position, end, salt, "alone")) ?? {};
-      if (record === undefined) unreadable.add(position);
+      // By a record of another kind no key is there.
+      const isOne = record !== undefined && [SET, EXTENT, PIECES].includes(record.kind);
+      if (!isOne) unreadable.add(position);
       else entries.push(record);
     }
     return { entries, unreadable };

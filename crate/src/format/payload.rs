@@ -170,12 +170,13 @@ const _: () = assert!(size_of::<CollectionDescriptor>() == 24);
 const _: () = assert!(size_of::<IndexEntry>() == 8);
 
 impl ExtentRef {
-    /// The descriptor in `value`, at any address.
+    /// The descriptor in `value`, at any address, if it can be one.
     #[must_use]
     pub fn decode(value: &[u8]) -> Option<ExtentRef> {
         let mut aligned = Aligned([0; 32]);
         aligned.0.copy_from_slice(value.get(..32)?);
-        ExtentRef::from_bytes(&aligned.0).ok().copied()
+        let extent = ExtentRef::from_bytes(&aligned.0).ok().copied();
+        extent.filter(|extent| extent.length <= MAX_VALUE as u64)
     }
 }
 

@@ -3,6 +3,7 @@
 use musli_zerocopy::ZeroCopy;
 
 use super::checksum::{checksum, seed_at};
+use super::payload::{ExtentRef, PiecesRef, clear_of};
 use super::{ALIGN, align_up};
 
 /// Bytes of a record header.
@@ -101,6 +102,13 @@ impl RecordHeader {
         u32::from_le_bytes([a, b, c, 0]) * ALIGN as u32
     }
 
+    /// Whether it is of a kind that a key may be there by.
+    #[must_use]
+    #[inline]
+    pub fn can_live(&self) -> bool {
+        matches!(self.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR)
+    }
+
     /// Bytes of the whole record.
     #[must_use]
     #[inline]
@@ -144,6 +152,40 @@ impl RecordHeader {
 
 fn low_half(check: u64) -> u32 {
     (check & 0xFFFF_FFFF) as u32
+}
+
+/// Why a record has to be refused although its checksum holds: that does not prove that the writer meant well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It is no record.
+    Malformed,
+    /// It is of a kind that must be understood and is not.
+    Unknown,
+}
+
+/// The record at the start of `bytes`, which end where its frame does, with key and value.
+///
+/// # Errors
+/// When it has to be refused, wherever it stands: in a frame that is replayed, or before a checkpoint.
+#[inline(never)]
+pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), Flaw> {
+    let (header, key, value) = parts(bytes).ok_or(Flaw::Malformed)?;
+    let skippable = header.kind & KIND_SKIPPABLE != 0;
+    let sane = header.kind != 0 && header.version >> 56 == 0;
+    if !header.fits(bytes.len()) || !sane || (key.is_empty() && !skippable) {
+        return Err(Flaw::Malformed);
+    }
+    let names_value = match header.kind {
+        KIND_EXTENT => ExtentRef::decode(value).is_some(),
+        KIND_PIECES => PiecesRef::decode(value).is_some(),
+        KIND_CLEAR => clear_of(header.space(), key, value).is_some(),
+        _ => true,
+    };
+    match header.kind {
+        kind if kind > KIND_CLEAR && !skippable => Err(Flaw::Unknown),
+        _ if !names_value => Err(Flaw::Malformed),
+        _ => Ok((header, key, value)),
+    }
 }
 
 /// Key and value of the record at the start of `bytes`.

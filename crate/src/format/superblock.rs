@@ -137,6 +137,27 @@ impl Superblock {
     }
 }
 
+/// Whether the bytes of a slot that is not valid may be what a crash left of a superblock that was being written
+/// beside this one: the beginning of the new one and the end of whatever was there, or anything.
+#[must_use]
+pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
+    let (generation, other) = (other.generation, other.to_bytes());
+    // A single byte that is wrong in an old one was damaged later; unless it is of a new one's checksum.
+    for at in 0..SIZE {
+        let mut repaired = *bytes;
+        for byte in 0..=u8::MAX {
+            repaired[at] = byte;
+            if let Slot::Valid(it) = Superblock::decode(&repaired, slot) {
+                return it.generation > generation || (8..16).contains(&at);
+            }
+        }
+    }
+    // Magic, identity and the secret of hashes, which never change: behind one that is missing there is none.
+    let words = [0, 40, 48, 56, 64].into_iter().filter(|&at| other[at..at + 8] != [0; 8]);
+    let mut missing = words.skip_while(|&at| bytes[at..at + 8] == other[at..at + 8]);
+    missing.all(|at| bytes[at..at + 8] != other[at..at + 8])
+}
+
 #[repr(C, align(8))]
 struct Aligned([u8; SIZE]);
 
@@ -166,6 +187,37 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(Superblock::decode(&flipped, 0), Slot::Valid(_)), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_superblock_is_told_from_what_was_damaged() {
+        let superblock = |generation: u64| Superblock {
+            file_id: [0x5EED, 0x1D],
+            hash_seed: [7, 0xFEED],
+            generation,
+            next_version: 300 * generation,
+            next_frame: 30 * generation,
+            flags: (generation % 2) as u16,
+            ..sample()
+        };
+        let (old, other, new) = (superblock(7), superblock(8), superblock(9));
+        let (old, new) = (old.encode(0), new.encode(0));
+        for before in [old, [0; SIZE], core::array::from_fn(|i| (i * i + 37) as u8)] {
+            for end in 0..SIZE {
+                let mut torn = before;
+                torn[..end].copy_from_slice(&new[..end]);
+                let is_valid = matches!(Superblock::decode(&torn, 0), Slot::Valid(_));
+                assert!(is_valid || may_be_torn(&torn, 0, &other), "{end} bytes were written");
+            }
+        }
+        for at in (0..8).chain(16..SIZE) {
+            let mut damaged = old;
+            damaged[at] ^= 4;
+            assert!(!may_be_torn(&damaged, 0, &other), "byte {at} was damaged");
+        }
+        let mut damaged = old;
+        damaged[40..48].fill(0xAA);
+        assert!(!may_be_torn(&damaged, 0, &other), "the identity was damaged");
     }
 
     #[test]

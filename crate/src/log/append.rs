@@ -11,7 +11,7 @@ use crate::format::segment::{self, SegmentHeader};
 
 use super::group::{Cursor, FrameSpan};
 use super::reserve::Need;
-use super::{DroppedTail, Log, Slot};
+use super::{DroppedTail, Log, Slot, Use};
 
 /// Large values are written in pieces of this many bytes.
 const CHUNK: usize = 256 << 10;
@@ -293,7 +293,9 @@ impl Log {
             dead.frame = Some(self.next_frame - 1);
         }
         for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
-            self.slots[slot as usize].written = true;
+            let slot = &mut self.slots[slot as usize];
+            slot.written = true;
+            self.tail_values += if slot.used == Use::Extent { slot.length } else { 0 };
         }
         self.pending.clear();
         let slot = self.cursor.slot.expect("a group has a frame");

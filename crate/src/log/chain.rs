@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::{ExtentRef, KEY_GAP, PiecesRef, clear_of};
-use crate::format::record::{self, KIND_CLEAR, KIND_EXTENT, KIND_PIECES};
-use crate::format::record::{KIND_SET, KIND_SKIPPABLE, KIND_VOID};
-use crate::format::{DATA_START, KEYSPACE_ENGINE, MAX_VALUE};
+use crate::format::payload::{ExtentRef, KEY_GAP};
+use crate::format::record::{self, Flaw, KIND_EXTENT, KIND_SET, KIND_VOID};
+use crate::format::{DATA_START, KEYSPACE_ENGINE};
 use crate::index::hash::Position;
 
 use super::Geometry;
@@ -38,15 +37,6 @@ impl FrameAt {
         let room = self.offset as usize..(self.offset + self.length) as usize;
         self.slot == slot && room.contains(&offset)
     }
-}
-
-/// Why a frame whose checksum holds does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
-    /// What it holds are not records.
-    Malformed,
-    /// A record of a kind that must be understood and is not.
-    Unknown,
 }
 
 /// An extent that a record names.
@@ -222,16 +212,7 @@ impl Chain {
         let (mut at, mut records, mut is_void) = (frame::SIZE, 0, true);
         while at < bytes.len() {
             let rest = &bytes[at..];
-            let (header, key, value) = record::parts(rest).ok_or(Flaw::Malformed)?;
-            let skippable = header.kind & KIND_SKIPPABLE != 0;
-            // As in superblocks, a checksum does not prove that the writer meant well.
-            let sane = header.kind != 0 && header.version >> 56 == 0;
-            if !header.fits(rest.len()) || !sane || (key.is_empty() && !skippable) {
-                return Err(Flaw::Malformed);
-            }
-            if header.kind > KIND_CLEAR && !skippable {
-                return Err(Flaw::Unknown);
-            }
+            let (header, key, value) = record::sound(rest)?;
             self.next_version = self.next_version.max(header.version + 1);
             // A deletion that was moved has a value too, which is no account.
             let is_set = header.kind == KIND_SET;
@@ -241,17 +222,8 @@ impl Chain {
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(Flaw::Malformed)?;
-                if extent.length > MAX_VALUE as u64 {
-                    return Err(Flaw::Malformed);
-                }
                 let position = start + (at >> 3) as Position;
                 self.extents.push(NamedExtent { frame: self.frames.len(), position, extent });
-            }
-            if header.kind == KIND_PIECES {
-                PiecesRef::decode(value).ok_or(Flaw::Malformed)?;
-            }
-            if header.kind == KIND_CLEAR {
-                clear_of(header.space(), key, value).ok_or(Flaw::Malformed)?;
             }
             is_void &= header.kind == KIND_VOID;
             records += 1;

@@ -108,12 +108,13 @@ impl Log {
 
     /// Enters a block's entries into the index. Answers how many of them stand where no record could.
     #[inline(never)]
-    fn enter_block(&self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
+    fn enter_block(&mut self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
         let mut strange = 0;
         for entry in entries.chunks_exact(8) {
             let word = entry.try_into().map_or(0, u64::from_le_bytes);
             let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
             if self.may_hold_record(position) {
+                self.count_entry(position);
                 index.append(run, hash, position);
             } else {
                 strange += 1;
@@ -129,6 +130,13 @@ impl Log {
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_whole(file, slot as u32)?;
         Ok(!core::mem::take(&mut self.slots[slot].kept))
+    }
+
+    /// Of what lives in a segment the entries tell how much, whatever its row says.
+    #[inline]
+    fn count_entry(&mut self, position: Position) {
+        let (slot, _) = self.geometry.locate(position);
+        self.slots[slot as usize].live += 1;
     }
 
     /// Whether a record could stand at `position` of a segment that the checkpoint knows.
@@ -163,7 +171,7 @@ impl Log {
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
             // No more than there is room for, whatever it says: sums stay far from overflowing.
             let at_most = |n: u32| n.min(row.end);
-            (slot.live, slot.live_bytes) = (at_most(row.live), at_most(row.live_bytes));
+            slot.live_bytes = at_most(row.live_bytes);
             if row.grave_bytes > 0 {
                 slot.graves.add(at_most(row.grave_bytes), row.grave_oldest, UNKNOWN);
             }
@@ -203,6 +211,16 @@ impl Log {
     /// Bytes that opening would have to replay.
     pub(crate) fn tail_bytes(&self) -> u64 {
         self.tail_bytes
+    }
+
+    /// Bytes of values in extents that opening would have to verify.
+    pub(crate) fn tail_values(&self) -> u64 {
+        self.tail_values
+    }
+
+    /// Opening is over, which verified so many.
+    pub(crate) fn set_tail_values(&mut self, bytes: u64) {
+        self.tail_values = bytes;
     }
 
     /// Starts a checkpoint of an index of `entries`, as of the log's end. There is no open group.
@@ -362,6 +380,7 @@ impl Log {
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
         self.tail_bytes = self.bytes_since(&writing.head);
+        self.tail_values = self.values_since(writing.head.next_sequence);
         Ok(())
     }
 
@@ -380,6 +399,7 @@ impl Log {
         self.change_over(file, None, next_version)?;
         let logs = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
         self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
+        self.tail_values = self.values_since(0);
         Ok(())
     }
 
@@ -430,9 +450,16 @@ impl Log {
         self.discard(writing.first);
     }
 
-    /// Bytes of frames since a checkpoint was begun.
+    /// Bytes since a checkpoint was begun that opening would read: of frames, and of the values that they
+    /// name.
     pub(crate) fn tail_behind(&self, writing: &Writing) -> u64 {
-        self.bytes_since(&writing.head)
+        self.bytes_since(&writing.head) + self.values_since(writing.head.next_sequence)
+    }
+
+    /// Bytes of values in extents of this sequence or later ones: records behind name them.
+    fn values_since(&self, sequence: u32) -> u64 {
+        let extents = self.slots.iter().filter(|s| s.used == Use::Extent && s.written);
+        extents.filter(|s| s.sequence >= sequence).map(|s| s.length).sum()
     }
 
     /// Bytes of the log behind the place that a checkpoint names.

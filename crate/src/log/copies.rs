@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::align_up;
-use crate::format::record::RecordHeader;
+use crate::format::record::{self, RecordHeader};
 use crate::index::hash::{HashIndex, Position};
 
 use super::pool::{BufferId, Holds, Purpose};
@@ -161,7 +161,10 @@ impl Log {
             there = read_full(file, &mut bytes[..size], at)?;
         }
         let salt = self.slots[slot as usize].salt;
-        if there < size || !RecordHeader::verify(&bytes[..size], salt, at) {
+        let is_whole = there >= size && RecordHeader::verify(&bytes[..size], salt, at);
+        // A checkpoint that lies may lead to anything.
+        let record = if is_whole { record::sound(&bytes[..size]).ok() } else { None };
+        if !record.is_some_and(|(header, ..)| header.can_live()) {
             return Err(damaged(at));
         }
         let offset = tail as u32;

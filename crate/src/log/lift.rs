@@ -130,6 +130,7 @@ impl Log {
         self.slots[lift.to as usize].length_check = check;
         self.write_extent_headers(file, lift.to)?;
         self.slots[lift.to as usize].written = true;
+        self.tail_values += old.length;
         Ok(Some(ExtentRef { check, ..self.extent_ref(lift.to, old.length as usize) }))
     }
 

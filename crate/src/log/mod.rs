@@ -271,6 +271,16 @@ enum DroppedTail {
     Cancelled,
 }
 
+/// A header or a trailer that is not there, although the other one is.
+#[derive(Clone, Copy, Debug)]
+struct LostCopy {
+    slot: u32,
+    sequence: u32,
+    is_trailer: bool,
+    /// Whether a crash may have taken it: it need not have been flushed, or was being erased.
+    by_crash: bool,
+}
+
 /// What is left of a damaged log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mending {
@@ -337,10 +347,16 @@ pub struct Log {
     views_stale: bool,
     /// The first slot of the checkpoint that the superblocks name.
     checkpoint: Option<u32>,
-    /// Bytes of frames since it was taken.
+    /// Bytes of frames since it was taken,
     tail_bytes: u64,
+    /// and of values in extents that they name: opening would read these too.
+    tail_values: u64,
     /// Stretches of the file that hold what a recovery dropped.
     stale: Vec<(u64, usize)>,
+    /// Headers and trailers that opening did not find, of what has the other one.
+    lost_copies: Vec<LostCopy>,
+    /// Whether one of the two superblocks was not valid when the file was opened, and was not written since.
+    lost_superblock: bool,
     /// Whether there may be something to give back.
     untidy: bool,
     /// Whether extents left room since a compaction began: others might move there.
@@ -472,12 +488,15 @@ impl Log {
         }
         let slot = (sb.generation - 1) % 2;
         write_all(file, &sb.encode(slot), slot * SLOT_STRIDE)?;
+        // The next one always goes to the slot that is not the one that counts.
+        self.lost_superblock = false;
         self.superblock = sb;
         Ok(())
     }
 
     /// Flushes what was written; everything committed so far is then durable.
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
+        self.restore_copies(file);
         file.flush()?;
         self.superblock_unflushed = false;
         self.flushed_frames = self.next_frame;

@@ -205,8 +205,8 @@ impl Log {
         Ok(())
     }
 
-    /// Brings a segment into memory if all of its frames are whole; else its records stay cold, to
-    /// be verified one by one.
+    /// Brings a segment into memory if all of its frames are whole, as replay would have them; else its
+    /// records stay cold, to be verified one by one.
     ///
     /// # Errors
     /// As for [`place`](Log::place).
@@ -220,13 +220,15 @@ impl Log {
         let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.room_end()];
         let mut at = segment::SIZE;
         while at < end as usize {
-            let Some(header) = FrameHeader::open(&bytes[at..], salt, start + at as u64) else {
+            let header = FrameHeader::open(&bytes[at..], salt, start + at as u64);
+            let Some(length) = header.filter(|it| is_sound(it, &bytes[at..])).map(|it| it.length)
+            else {
                 self.slots[slot as usize].kept = true;
                 self.leave_memory(slot);
                 self.all_at_hand = false;
                 return Ok(());
             };
-            at += header.length as usize;
+            at += length as usize;
         }
         Ok(())
     }
@@ -374,6 +376,18 @@ impl Log {
             Pin::Pieces(pieces) => self.unpin_assembled(&pieces),
         }
     }
+}
+
+/// Whether the records of the frame at the start of `bytes` are as many as it says, and none has to be
+/// refused.
+fn is_sound(frame: &FrameHeader, bytes: &[u8]) -> bool {
+    let Some(bytes) = bytes.get(..frame.length as usize) else { return false };
+    let (mut at, mut records) = (frame::SIZE, 0);
+    while let Ok((header, ..)) = record::sound(&bytes[at..]) {
+        at += header.size();
+        records += 1;
+    }
+    at == bytes.len() && records == frame.records
 }
 
 /// One record, or one value, is not what was written there.

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::payload::ExtentRef;
-use crate::format::record::{KIND_CLEAR, RecordHeader};
+use crate::format::record::{Flaw, KIND_CLEAR, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::{MAJOR, SEGMENT_LOG2};
@@ -19,7 +19,7 @@ use crate::index::small::SmallMap;
 use crate::memory::used;
 use crate::sort;
 
-use super::chain::{Chain, Flaw, FrameAt};
+use super::chain::{Chain, FrameAt};
 use super::checkpoint::Loaded;
 use super::copies::Copies;
 use super::group::Cursor;
@@ -160,8 +160,12 @@ impl Log {
         let size = file.size()?;
         let salvages = way.on_damage == OnDamage::Salvage;
         let mut refusal = Error::NotADatabase;
+        let mut lost_superblock = false;
         let (mut superblock, created) = match superblocks::read(file, size) {
-            Ok(Some(superblock)) => (superblock, false),
+            Ok(Some((superblock, is_alone))) => {
+                lost_superblock = is_alone;
+                (superblock, false)
+            }
             Ok(None) if way.read_only => return Err(Error::NotADatabase),
             Ok(None) => (superblocks::create(file, segment_log2, entropy)?, true),
             Err(error @ (Error::Corruption(_) | Error::NotADatabase)) if salvages => {
@@ -185,6 +189,7 @@ impl Log {
             }
         }
         log.mending.salvages = salvages;
+        log.lost_superblock = lost_superblock;
         let checkpoint = log.load_checkpoint(file)?;
         if checkpoint.is_none() {
             log.forget_tables();
@@ -226,7 +231,10 @@ impl Log {
             views_stale: false,
             checkpoint: None,
             tail_bytes: 0,
+            tail_values: 0,
             stale: Vec::new(),
+            lost_copies: Vec::new(),
+            lost_superblock: false,
             untidy: false,
             all_at_hand: false,
             holes_came: false,
@@ -311,6 +319,7 @@ impl Log {
             lost_bytes: if is_damaged { torn_bytes + chain.lost_bytes } else { 0 },
             ..Recovery::default()
         };
+        self.judge_copies(&chain);
         self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
         self.garbage_after = match recovery.clean {
             // The superblock says that they are flushed, and nothing behind them but a witness.
@@ -585,7 +594,8 @@ impl Log {
             if is_torn || !stale || FrameHeader::is_begun(rest, number) {
                 torn += left as u64;
             }
-            if i > at {
+            // Where nothing counts, neither does the first.
+            if i > at || s != slot {
                 self.slots[s as usize].used = Use::Garbage;
             } else if left > 0 {
                 self.stale.push((self.geometry.slot_start(s) + from as u64, left));

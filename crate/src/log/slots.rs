@@ -3,12 +3,15 @@
 use alloc::vec::Vec;
 
 use crate::error::Error;
-use crate::file::{File, read_full};
+use crate::file::{File, read_full, write_all};
+use crate::format::payload::ExtentRef;
 use crate::format::segment::{self, SegmentHeader};
+use crate::format::superblock::Superblock;
 use crate::format::{DATA_START, MAX_VALUE};
 use crate::sort;
 
-use super::{Log, Slot, Use};
+use super::chain::{Chain, NamedExtent};
+use super::{Log, LostCopy, Slot, Use};
 
 impl Log {
     /// Reads headers, or trailers where headers are gone, of every slot of the file.
@@ -23,21 +26,93 @@ impl Log {
             self.read_headers(file, index, &mut headers)?;
         }
         // The newest use of a slot counts: a crash may leave one copy of an older header there.
-        let order = headers.iter().zip(0..).map(|(header, i)| (header.sequence, i)).collect();
+        let order = headers.iter().zip(0..).map(|((header, _), i)| (header.sequence, i)).collect();
         for (_, i) in sort::by_number(order).into_iter().rev() {
-            self.occupy(&headers[i as usize], count);
+            self.occupy(&headers[i as usize].0, count);
         }
+        self.note_lost_copies(&headers);
         self.count_slots();
         Ok(())
     }
 
-    /// Adds what stands where slot `index` begins, as far as it is valid: the trailer of the slot before it and
-    /// its own header. They lie side by side, so that one call reads both.
+    /// Notes which headers and trailers were not found of what has the other one.
+    #[inline(never)]
+    fn note_lost_copies(&mut self, headers: &[(SegmentHeader, bool)]) {
+        let mut found = alloc::vec![[false; 2]; self.slots.len()];
+        for &(SegmentHeader { slot, sequence, .. }, is_trailer) in headers {
+            let is_it = self.slots.get(slot as usize).is_some_and(|it| it.sequence == sequence);
+            if is_it {
+                found[slot as usize][usize::from(is_trailer)] = true;
+            }
+        }
+        for (found, slot) in found.into_iter().zip(0..) {
+            let Slot { used, sequence, .. } = self.slots[slot as usize];
+            if matches!(used, Use::Log | Use::Extent | Use::Checkpoint) && found[0] != found[1] {
+                let is_trailer = found[0];
+                self.lost_copies.push(LostCopy { slot, sequence, is_trailer, by_crash: false });
+            }
+        }
+    }
+
+    /// Finds out which of them a crash may have taken: those of what came with frames of which nothing says
+    /// that they were flushed, since a flush takes headers along; and where nothing but the lack of a
+    /// checkpoint had segments go, of those that were going.
+    #[inline(never)]
+    pub(super) fn judge_copies(&mut self, chain: &Chain) {
+        let flushed = self.flushed_frames;
+        let Superblock { checkpoint_sequence, checkpoint_frame, .. } = self.superblock;
+        let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
+        for lost in &mut self.lost_copies {
+            let slot = &self.slots[lost.slot as usize];
+            let is_unflushed = |named: &&NamedExtent| {
+                let ExtentRef { slot, sequence, .. } = named.extent;
+                let number = chain.frames.get(named.frame).map_or(0, |frame| frame.number);
+                (slot, sequence) == (lost.slot, lost.sequence) && number >= flushed
+            };
+            lost.by_crash = match slot.used {
+                Use::Log => slot.first_frame >= flushed || slot.first_frame < going,
+                Use::Extent => chain.extents.iter().any(|named| is_unflushed(&named)),
+                _ => false,
+            };
+        }
+    }
+
+    /// Writes headers and trailers anew that opening did not find, by the other copy: before the flush from
+    /// which on nothing tells any more that it was a crash that took them. What cannot be written now stays
+    /// as it is, which harms nothing.
+    pub(super) fn restore_copies(&mut self, file: &mut impl File) {
+        let mut lost = core::mem::take(&mut self.lost_copies);
+        lost.retain(|lost| matches!(self.restore_copy(file, *lost), Err(_)));
+        self.lost_copies = lost;
+    }
+
+    #[inline(never)]
+    fn restore_copy(&self, file: &mut impl File, lost: LostCopy) -> Result<(), Error> {
+        let slot = &self.slots.get(lost.slot as usize);
+        let is_used = |s: &&&Slot| {
+            let used = matches!(s.used, Use::Log | Use::Extent | Use::Checkpoint);
+            used && s.written && s.sequence == lost.sequence
+        };
+        let Some(slot) = slot.as_ref().filter(is_used) else { return Ok(()) };
+        let start = self.geometry.slot_start(lost.slot);
+        let end = self.geometry.slot_start(lost.slot + slot.span) - segment::SIZE as u64;
+        let (from, to) = if lost.is_trailer { (start, end) } else { (end, start) };
+        let mut bytes = [0; segment::SIZE];
+        read_full(file, &mut bytes, from)?;
+        let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
+        if header.is_some_and(|it| it.sequence == lost.sequence && it.span == slot.span) {
+            write_all(file, &bytes, to)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what stands where slot `index` begins, as far as it is valid, and whether it is a trailer: the trailer
+    /// of the slot before it and its own header. They lie side by side, so that one call reads both.
     fn read_headers(
         &self,
         file: &mut impl File,
         index: u32,
-        found: &mut Vec<SegmentHeader>,
+        found: &mut Vec<(SegmentHeader, bool)>,
     ) -> Result<(), Error> {
         let mut both = [0; 2 * segment::SIZE];
         read_full(file, &mut both, self.geometry.slot_start(index) - segment::SIZE as u64)?;
@@ -51,7 +126,7 @@ impl Log {
                 false => slot == index,
             };
             if here && self.is_ours(file, &header, bytes, is_trailer)? {
-                found.push(header);
+                found.push((header, is_trailer));
             }
         }
         Ok(())

@@ -9,8 +9,9 @@ use crate::format::superblock::{
 };
 use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
 
-/// The superblock that counts; none for a file that is empty or whose creation was cut short.
-pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>, Error> {
+/// The superblock that counts, and whether the other one is not valid; none for a file that is empty or whose
+/// creation was cut short.
+pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<(Superblock, bool)>, Error> {
     use superblock::Slot as Found;
     let mut start = [0; DATA_START as usize];
     let there = read_full(file, &mut start, 0)?;
@@ -42,7 +43,7 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<Superblock>
             return Err(Damage::default().into());
         }
         let next_version = next_version.unwrap_or(newest.next_version);
-        return Ok(Some(Superblock { next_version, ..newest }));
+        return Ok(Some((Superblock { next_version, ..newest }, !found.is_empty())));
     }
     if size <= DATA_START && is_unfinished_creation(&start, &found) {
         return Ok(None);

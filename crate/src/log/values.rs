@@ -117,7 +117,8 @@ impl Log {
             held.shown = self.views;
         }
         let value = held.value.as_ref().expect("it was loaded");
-        Ok(&value[..extent.length as usize])
+        // Two records that lie may name one extent.
+        value.get(..extent.length as usize).ok_or(damaged(0))
     }
 
     /// Memory for the value of an extent, its bytes undefined. What was let go last is used again:

@@ -7,13 +7,14 @@ use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, CheckpointHead, HEAD};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
-use crate::format::record::{self, RecordHeader};
+use crate::format::payload::ExtentRef;
+use crate::format::record::{self, KIND_EXTENT, RecordHeader};
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
 use crate::index::hash::Position;
 use crate::memory::AlignedBytes;
 
-use super::{Log, Use};
+use super::{Log, LostCopy, Use};
 
 /// The units of a file: its two superblocks, then its slots.
 const FIRST_SLOT: u32 = 2;
@@ -84,6 +85,17 @@ impl Verified {
 }
 
 impl Log {
+    /// Where a verification goes on behind a unit.
+    pub(crate) fn spot_after(&self, unit: u32) -> Spot {
+        let is_last = unit + 1 >= self.slots.len() as u32 + FIRST_SLOT;
+        Spot { unit: if is_last { 0 } else { unit + 1 }, part: 0 }
+    }
+
+    /// The slot of a unit, if it is none of the superblocks.
+    pub(crate) fn slot_of_unit(unit: u32) -> Option<u32> {
+        unit.checked_sub(FIRST_SLOT)
+    }
+
     /// Looks at the next piece of the file. `is_live` says whether the index names a record.
     ///
     /// # Errors
@@ -96,10 +108,7 @@ impl Log {
     ) -> Result<Verified, Error> {
         let Spot { unit, part } = spot;
         let mut found = Verified::default();
-        let slots = self.slots.len() as u32;
-        if unit < slots + FIRST_SLOT - 1 {
-            found.next.unit = unit + 1;
-        }
+        found.next = self.spot_after(unit);
         let Some(slot) = unit.checked_sub(FIRST_SLOT) else {
             self.verify_superblock(file, unit, &mut found)?;
             return Ok(found);
@@ -131,7 +140,12 @@ impl Log {
         read_full(file, &mut bytes, at)?;
         found.bytes = bytes.len() as u64;
         if !matches!(Superblock::decode(&bytes, u64::from(unit)), superblock::Slot::Valid(_)) {
-            found.note(Part::Superblock, at, bytes.len());
+            // The next superblock of whoever writes takes the place of one that a crash has torn.
+            let by_crash = self.lost_superblock
+                && superblock::may_be_torn(&bytes, unit.into(), &self.superblock);
+            if !by_crash {
+                found.note(Part::Superblock, at, bytes.len());
+            }
         } else if unit == 0 && self.superblock.checkpoint_sequence != 0 && self.checkpoint.is_none()
         {
             // Opening could not use it, and its slots count for garbage since.
@@ -158,7 +172,13 @@ impl Log {
         read_full(file, &mut bytes, at)?;
         let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
         if header.is_none_or(|header| header.sequence != s.sequence) {
-            found.note(Part::Header, at, bytes.len());
+            // What a crash has taken is written anew before the next flush.
+            let name = (slot, s.sequence, is_trailer);
+            let is_it = |lost: &&LostCopy| (lost.slot, lost.sequence, lost.is_trailer) == name;
+            let by_crash = self.lost_copies.iter().find(is_it).is_some_and(|lost| lost.by_crash);
+            if !by_crash {
+                found.note(Part::Header, at, bytes.len());
+            }
         }
         found.bytes = bytes.len() as u64;
         found.segments = u64::from(!is_trailer);
@@ -195,25 +215,35 @@ impl Log {
             let mut record = at + frame::SIZE;
             at = frame_end;
             found.frames += 1;
+            let records = found.records + u64::from(header.records);
             while record < frame_end {
                 let bytes = &bytes[record..frame_end];
-                let parts = record::parts(bytes).filter(|(header, ..)| {
-                    header.fits(bytes.len())
-                        && RecordHeader::verify(
-                            &bytes[..header.size()],
-                            s.salt,
-                            start + record as u64,
-                        )
-                });
-                let Some((header, key, _)) = parts else {
-                    found.note(Part::Record, start + record as u64, bytes.len());
+                let at = start + record as u64;
+                let is_whole = |header: &RecordHeader| {
+                    RecordHeader::verify(&bytes[..header.size()], s.salt, at)
+                };
+                let sound = record::sound(bytes).ok().filter(|(header, ..)| is_whole(header));
+                let Some((header, key, value)) = sound else {
+                    found.note(Part::Record, at, bytes.len());
                     found.next = Spot { unit, part: frame_end as u32 };
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
-                live += u32::from(is_live(position, header, key));
+                let lives = is_live(position, header, key);
+                live += u32::from(lives);
                 found.records += 1;
                 record += header.size();
+                if lives && header.kind == KIND_EXTENT && !self.stands(value) {
+                    found.note(Part::Extent, at, header.size());
+                }
+            }
+            // More or fewer than the frame says, or one that leads to no value: only who wrote them meant harm.
+            if found.records != records {
+                found.note(Part::Frame, start + at as u64 - u64::from(header.length), 0);
+            }
+            if found.what != Part::Nothing {
+                found.next = Spot { unit, part: frame_end as u32 };
+                return Ok(());
             }
         }
         // The open group counts already and is not in the file yet.
@@ -232,6 +262,15 @@ impl Log {
             found.note(Part::Zeros, start + (from + first) as u64, last + 1 - first);
         }
         Ok(())
+    }
+
+    /// Whether the extent that a record describes is there, which is verified by itself.
+    fn stands(&self, value: &[u8]) -> bool {
+        let Some(extent) = ExtentRef::decode(value) else { return false };
+        self.slots.get(extent.slot as usize).is_some_and(|slot| {
+            let described = (extent.sequence, extent.length, extent.check);
+            slot.used == Use::Extent && (slot.sequence, slot.length, slot.length_check) == described
+        })
     }
 
     /// Bytes between header and trailer, as the header has it: no more than there is room for.

@@ -212,7 +212,8 @@ impl<F: File> Store<F> {
                 break;
             }
             let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
-            if !RecordHeader::verify(&bytes, self.log.salt(slot), at) {
+            let is_whole = RecordHeader::verify(&bytes, self.log.salt(slot), at);
+            if !is_whole || record::sound(&bytes).is_err() {
                 break;
             }
             self.move_record(hash, position, &bytes, None)?;
@@ -307,10 +308,8 @@ impl<F: File> Store<F> {
             if moving.at >= fetched {
                 fetched = moving.at + self.fetch_ahead(bytes);
             }
-            let Some((header, key, value)) = record::parts(bytes) else { return Ok(Moved::Stuck) };
-            if !header.fits(bytes.len()) {
-                return Ok(Moved::Stuck);
-            }
+            // What is moved is replayed one day, where it would be refused together with all behind it.
+            let Ok((header, key, value)) = record::sound(bytes) else { return Ok(Moved::Stuck) };
             let size = header.size();
             let position = geometry.position(moving.slot, moving.at);
             match header.kind {

@@ -503,7 +503,10 @@ impl<F: File> Store<F> {
     /// For calls that are not worth code of their own.
     #[inline(never)]
     fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        self.probe(hash, keyspace, key, Purpose::Own)
+        let found = self.probe(hash, keyspace, key, Purpose::Own)?;
+        // Only a lying checkpoint names a record by which no key is there.
+        let is_dead = |at: &At| !self.log.record_in(at.place).header.can_live();
+        if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::format::payload::{PIECE_KEY, PiecesRef};
-use crate::format::record::KIND_SET;
+use crate::format::record::{KIND_EXTENT, KIND_SET};
 use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
 use crate::index::hash::Position;
 use crate::log::Room;
@@ -42,9 +42,12 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     fn value_apart(&mut self, place: Place) -> Result<&[u8], Error> {
-        let Some(pieces) = self.log.record_in(place).pieces() else {
+        let record = self.log.record_in(place);
+        if record.header.kind == KIND_EXTENT {
             return self.log.value(&mut self.file, place);
-        };
+        }
+        // Only a lying checkpoint leads to a record of a kind that has no value.
+        let pieces = record.pieces().ok_or(damaged(0))?;
         self.assemble(&pieces)?;
         Ok(self.log.show_assembled(&pieces, false))
     }
@@ -69,7 +72,7 @@ impl<F: File> Store<F> {
 
     /// The key of a piece, and its hash.
     #[inline(never)]
-    fn piece(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
+    pub(super) fn piece(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
         let key = pieces.key(piece);
         (key, self.hash(KEYSPACE_ENGINE, &key))
     }

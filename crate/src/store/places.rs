@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::SIZE;
+use crate::format::record::{KIND_SET, SIZE};
 use crate::format::segment;
 use crate::log::pool::Purpose;
 use crate::log::read::damaged;
@@ -50,13 +50,13 @@ impl<F: File> Store<F> {
         let (slot, offset) = geometry.locate(found.position);
         let at = geometry.slot_start(slot) + offset as u64;
         let record = self.log.record_in(found.place);
-        let value = match (record.extent(), record.pieces()) {
-            (None, None) => {
+        let value = match (record.header.kind, record.extent()) {
+            (KIND_SET, _) => {
                 let from = at + record.header.value_offset() as u64;
                 Value::At(from..from + u64::from(record.header.value_len))
             }
-            (_, Some(_)) => Value::Assembled(self.value(found.place)?.to_vec()),
-            (Some(extent), _) => {
+            (_, None) => Value::Assembled(self.value(found.place)?.to_vec()),
+            (_, Some(extent)) => {
                 let from = geometry.slot_start(extent.slot) + segment::SIZE as u64;
                 if !self.log.verify_extent(&mut self.file, &extent)? {
                     return Err(damaged(from));

@@ -351,6 +351,9 @@ impl<F: File> Store<F> {
         &mut self,
         extents: &[(Position, ExtentRef)],
     ) -> Result<Option<(Position, u64)>, Error> {
+        let named = extents.iter().filter(|(position, _)| self.log.names_extent(*position));
+        let bytes = named.map(|(_, extent)| extent.length).sum();
+        self.log.set_tail_values(bytes);
         for (position, extent) in extents {
             let is_live = self.log.names_extent(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {

@@ -36,6 +36,10 @@ const SLICES_TO_KEEP_UP: usize = 6;
 const TAIL_SEGMENTS: u64 = 8;
 /// or at a close, when it would have to replay this many.
 const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
+/// or to verify as many bytes of large values as these segments have,
+const TAIL_SEGMENTS_OF_VALUES: u64 = 64;
+/// and so many times the bytes of the checkpoint.
+const TAIL_OF_VALUES: u64 = 8;
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -124,7 +128,15 @@ impl<F: File> Store<F> {
             || self.wants_sweep()
             || self.has_remains()
             || self.wants_sure_extents()
-            || self.log.tail_bytes() > self.tail_limit())
+            || self.wants_checkpoint())
+    }
+
+    /// Whether opening would have so much to read that a checkpoint is worth its flushes. Of values in
+    /// extents a checkpoint has it read nothing.
+    fn wants_checkpoint(&self) -> bool {
+        let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
+        let values = values.max(TAIL_OF_VALUES * 8 * self.index.len() as u64);
+        self.log.tail_bytes() > self.tail_limit() || self.log.tail_values() > values
     }
 
     /// Whether large values that were replaced take so much room that they cannot wait until a flush
@@ -233,7 +245,7 @@ impl<F: File> Store<F> {
                 let all = core::mem::take(&mut self.wants_all);
                 self.begin_compaction(all)
             }
-            Job::Nothing if self.log.tail_bytes() > self.tail_limit() => self.begin_checkpoint(),
+            Job::Nothing if self.wants_checkpoint() => self.begin_checkpoint(),
             Job::Nothing => Ok(Job::Nothing),
         }
     }
@@ -350,7 +362,7 @@ impl<F: File> Store<F> {
             job = Job::Nothing;
         }
         if !matches!(job, Job::Checkpointing(_)) {
-            if self.log.tail_bytes() <= limit {
+            if self.log.tail_bytes() + self.log.tail_values() <= limit {
                 return Ok(());
             }
             while !self.log.is_tidy() {

@@ -1,24 +1,109 @@
 //! Verifying the file against the index.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
-use crate::log::verify::{Spot, Verified};
+use crate::format::KEYSPACE_ENGINE;
+use crate::format::payload::PiecesRef;
+use crate::format::record::{KIND_PIECES, KIND_SET};
+use crate::log::Log;
+use crate::log::verify::{Part, Spot, Verified};
 
 use super::Store;
+
+/// Added to an offset in a segment, all of which are multiples of 8: what is looked at are the values in pieces
+/// whose records stand from there on.
+const PIECES: u32 = 2;
 
 impl<F: File> Store<F> {
     /// Verifies the next piece of the file, of the size of a segment or a value at most. It begins at
     /// [`Spot::default`], goes on where the last step says, and has ended when that is where it began.
     /// In between the store may be used. Nothing is written.
     ///
+    /// What a crash can leave and opening makes good is not told: a header, a trailer or a superblock that was
+    /// lost before it was flushed, beside its other copy.
+    ///
     /// # Errors
     /// What the file said. Damage is no error here: it is reported.
     pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
+        if spot.part % 8 == PIECES {
+            return self.verify_pieces(spot);
+        }
         let Store { file, log, index, key_hash, .. } = self;
-        log.verify(file, spot, |position, header, key| {
-            let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
-            lives && index.holds(key_hash.hash(header.space(), key), position)
-        })
+        let mut first = None;
+        let mut found = log.verify(file, spot, |position, header, key| {
+            let lives =
+                header.can_live() && index.holds(key_hash.hash(header.space(), key), position);
+            if lives && header.kind == KIND_PIECES {
+                first = first.or(Some(position));
+            }
+            lives
+        })?;
+        if let Some(first) = first.filter(|_| found.next.unit != spot.unit) {
+            let (_, offset) = log.geometry().locate(first);
+            found.next = Spot { unit: spot.unit, part: offset as u32 | PIECES };
+        }
+        Ok(found)
+    }
+
+    /// Whether the values whose records stand in a segment have all of their pieces: some of them, and then the
+    /// rest.
+    fn verify_pieces(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
+        let mut found = Verified { next: self.log.spot_after(unit), ..Verified::default() };
+        let geometry = self.log.geometry();
+        // The file may have become shorter since the last step.
+        let slot = Log::slot_of_unit(unit).filter(|&slot| slot < self.log.slot_count());
+        let Some(slot) = slot else { return Ok(found) };
+        let mut done = 0;
+        for (offset, size, pieces) in self.pieces_from(slot, part - PIECES)? {
+            if done > geometry.segment() as u64 || found.what != Part::Nothing {
+                found.next = Spot { unit, part: offset | PIECES };
+                break;
+            }
+            if !self.holds_together(&pieces)? {
+                found.what = Part::Extent;
+                found.at = geometry.slot_start(slot) + u64::from(offset);
+                found.length = size;
+            }
+            done += pieces.length + 64 * u64::from(pieces.count);
+        }
+        Ok(found)
+    }
+
+    /// The values in pieces whose records stand in a segment from an offset on: where, and how many bytes they
+    /// have. None if the segment is damaged, of which its frames tell.
+    fn pieces_from(&mut self, slot: u32, from: u32) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
+        let geometry = self.log.geometry();
+        self.log.load_whole(&mut self.file, slot)?;
+        let mut all = Vec::new();
+        self.log.each_record(slot, |position| {
+            let (_, offset) = geometry.locate(position);
+            let record = self.log.record_at(position);
+            if let Some(pieces) = record.pieces().filter(|_| offset >= from as usize)
+                && self.index.holds(self.hash(record.header.space(), record.key), position)
+            {
+                all.push((offset as u32, record.header.size() as u64, pieces));
+            }
+        });
+        Ok(all)
+    }
+
+    /// Whether a value has as many bytes as its pieces. Of pieces that are damaged their own segments tell.
+    fn holds_together(&mut self, pieces: &PiecesRef) -> Result<bool, Error> {
+        let mut bytes = 0;
+        for piece in 0..pieces.count {
+            let (key, hash) = self.piece(pieces, piece);
+            match self.find_shared(hash, KEYSPACE_ENGINE, &key) {
+                Ok(Some(at)) => match self.log.record_in(at.place).header {
+                    header if header.kind == KIND_SET => bytes += u64::from(header.value_len),
+                    _ => return Ok(false),
+                },
+                Ok(None) => return Ok(false),
+                Err(Error::Corruption(_)) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes == pieces.length)
     }
 }

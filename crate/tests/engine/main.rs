@@ -7,6 +7,7 @@
 mod bound;
 mod closing;
 mod cold;
+mod crafted;
 mod crash;
 mod deletions;
 mod faults;
@@ -17,6 +18,7 @@ mod graus;
 mod hostile;
 mod keys;
 mod model;
+mod opening;
 mod pieces;
 mod quota;
 mod reused;

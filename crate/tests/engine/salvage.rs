@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use varve::format::superblock::SLOT_STRIDE;
-use varve::{Error, OnDamage, Options, Part, Recovery, Spot, Store, Verified};
+use varve::{Error, OnDamage, Options, Recovery, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::images::{self, Limits};
 use crate::support::oracle::{
-    Bounds, Entry, KEYSPACES, State, check_pieces, difference, state_of, try_state_of,
+    Bounds, Entry, KEYSPACES, State, check_pieces, difference, problems_of, state_of, try_state_of,
 };
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::shapes::apart;
@@ -107,20 +107,6 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
         false => drop(store.into_file()),
     }
     Sample { image: file.image(), commits, written }
-}
-
-fn problems_of(store: &mut Store<FaultFile>) -> Vec<Verified> {
-    let (mut spot, mut problems) = (Spot::default(), Vec::new());
-    loop {
-        let found = store.verify(spot).expect("readable");
-        spot = found.next;
-        if found.what != Part::Nothing {
-            problems.push(found);
-        }
-        if spot == Spot::default() {
-            return problems;
-        }
-    }
 }
 
 #[derive(Debug, Default)]

@@ -469,7 +469,9 @@ impl Image {
             tables.extend(row.to_bytes());
         }
         let extents = live.iter().filter(|p| p.record.header.kind == record::KIND_EXTENT);
-        for placed in extents.clone() {
+        let extents: Vec<_> =
+            extents.filter(|p| ExtentRef::decode(&p.record.value).is_some()).collect();
+        for placed in &extents {
             let named = ExtentRef::decode(&placed.record.value).expect("an extent is named");
             let (slot, sequence) = (named.slot, named.sequence);
             let row = ExtentRow { slot, sequence, record: placed.position, reserved: 0 };
@@ -488,7 +490,7 @@ impl Image {
             entries: live.len() as u64,
             keyspaces: counts.len() as u32,
             segments: rows.len() as u32,
-            extents: extents.count() as u32,
+            extents: extents.len() as u32,
             next_sequence: sequence,
         };
         let mut bytes = [head.to_bytes(), &tables].concat();

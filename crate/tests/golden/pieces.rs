@@ -3,7 +3,7 @@
 use musli_zerocopy::ZeroCopy;
 use varve::error::{Damage, Error};
 use varve::format::payload::PiecesRef;
-use varve::format::record::KIND_PIECES;
+use varve::format::record::{KIND_EXTENT, KIND_PIECES};
 use varve::format::superblock::INCOMPATIBLE_PIECES;
 use varve::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 
@@ -11,7 +11,14 @@ use crate::golden::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Record, Row, commit, delete, fill, set};
 
 pub fn all() -> Vec<Golden> {
-    vec![pieces(), before_a_checkpoint(), not_whole(), malformed(), another_feature()]
+    vec![
+        pieces(),
+        before_a_checkpoint(),
+        not_whole(),
+        malformed(),
+        malformed_before_a_checkpoint(),
+        another_feature(),
+    ]
 }
 
 /// A value in pieces.
@@ -203,6 +210,43 @@ fn malformed() -> Golden {
     let about = "a valid, flushed frame with a value that consists of no pieces";
     let (name, bytes) = ("malformed-pieces", image.bytes);
     Golden { name, about, bytes, expect: Expect::Refused(Error::from(damage)) }
+}
+
+fn malformed_before_a_checkpoint() -> Golden {
+    let mut image = opened();
+    let mut first = image.segment(0, 1, 1);
+    let none = PiecesRef { id: 2, length: 24, count: 0, reserved: 0 };
+    let many = PiecesRef { count: 65_536, ..none };
+    let huge = PiecesRef { count: 1, length: MAX_VALUE as u64 + 1, ..none };
+    let records = [
+        set("kept", "beside them", 1),
+        set("none", none.to_bytes(), 3).kind(KIND_PIECES),
+        set("many", many.to_bytes(), 4).kind(KIND_PIECES),
+        set("huge", huge.to_bytes(), 5).kind(KIND_PIECES),
+        set("short", "not what an extent has", 6).kind(KIND_EXTENT),
+        set("unknown", "of a newer format", 7).kind(100),
+    ];
+    image.frame(&mut first, commit(1, 1), &records);
+    let mut second = image.segment(1, 2, 2);
+    image.frame(&mut second, commit(2, 1), &[set("last", "behind them", 9)]);
+    // None of these names an extent that its table could have.
+    image.checkpoint(
+        2,
+        3,
+        3,
+        &[Row { segment: first, end_frame: 2 }, Row { segment: second, end_frame: 3 }],
+    );
+    image.superblock.next_frame = 3;
+    image.write_superblocks();
+    image.close(&mut second, 3, 10);
+    let about =
+        "records before a checkpoint, with valid checksums, that replay would refuse: so do reads";
+    let content = Content::closed_at(3).checkpoint(3).live("kept", "beside them", 1);
+    let content = content.live("last", "behind them", 9);
+    let bad = ["none", "many", "huge", "short", "unknown"];
+    let content = bad.into_iter().fold(content, |content, key| content.unreadable(0, key));
+    let (name, bytes) = ("malformed-before-checkpoint", image.bytes);
+    Golden { name, about, bytes, expect: Expect::Opens(content) }
 }
 
 fn another_feature() -> Golden {

@@ -10,7 +10,7 @@ use super::census::{UnderWay, census};
 use super::fault_file::{Event, Fault, FaultFile, Harm};
 use super::images::{Crash, Death, Limits, trail, walk};
 use super::oracle::{
-    Bounds, Entry, Oracle, State, check_pieces, difference, state_of, try_state_of,
+    Bounds, Entry, Oracle, State, check_pieces, difference, problems_of, state_of, try_state_of,
 };
 use super::pages::Pages;
 use super::phases::Met;
@@ -180,6 +180,11 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     let seen = state_of(&mut store);
     oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
     check_pieces(&mut store, &seen);
+    // A look at all of the file takes longer than all else.
+    let looks = crash.event.is_multiple_of(5);
+    if looks {
+        check_sound(&mut store, "after the crash");
+    }
     if store.recovery().checkpoint {
         add(&tally.from_checkpoint);
         // The log alone tells the same.
@@ -211,6 +216,10 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     let value = b"the crash".as_slice().into();
     let mut expected = seen.clone();
     expected.insert((0, b"after".to_vec()), Entry { value, version });
+    if looks {
+        store.flush().expect("it can be flushed");
+        check_sound(&mut store, "after a write");
+    }
     store.close().map_err(|(_, e)| e).expect("it closes");
     let mut store = Store::open(file, *options).expect("it opens after its close");
     assert!(store.recovery().clean, "its close is noticed");
@@ -220,7 +229,16 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         "after its close it shows {}",
         difference(&seen_last, &expected)
     );
+    if looks {
+        check_sound(&mut store, "after its close");
+    }
     seen
+}
+
+/// What a crash can leave, and what comes of it, is no damage.
+fn check_sound(store: &mut Store<FaultFile>, when: &str) {
+    let problems = problems_of(store);
+    assert!(problems.is_empty(), "{when} verification finds {problems:?}");
 }
 
 /// What a crash left is put in order, without a write of the program's: that changes nothing of what is
@@ -230,6 +248,7 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
         assert!(&state_of(&mut store) == seen, "who only reads sees something else");
+        check_sound(&mut store, "for who only reads");
         assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
     }
     let mut store = Store::open(file.clone(), *options).expect("it opened before");
@@ -242,6 +261,7 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
     assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");
     let kept = state_of(&mut store);
     assert!(&kept == seen, "after housekeeping it shows {}", difference(&kept, seen));
+    check_sound(&mut store, "after housekeeping");
     let died = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
     for (file, how) in [(died, "death"), (file, "close")] {
@@ -249,6 +269,7 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
             .unwrap_or_else(|e| panic!("after housekeeping and {how} it does not open: {e}"));
         let kept = state_of(&mut store);
         assert!(&kept == seen, "after housekeeping and {how}: {}", difference(&kept, seen));
+        check_sound(&mut store, "after housekeeping and its end");
     }
 }
 

@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use varve::format::KEYSPACE_ENGINE;
 use varve::format::payload::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
-use varve::{Error, File, Store};
+use varve::{Error, File, Part, Spot, Store, Verified};
+
+use super::fault_file::FaultFile;
 
 /// The keyspaces that the tests write to, beside the engine's own.
 pub const KEYSPACES: [u32; 3] = [0, 2, 65_535];
@@ -267,5 +269,20 @@ pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
         let found = values.iter().position(|known| **known == *value);
         let found = found.unwrap_or_else(|| panic!("pieces of {id} belong to nothing"));
         values.swap_remove(found);
+    }
+}
+
+/// What verification finds wrong.
+pub fn problems_of(store: &mut Store<FaultFile>) -> Vec<Verified> {
+    let (mut spot, mut problems) = (Spot::default(), Vec::new());
+    loop {
+        let found = store.verify(spot).expect("readable");
+        spot = found.next;
+        if found.what != Part::Nothing {
+            problems.push(found);
+        }
+        if spot == Spot::default() {
+            return problems;
+        }
     }
 }

@@ -1,0 +1,271 @@
+//! Files made by somebody who means harm, with valid checksums: what replay refuses is refused behind a
+//! checkpoint too, wherever it is met, and verification finds it.
+
+#[path = "../../fuzz/src/repair.rs"]
+#[allow(dead_code)]
+mod repair;
+
+use varve::format::checkpoint::HEAD;
+use varve::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
+use varve::format::{DATA_START, segment};
+use varve::native::Reader;
+use varve::{Error, Options, Store};
+
+use crate::support::crashes::without_checkpoints;
+use crate::support::fault_file::FaultFile;
+use crate::support::oracle::{problems_of, state_of};
+use crate::support::pages::Pages;
+use crate::support::rng::bytes_of;
+
+const SEGMENT: usize = 4096;
+/// Values that lie in records, in an extent, and in pieces.
+const VALUES: [(&[u8], usize); 5] =
+    [(b"short", 20), (b"long", 900), (b"extent", 11_000), (b"pieces", 2_000), (b"last", 100)];
+
+fn options(memory: usize) -> Options {
+    Options { segment_log2: 12, memory, ..Options::default() }
+}
+
+fn value_of(key: &[u8]) -> Vec<u8> {
+    let (_, length) = VALUES.iter().find(|(other, _)| *other == key).expect("one of these");
+    bytes_of(*length as u64, *length)
+}
+
+/// A file in which all of this stands before a checkpoint, and a deletion does.
+fn sample() -> Vec<u8> {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options(1 << 20)).expect("a new file opens");
+    store.set(0, b"gone", &[7; 40]).expect("set");
+    for (key, _) in VALUES {
+        store.set(0, key, &value_of(key)).expect("set");
+        store.set(2, key, b"of another keyspace").expect("set");
+        store.commit().expect("commit");
+    }
+    store.delete(0, b"gone").expect("delete");
+    store.commit().expect("commit");
+    // What stands where the log ends is looked at in any case.
+    for i in 0..6 {
+        store.set(2, b"behind", &bytes_of(i, 1_000)).expect("set");
+        store.commit().expect("commit");
+    }
+    store.close().map_err(|(_, e)| e).expect("close");
+    let mut store = Store::open(file.clone(), options(1 << 20)).expect("it opens");
+    assert!(store.recovery().checkpoint && store.recovery().replayed_frames < 2);
+    assert_eq!(problems_of(&mut store), []);
+    file.image()
+}
+
+fn u32_at(image: &[u8], at: usize) -> u32 {
+    image[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
+}
+
+/// Where the frames and records of the log stand.
+fn records(image: &[u8]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for start in (DATA_START as usize..image.len()).step_by(SEGMENT) {
+        if u32_at(image, start + 8) != segment::MAGIC || image[start + 12] != segment::KIND_LOG {
+            continue;
+        }
+        let mut frame = start + segment::SIZE;
+        while frame + 40 < start + SEGMENT && &image[frame + 8..frame + 12] == b"VFRM" {
+            let end = frame + u32_at(image, frame + 12) as usize;
+            let mut at = frame + 40;
+            while at < end {
+                found.push((frame, at));
+                let capacity = u32_at(image, at + 16) as usize;
+                at += record::size_of_record(usize::from(image[at + 8]), capacity);
+            }
+            frame = end;
+        }
+    }
+    found
+}
+
+/// Where the frame and the record of a key stand.
+fn place_of(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
+    let found = records(image).into_iter().find(|&(_, at)| {
+        let is_it = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
+        is_it
+            && &image[at + 40..at + 40 + key.len()] == key
+            && kind.is_none_or(|kind| image[at + 4] == kind)
+    });
+    found.expect("it stands before the checkpoint")
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// What is done to the record of a key: its bytes begin at the first number, those of its value at the
+/// second, its frame at the third.
+type Edit = fn(&mut [u8], usize, usize, usize);
+
+const LARGE: [u8; 8] = (16_777_217_u64).to_le_bytes();
+
+#[rustfmt::skip]
+const EDITS: &[(&str, &[u8], Edit)] = &[
+    ("a kind that does not exist", b"long", |image, at, _, _| image[at + 4] = 0),
+    ("a kind that must be understood", b"long", |image, at, _, _| image[at + 4] = 100),
+    ("a kind that may be skipped", b"long", |image, at, _, _| image[at + 4] = 0x99),
+    ("space that means nothing", b"short", |image, at, _, _| image[at + 4] = 0x81),
+    ("a note of a transaction", b"long", |image, at, _, _| image[at + 4] = 0x82),
+    ("a deletion", b"short", |image, at, _, _| image[at + 4] = KIND_DELETE),
+    ("a version above all", b"long", |image, at, _, _| image[at + 31] = 1),
+    ("a version of many bits", b"short", |image, at, _, _| put(image, at + 24, &[255; 8])),
+    ("a capacity that is no multiple of 8", b"short", |image, at, _, _| image[at + 16] += 4),
+    ("a value longer than its room", b"short", |image, at, _, _| image[at + 12] = 80),
+    ("a value that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 12, &[0, 9])),
+    ("a record that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 16, &[0, 2])),
+    ("no key", b"long", |image, at, _, _| image[at + 8] = 0),
+    ("a key that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 8, &[255, 255])),
+    ("an extent without its description", b"extent", |image, at, _, _| image[at + 12] = 31),
+    ("an extent longer than values can be", b"extent", |image, _, value, _| put(image, value + 8, &LARGE)),
+    ("an extent one byte longer", b"extent", |image, _, value, _| image[value + 8] += 1),
+    ("an extent one byte shorter", b"extent", |image, _, value, _| image[value + 8] -= 1),
+    ("an extent elsewhere", b"extent", |image, _, value, _| image[value] += 1),
+    ("an extent behind the file", b"extent", |image, _, value, _| put(image, value, &[0, 0, 1])),
+    ("an extent of another sequence", b"extent", |image, _, value, _| image[value + 24] += 9),
+    ("a value called an extent", b"long", |image, at, _, _| image[at + 4] = KIND_EXTENT),
+    ("pieces without their description", b"pieces", |image, at, _, _| image[at + 12] = 23),
+    ("no pieces", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 0, 0])),
+    ("more pieces than there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 1])),
+    ("as many pieces as there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[255, 255, 0])),
+    ("one piece more", b"pieces", |image, _, value, _| image[value + 16] += 1),
+    ("one piece less", b"pieces", |image, _, value, _| image[value + 16] -= 1),
+    ("pieces longer than values can be", b"pieces", |image, _, value, _| put(image, value + 8, &LARGE)),
+    ("pieces one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
+    ("pieces one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
+    ("pieces of another value", b"pieces", |image, _, value, _| image[value] += 1),
+    ("a value called pieces", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
+    ("a frame of more records", b"long", |image, _, _, frame| image[frame + 32] += 1),
+    ("a frame of fewer records", b"long", |image, _, _, frame| image[frame + 32] -= 1),
+];
+
+/// What there is to see of a file: no value is another one than it was.
+fn look(file: &FaultFile, options: Options, what: &str) -> bool {
+    let mut store = Store::open(file.clone(), options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(store.recovery().checkpoint, "{what}: the checkpoint was not used");
+    let mut is_whole = true;
+    for (key, _) in VALUES {
+        match store.get(0, key) {
+            Ok(value) => assert!(value == Some(&value_of(key)[..]), "{what}: {key:?} is another"),
+            Err(Error::Corruption(_)) => is_whole = false,
+            Err(error) => panic!("{what}: {error:?}"),
+        }
+        let there =
+            store.has(0, key).and_then(|there| Ok(there && store.version(0, key)?.is_some()));
+        assert!(matches!(there, Ok(true) | Err(Error::Corruption(_))), "{what}: {there:?}");
+        assert_eq!(store.get(2, key).expect("get"), Some(&b"of another keyspace"[..]), "{what}");
+        store.end_turn();
+    }
+    is_whole
+}
+
+#[test]
+fn what_replay_refuses_is_refused_behind_a_checkpoint_and_verification_finds_it() {
+    let image = sample();
+    let mut refused = 0;
+    for (what, key, edit) in EDITS {
+        let mut image = image.clone();
+        let (frame, at) = place_of(&image, key, None);
+        let value =
+            at + RecordHeader { key_len: key.len() as u16, ..Default::default() }.value_offset();
+        let check = image[value + 16..value + 24].to_vec();
+        edit(&mut image, at, value, frame);
+        repair::all(&mut image);
+        if *key == b"extent" {
+            // What its header says now is not what the extent holds.
+            put(&mut image, value + 16, &check);
+            let salt = DATA_START as usize + (frame - DATA_START as usize) / SEGMENT * SEGMENT;
+            let salt = image[salt + 24..salt + 32].try_into().map_or(0, u64::from_le_bytes);
+            let end =
+                DATA_START as usize + (frame - DATA_START as usize) / SEGMENT * SEGMENT + SEGMENT;
+            repair::frames(&mut image[..end], frame, salt);
+        }
+        let bare = FaultFile::new(without_checkpoints(&Pages::from(image.clone())));
+        refused += usize::from(Store::open(bare, options(1 << 20)).is_err());
+        for memory in [0, 1 << 20] {
+            let file = FaultFile::new(image.clone());
+            let mut store = Store::open(file.clone(), options(memory))
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            let problems = problems_of(&mut store);
+            assert!(!problems.is_empty(), "{what}: verification finds nothing");
+            drop(store.into_file());
+            look(&file, options(memory), what);
+            // Nor does it get into what is replayed.
+            let mut store = Store::open(file.clone(), options(memory)).expect("it opens");
+            store.set(0, b"new", b"value").expect("set");
+            let mut more = store.tend(true).expect("tend");
+            while more {
+                more = store.tend(false).expect("tend");
+            }
+            store.close().map_err(|(_, e)| e).expect("close");
+            look(&file, options(memory), what);
+        }
+        // Who verifies all that it shows refuses it, but for a count that nothing needs.
+        let mut aligned = vec![0; image.len() + 8];
+        let skip = aligned.as_ptr().align_offset(8);
+        put(&mut aligned, skip, &image);
+        let bytes = &aligned[skip..][..image.len()];
+        let reader = Reader::from_bytes(bytes);
+        assert!(reader.is_err() || what.starts_with("a frame of"), "{what}: a reader takes it");
+    }
+    println!("{} crafted records, of which replay refuses {refused}", EDITS.len());
+    assert!(refused > 20);
+}
+
+#[test]
+fn entries_of_a_checkpoint_that_lead_to_no_record_of_their_key_are_found_by_verification() {
+    let image = sample();
+    let head = (DATA_START as usize..image.len())
+        .step_by(8)
+        .find(|&at| &image[at + 8..at + 12] == b"VCKP");
+    let head = head.expect("there is a checkpoint");
+    let block = head + u32_at(&image, head + 12) as usize;
+    let count = u32_at(&image, head + 40) as usize;
+    assert!(count >= 10 && HEAD == 64, "{count} entries");
+    let entry = |i: usize| block + 8 + 8 * i;
+    let position = |at: usize| ((at - DATA_START as usize) / 8) as u32;
+    let (_, deletion) = place_of(&image, b"gone", Some(KIND_DELETE));
+    let (_, long) = place_of(&image, b"long", None);
+    for i in 0..count {
+        let old = u32_at(&image, entry(i) + 4);
+        for (what, hash, to) in [
+            ("another hash", 1, old),
+            ("a deletion", 0, position(deletion)),
+            ("the middle of a value", 0, position(long + 160)),
+            ("the record behind it", 0, old + 1),
+            ("another key's record", 0, u32_at(&image, entry((i + 1) % count) + 4)),
+        ] {
+            let mut image = image.clone();
+            image[entry(i)] ^= hash;
+            put(&mut image, entry(i) + 4, &to.to_le_bytes());
+            repair::all(&mut image);
+            let file = FaultFile::new(image);
+            let mut store = Store::open(file, options(1 << 20)).expect("it opens");
+            assert!(store.recovery().checkpoint);
+            assert!(!problems_of(&mut store).is_empty(), "entry {i}: {what}");
+        }
+    }
+    let mut store = Store::open(FaultFile::new(image), options(0)).expect("it opens");
+    assert_eq!(state_of(&mut store).len(), 11);
+}
+
+#[test]
+fn two_records_that_name_one_extent_give_no_more_than_it_has() {
+    let mut image = sample();
+    let (_, extent) = place_of(&image, b"extent", None);
+    let (frame, long) = place_of(&image, b"long", None);
+    // The record of 900 bytes becomes one of an extent, with another length.
+    let described = image[extent + 48..extent + 80].to_vec();
+    put(&mut image, long + 48, &described);
+    image[long + 4] = KIND_EXTENT;
+    put(&mut image, long + 56, &[0, 0, 16]);
+    let start = DATA_START as usize + (frame - DATA_START as usize) / SEGMENT * SEGMENT;
+    let salt = image[start + 24..start + 32].try_into().map_or(0, u64::from_le_bytes);
+    repair::frames(&mut image[..start + SEGMENT], start + segment::SIZE, salt);
+    let mut store = Store::open(FaultFile::new(image), options(1 << 20)).expect("it opens");
+    assert_eq!(store.get(0, b"extent").expect("get"), Some(&value_of(b"extent")[..]));
+    assert!(matches!(store.get(0, b"long"), Err(Error::Corruption(_))));
+    assert!(!problems_of(&mut store).is_empty());
+}

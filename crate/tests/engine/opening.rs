@@ -1,0 +1,124 @@
+//! How much of the file opening reads.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use varve::{File, IoError, Options, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::bytes_of;
+
+/// A file that counts the bytes that are read of it.
+struct Counting {
+    file: FaultFile,
+    read: Rc<Cell<u64>>,
+}
+
+impl File for Counting {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        let read = self.file.read(buf, at)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        self.file.write(bytes, at)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        self.file.truncate(size)
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        self.file.size()
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.file.flush()
+    }
+}
+
+const VALUES: u8 = 100;
+/// An extent of eight segments.
+const VALUE: usize = 30_000;
+const SEGMENT: u64 = 4096;
+
+fn options(entropy: u64) -> Options {
+    Options { segment_log2: 12, entropy: [1, 2, 3, entropy], memory: 1 << 20, ..Options::default() }
+}
+
+/// A store with large values, one commit each, and housekeeping between them.
+fn filled(file: &FaultFile) -> Store<FaultFile> {
+    let mut store = Store::open(file.clone(), options(4)).expect("a new file opens");
+    for i in 0..VALUES {
+        store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");
+        store.flush().expect("flush");
+        while store.wants_tending() {
+            store.tend(false).expect("tend");
+        }
+    }
+    store
+}
+
+/// Opens what is there. Gives how many bytes that read, and checks that all is there.
+fn bytes_to_open(file: &FaultFile, read_only: bool) -> u64 {
+    let read = Rc::new(Cell::new(0));
+    let counting = Counting { file: FaultFile::new(file.pages()), read: read.clone() };
+    let options = Options { read_only, ..options(5) };
+    let mut store = Store::open(counting, options).expect("it opens");
+    let bytes = read.get();
+    for i in 0..VALUES {
+        let value = store.get(0, &[i]).expect("get");
+        assert!(value == Some(&bytes_of(i.into(), VALUE)[..]), "value {i} is there");
+        store.end_turn();
+    }
+    bytes
+}
+
+#[test]
+fn of_large_values_nothing_is_read_behind_a_clean_close() {
+    let file = FaultFile::default();
+    filled(&file).close().map_err(|(_, e)| e).expect("close");
+    for read_only in [false, true] {
+        let bytes = bytes_to_open(&file, read_only);
+        println!("{bytes} of {} bytes read", file.pages().len());
+        // The superblocks, a header and a trailer for each slot, and a few segments of records.
+        assert!(bytes < 200_000, "{bytes} bytes");
+    }
+    // Nor behind another one, of a session that stored one more and had nothing else to do.
+    let mut store = Store::open(file.clone(), options(6)).expect("open");
+    store.set(0, &[0], &bytes_of(0, VALUE)).expect("set");
+    store.close().map_err(|(_, e)| e).expect("close");
+    let bytes = bytes_to_open(&file, false);
+    assert!(bytes < 200_000, "{bytes} bytes");
+}
+
+#[test]
+fn of_large_values_only_the_last_ones_are_read_behind_a_crash() {
+    let file = FaultFile::default();
+    drop(filled(&file).into_file());
+    let bytes = bytes_to_open(&file, false);
+    println!("{bytes} of {} bytes read after a crash", file.pages().len());
+    // Those since the last checkpoint: 64 segments, and one value that made them more.
+    assert!(bytes < 200_000 + 64 * SEGMENT + 2 * VALUE as u64, "{bytes} bytes");
+}
+
+#[test]
+fn values_that_were_moved_count_too() {
+    let file = FaultFile::default();
+    let mut store = filled(&file);
+    for i in 0..VALUES / 2 {
+        store.delete(0, &[i]).expect("delete");
+    }
+    store.flush().expect("flush");
+    let mut more = store.tend(true).expect("tend");
+    while more {
+        more = store.tend(false).expect("tend");
+    }
+    for i in 0..VALUES / 2 {
+        store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");
+    }
+    store.close().map_err(|(_, e)| e).expect("close");
+    let bytes = bytes_to_open(&file, false);
+    assert!(bytes < 200_000, "{bytes} bytes");
+}
