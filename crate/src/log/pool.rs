@@ -478,7 +478,8 @@ mod tests {
             }
             let beyond = pool.take(Holds::Segment(99), &mut |_, _, _| false);
             assert_eq!(beyond, Err(Error::ViewsHeld));
-            (HELD.set(false), pool.callback_open = false);
+            HELD.set(false);
+            pool.callback_open = false;
             assert!(pool.end_turn(&mut |_, _, _| true), "some were freed that a view shows");
             assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
         }

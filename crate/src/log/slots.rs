@@ -82,7 +82,7 @@ impl Log {
     /// as it is, which harms nothing.
     pub(super) fn restore_copies(&mut self, file: &mut impl File) {
         let mut lost = core::mem::take(&mut self.lost_copies);
-        lost.retain(|lost| matches!(self.restore_copy(file, *lost), Err(_)));
+        lost.retain(|lost| self.restore_copy(file, *lost).is_err());
         self.lost_copies = lost;
     }
 

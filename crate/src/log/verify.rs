@@ -107,8 +107,7 @@ impl Log {
         is_live: impl FnMut(Position, &RecordHeader, &[u8]) -> bool,
     ) -> Result<Verified, Error> {
         let Spot { unit, part } = spot;
-        let mut found = Verified::default();
-        found.next = self.spot_after(unit);
+        let mut found = Verified { next: self.spot_after(unit), ..Verified::default() };
         let Some(slot) = unit.checked_sub(FIRST_SLOT) else {
             self.verify_superblock(file, unit, &mut found)?;
             return Ok(found);

@@ -198,7 +198,7 @@ impl<F: File> Store<F> {
         self.keep_aside(at)?;
         // The callback may read it, and its pieces are gone once the new record is staged.
         if let Some(pieces) = pieces {
-            drop(self.log.pin_assembled(pieces));
+            let _ = self.log.pin_assembled(pieces);
             self.kept = Some(pieces);
         }
         let room;
