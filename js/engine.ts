@@ -23,6 +23,7 @@ const SEGMENT_LOG2 = 20;
 const POINTS_ONLY = 1;
 const READ_ONLY = 2;
 const RECOVERIES = { prefix: 4, salvage: 8 };
+const FRESH = 16;
 
 /** How an engine opens its file. */
 export interface EngineOptions {
@@ -30,6 +31,8 @@ export interface EngineOptions {
   readonly spaceFactor: number;
   readonly ordered: boolean;
   readonly readOnly: boolean;
+  /** Whether the last writer of the file may still finish a write: new frames go where that does no harm. */
+  readonly takenOver?: boolean | undefined;
   /** Of a file that is made by it: segments have two to the power of this many bytes. */
   readonly segmentLog2?: number;
 }
@@ -63,6 +66,7 @@ export class Engine extends EngineRanges {
     const flags =
       (options.ordered ? 0 : POINTS_ONLY) |
       (options.readOnly ? READ_ONLY : 0) |
+      (options.takenOver === true ? FRESH : 0) |
       (recovery === undefined ? 0 : RECOVERIES[recovery]);
     host.onBytes = onBytes;
     const { memory, segmentLog2 = SEGMENT_LOG2 } = options;

@@ -230,6 +230,24 @@ export class OutOfMemoryError extends NamedError {
   }
 }
 
+/**
+ * While the database was open, its file stopped being the one that the next `open` finds: it was removed (in a
+ * browser also by clearing the site's data), another file such as a backup was put in its place, or another process
+ * took over the lock because this one was suspended for longer than eight seconds. It is noticed at the next flush, or within
+ * seconds. Writes since the loss are in no file that anybody will find, and all further ones are refused with this
+ * error. Reads still work: save what is needed, say with `export`, then close the database and open it again.
+ */
+export class FileLostError extends TellingError<{
+  reason: "removed" | "replaced" | "taken-over";
+}> {
+  /** What happened to the file, or to the lock beside it. */
+  declare readonly reason: "removed" | "replaced" | "taken-over";
+
+  static {
+    named(FileLostError, "FileLostError");
+  }
+}
+
 /** The platform failed to read or write, for a reason that has no error class of its own. See `cause`. */
 export class StorageError extends NamedError {
   static {

@@ -7,6 +7,7 @@ import {
   CorruptionError,
   DatabaseClosedError,
   DatabasePoisonedError,
+  FileLostError,
   OutOfMemoryError,
   QuotaExceededError,
   ReadOnlyError,
@@ -73,11 +74,13 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.Io]: ({ name, cause }) =>
     new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
   [Code.Lost]: ({ name, cause }) =>
+    lossIn(cause) ??
     new StorageError(
       `The file handle of the database "${name}" is gone. Close the database and open it again.`,
       cause,
     ),
   [Code.Poisoned]: ({ name, cause }) =>
+    lossIn(cause) ??
     new DatabasePoisonedError(
       `The database "${name}" refuses writes because a flush or rollback failed: what the file ` +
         "holds is uncertain. Reads still work. Close it and open it again.",
@@ -116,6 +119,11 @@ const makers: Readonly<Record<number, Maker>> = {
     badArgument(`The database "${name}" was opened with ordered: false, so it has no ranges.`),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
+
+/** What the storage says of a file that was lost is told as it is. */
+function lossIn({ cause }: FailureContext["cause"]): FileLostError | undefined {
+  return cause instanceof FileLostError ? cause : undefined;
+}
 
 /** Where the damage is, and what is intact. */
 function placeOf(details: CorruptionDetails): string {

@@ -62,6 +62,7 @@ export {
   DatabaseExistsError,
   DatabaseNotFoundError,
   DatabasePoisonedError,
+  FileLostError,
   MalformedValueError,
   OptionsMismatchError,
   OutOfMemoryError,

@@ -213,7 +213,7 @@ async function start(
   const opened = await storage.open(name, { readOnly });
   try {
     heed();
-    const { file } = opened;
+    const { file, takenOver } = opened;
     if (source !== undefined && !readOnly) {
       const { fill } = await fillModule();
       const replace = options.replace === true;
@@ -221,7 +221,7 @@ async function start(
     }
     const start = (way: OpenOptions["recovery"]) => {
       const heard = onProgress && progressOf("opening", file, tell);
-      return Engine.open(name, module, file, settings, way, heard);
+      return Engine.open(name, module, file, { ...settings, takenOver }, way, heard);
     };
     // A mark counts only where no superblock is valid. Opening it without recovery tells that, whereas salvaging
     // would make something of what is only half there.

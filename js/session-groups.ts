@@ -6,7 +6,7 @@
 import { nextTask, slice } from "./clock.js";
 import type { Engine, EngineListener } from "./engine.js";
 import type { Recovery } from "./engine-reports.js";
-import { DatabasePoisonedError, QuotaExceededError } from "./errors.js";
+import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "./errors.js";
 import type { Durability, Settings } from "./options.js";
 import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK, READ_ONLY } from "./session-gate.js";
 import { Reports } from "./session-reports.js";
@@ -211,9 +211,16 @@ export class Groups extends Gate implements EngineListener {
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
     this.reports.settleCommitted();
-    this.guarded(() => this.engine.flush(), this.notFlushed);
+    this.guarded(() => this.engineFlush(), this.notFlushed);
     this.reports.settleFlushed();
     this.timers.arm(this.engine);
+  }
+
+  /** What was flushed before may be lost since: whoever asks for a flush is told. */
+  private engineFlush(): void {
+    const hasFlushed = !this.engine.unflushed();
+    this.engine.flush();
+    if (hasFlushed) this.opened.file.assertThere?.();
   }
 
   get committed(): Promise<void> {
@@ -231,7 +238,9 @@ export class Groups extends Gate implements EngineListener {
   }
 
   private flushedHere(): Promise<void> {
-    if (this.engine.pending() === 0 && !this.engine.unflushed()) return Promise.resolve();
+    if (this.engine.pending() === 0 && !this.engine.unflushed()) {
+      return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
+    }
     this.soon();
     return this.reports.flushed();
   }
@@ -296,7 +305,8 @@ export class Groups extends Gate implements EngineListener {
   /** A failure that no call is there to throw: reported, and thrown by the next one. */
   protected fail(error: Error): void {
     if (error === this.death) return;
-    if (this.failure === undefined) {
+    // Reads go on without the file, and each write says that it is lost.
+    if (this.failure === undefined && !(error instanceof FileLostError)) {
       this.failure = error;
       this.gate |= FAILED;
     }
@@ -344,6 +354,8 @@ export class Groups extends Gate implements EngineListener {
   // ---------------------------------------------------------------- ends
 
   private hook(): void {
+    const unhear = this.opened.onLoss?.((loss) => this.reports.tell(loss));
+    if (unhear !== undefined) this.unhook.push(unhear);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
       const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
@@ -391,6 +403,8 @@ export class Groups extends Gate implements EngineListener {
       if (this.death === undefined) {
         this.checkViews();
         this.engine.close();
+        // Writes were refused since, if the file was lost.
+        if (this.poisoned()) this.opened.file.assertThere?.();
       }
       // Who waits still was not told of that death: there was no stack for it.
       this.reports.settleCommitted(this.death);

@@ -16,11 +16,13 @@ class Wait {
 
 export class Reports {
   private readonly listeners: Set<(error: Error) => void>;
+  private told: Error | undefined;
   private committedWait: Wait | undefined;
   private flushedWait: Wait | undefined;
 
   constructor() {
     this.listeners = new Set();
+    this.told = undefined;
     this.committedWait = undefined;
     this.flushedWait = undefined;
   }
@@ -33,8 +35,10 @@ export class Reports {
     if (listener !== undefined) this.listeners.delete(listener);
   }
 
-  /** Tells all listeners of a failure. */
+  /** Tells all listeners of a failure, of each only once. */
   tell(error: Error): void {
+    if (error === this.told) return;
+    this.told = error;
     for (const listener of this.listeners) {
       try {
         listener(error);

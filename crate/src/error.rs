@@ -131,7 +131,10 @@ impl fmt::Display for Error {
             ),
             Error::Quota => f.write_str("the storage is full; nothing of this call was written"),
             Error::Io => f.write_str("the file could not be read or written"),
-            Error::Lost => f.write_str("the file handle is gone; reopen the database"),
+            Error::Lost => f.write_str(
+                "the file was removed or replaced, or its lock or handle taken away, while it was open, so nothing \
+                 more can be written to it; reopen the database",
+            ),
             Error::Poisoned => f.write_str(
                 "an earlier flush or rollback failed; reads live, writes are refused: reopen the database",
             ),

@@ -12,6 +12,7 @@ export {
   DatabaseExistsError,
   DatabaseNotFoundError,
   DatabasePoisonedError,
+  FileLostError,
   OptionsMismatchError,
   OutOfMemoryError,
   OwnerUnavailableError,

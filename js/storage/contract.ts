@@ -33,6 +33,11 @@ export interface StorageFile {
    * was opened. What looks like damage then is not damage.
    */
   assertSame?(): void;
+  /**
+   * Only for a file that can be lost while it is open: throws `FileLostError` if it is no longer what lies under the
+   * database's name, or no longer this program's. What was flushed then is not found by whoever opens the database.
+   */
+  assertThere?(): void;
   /** Closes the file and gives up the right to be its only user. It may be called twice. */
   close(): void;
 }
@@ -75,6 +80,16 @@ export interface OpenedStorage {
    * open. Returns a function that removes the hook.
    */
   onExit?(commit: (goesOn?: boolean) => void): () => void;
+  /**
+   * Whether the last program that had the file open may still live, and finish one write that it was in the middle
+   * of: nothing is appended where that would go.
+   */
+  readonly takenOver?: boolean;
+  /**
+   * For files that can be lost while they are open: calls `hear`, once, when that is noticed outside of any call.
+   * Returns a function that ends it.
+   */
+  onLoss?(hear: (loss: Error) => void): () => void;
   /** For storages that keep a `flush` only some time after it: resolves when all that was flushed is kept. */
   sync?(): Promise<void>;
   /**
@@ -174,7 +189,7 @@ export type IoCode = -1 | -2 | -3;
 const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"]);
 /** Deno gives some errors of the system no code; then their text is all there is. */
 const FULL_TEXT = /^(No space left on device|Disk quota exceeded|File too large) \(os error \d+\)/;
-const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError"]);
+const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError", "VARVE_FILE_LOST"]);
 
 /**
  * Sorts what a file call threw: -2 when there is no room, -3 when the file handle is gone, -1 for

@@ -56,10 +56,13 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
   let lock: Lock | undefined;
   try {
     makeFolder(node, node.path.dirname(path));
-    lock = await acquireLock(`${path}.lock`, path);
+    lock = await acquireLock(path);
     const opened = new NodeFile(node, path, lock);
+    const { takenOver } = lock;
     return {
       file: opened,
+      takenOver,
+      onLoss: (hear) => opened.onLoss(hear),
       onExit: (commit) => opened.onExit(commit),
       beside: async () => beside(node, path, opened),
       tidy: () => opened.tidy(),
@@ -73,7 +76,7 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
 }
 
 async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> {
-  await refuseHeld(`${path}.lock`, path);
+  await refuseHeld(path);
   const opened = new NodeFile(node, path, undefined);
   return { file: opened, room: () => roomFor(node, path, opened) };
 }
@@ -115,7 +118,7 @@ export async function destroyFile(node: Builtins, path: string): Promise<boolean
   try {
     const found = find(node, path);
     if (found === undefined) return false;
-    lock = await acquireLock(`${found}.lock`, found);
+    lock = await acquireLock(found);
     // Somebody else may have destroyed it until the lock was ours.
     const wasThere = node.fs.existsSync(found);
     for (const each of [path, found + BESIDE, found]) node.fs.rmSync(each, { force: true });
@@ -182,6 +185,12 @@ class NodeFile implements StorageFile {
     this.#isNew = isNew;
     this.#written = lock === undefined ? stat.mtimeMs : undefined;
     this.#size = stat.size;
+    try {
+      this.#lock?.guard(fd);
+    } catch (error) {
+      fs.closeSync(fd);
+      throw error;
+    }
     watchExit(node, this);
   }
 
@@ -218,6 +227,8 @@ class NodeFile implements StorageFile {
       // Also after an error half way: what was written before it has made the file longer.
       if (done > 0) this.#size = Math.max(this.#size, at + done);
     }
+    // It counts only if nobody else could take the file in the meantime.
+    this.#lock?.assertHeld();
     return done;
   }
 
@@ -255,6 +266,7 @@ class NodeFile implements StorageFile {
     this.#node.fs.ftruncateSync(fd, size);
     this.#size = size;
     this.#blank.clear();
+    this.#lock?.assertHeld();
   }
 
   getSize(): number {
@@ -275,6 +287,18 @@ class NodeFile implements StorageFile {
   flush(): void {
     // The size is part of what fdatasync makes durable; access times, which it omits, do not matter.
     this.#node.fs.fdatasyncSync(this.#living());
+    this.assertThere();
+  }
+
+  assertThere(): void {
+    this.#lock?.assertThere();
+  }
+
+  onLoss(hear: (loss: Error) => void): () => void {
+    if (this.#lock !== undefined) this.#lock.onLoss = hear;
+    return () => {
+      if (this.#lock !== undefined) this.#lock.onLoss = undefined;
+    };
   }
 
   /** Has another file, which nobody has open, be the one at this path, in one step. */
@@ -290,6 +314,7 @@ class NodeFile implements StorageFile {
       flushFolder(this.#node, this.#path);
     } finally {
       this.#fd = openToUse(this.#node, this.#path, false);
+      this.#lock?.guard(this.#fd);
       this.#size = fs.fstatSync(this.#fd).size;
       this.#blank.clear();
     }

@@ -1,6 +1,6 @@
 /** Storage in files, for Node, Deno and Bun alike: where they are. */
 
-import { badArgument, refuseMore } from "../errors.js";
+import { badArgument, refuseMore, StorageUnavailableError } from "../errors.js";
 import { moduleAt } from "../modules.js";
 import { type Builtins, builtins } from "./builtin.js";
 import type { Storage } from "./contract.js";
@@ -24,11 +24,19 @@ const files = () => moduleAt("storage/node-file", () => import("./node-file.js")
  * committed first. Signals are left to the program: one that ends it is like a crash, unless the program
  * listens for it and calls `process.exit`.
  *
+ * If the file is removed or replaced while it is open, or another process takes its lock over because this one was
+ * suspended for more than eight seconds, the next flush, or a look every two seconds, finds out: the writes fail
+ * with `FileLostError`, and what is in memory can still be read and exported.
+ *
  * A symbolic link to a file elsewhere is that database under another name; the lock lies beside the file that
  * it points to. (Hard links cannot be told apart: a file must have only one.)
  *
  * Threads count like processes: only one thread can have a database open at a time. When a thread was
  * terminated, the next one can open the database at once on Linux, and after eight seconds elsewhere.
+ *
+ * A lock that a crash left behind is removed at once where the system tells that its process is dead: on Linux and
+ * macOS, on the same start of the machine and in the same container. Everywhere else, so on Windows, after the machine was
+ * started again and in another container, it holds until nobody has renewed it for eight seconds.
  *
  * In Deno, `--allow-read` and `--allow-write` for the folder are enough, and the user is not asked for more.
  * Other programs cannot be seen with these alone, so a lock that was left behind holds for eight seconds.
@@ -84,18 +92,31 @@ export function fileAt(path: string): Storage {
     kind: "file",
     identity() {
       const node = builtins();
-      return realPath(node, node.path.resolve(path));
+      return realPath(node, absolute(node, path));
     },
     async open(_name, mode) {
       const node = builtins();
-      const resolved = node.path.resolve(path);
+      const resolved = absolute(node, path);
       return (await files()).openAt(node, resolved, mode);
     },
   };
 }
 
+/** @throws StorageUnavailableError where the path leads nowhere, because the current folder is gone */
+function absolute({ path: paths }: Builtins, path: string): string {
+  try {
+    return paths.resolve(path);
+  } catch (cause) {
+    throw new StorageUnavailableError(
+      `The path ${path} begins in the current working directory, which was deleted or cannot be read. ` +
+        "Change to another one with process.chdir(), or use file() with an absolute path.",
+      { cause },
+    );
+  }
+}
+
 function resolve(node: Builtins, directory: string | URL): string {
-  if (typeof directory === "string") return node.path.resolve(directory);
+  if (typeof directory === "string") return absolute(node, directory);
   if (directory.protocol !== "file:") {
     throw badArgument('The URL of a folder must have the scheme "file:".', directory.href);
   }

@@ -15,10 +15,11 @@ export interface ProcessIdentity {
   started: string | null;
   /** Its thread, as number and start: a worker can end long before its process. */
   thread: string | null;
-  /** One for each start of the machine. */
+  /** One for each start of each machine. */
   boot: string | null;
   /** The space in which process numbers count: containers have their own. */
   space: string | null;
+  /** Of the machine's name. It decides nothing. */
   host: string | null;
 }
 
@@ -66,18 +67,22 @@ export function self(node: Builtins): ProcessIdentity {
 
 function identify(node: Builtins): ProcessIdentity {
   const { fs, process } = node;
+  const { pid, platform } = process;
   const name = hostNameOf(node);
   const host = name === null ? null : fingerprint(name);
-  if (process.platform !== "linux") {
-    const started = startedByPs(node, process.pid);
-    return { pid: process.pid, started, thread: null, boot: null, space: null, host };
+  if (platform !== "linux") {
+    // Where processes are numbered in one space only, that needs no name of its own.
+    const [boot, space] = platform === "darwin" ? [bootOfMacOS(node), "0"] : [null, null];
+    return { pid, started: startedByPs(node, pid), thread: null, boot, space, host };
   }
+  // A folder /proc of another space has other processes under these numbers: then nobody can be seen.
+  const isOurs = attempt(() => fs.readlinkSync("/proc/self")) === String(pid);
   return {
-    pid: process.pid,
+    pid,
     started: statOf(node, "self")?.started ?? null,
     thread: ownThread(node),
     boot: attempt(() => fingerprint(fs.readFileSync(BOOT, "utf8").trim())),
-    space: attempt(() => fingerprint(fs.readlinkSync("/proc/self/ns/pid"))),
+    space: isOurs ? attempt(() => fingerprint(fs.readlinkSync("/proc/self/ns/pid"))) : null,
     host,
   };
 }
@@ -95,16 +100,15 @@ function ownThread(node: Builtins): string | null {
   return id === undefined || started === undefined ? null : `${id}:${started}`;
 }
 
-/** Whether that process and its thread live. "dead" is certain. */
+/**
+ * Whether that process and its thread live. "dead" is certain: it was on this start of this machine, in the space in
+ * which processes are numbered here.
+ */
 export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
   const here = self(node);
-  if (other.boot !== null && here.boot !== null) {
-    if (other.boot !== here.boot) return other.host === here.host ? "dead" : "unseen";
-    if (other.space !== here.space) return "unseen";
-  } else if (other.boot !== here.boot) {
-    // One of the two may not see what the other sees, and so not where it is.
-    return "unseen";
-  }
+  // Names of hosts prove nothing: two machines may have the same, and one may change its own.
+  const isHere = here.boot !== null && other.boot === here.boot;
+  if (!isHere || here.space === null || other.space !== here.space) return "unseen";
   const found = find(node, other.pid);
   if (found === "unseen") return "unseen";
   if (found === undefined) return "dead";
@@ -160,16 +164,31 @@ function statOf({ fs }: Builtins, which: string): { started: string; ended: bool
   return { started: fingerprint(started), ended: state === "Z" || state === "X" || state === "x" };
 }
 
-function startedByPs({ childProcess, process }: Builtins, pid: number): string | null {
-  if (process.platform === "win32") return null;
+function startedByPs(node: Builtins, pid: number): string | null {
+  if (node.process.platform === "win32") return null;
+  return printOf(node, "ps", "-o", "lstart=", "-p", String(pid));
+}
+
+/** macOS names each of its starts. */
+function bootOfMacOS(node: Builtins): string | null {
+  return printOf(node, "sysctl", "-n", "kern.bootsessionuuid");
+}
+
+/** The fingerprint of what a program says; `null` for nothing. */
+function printOf(
+  { childProcess, process }: Builtins,
+  program: string,
+  ...args: string[]
+): string | null {
+  if (!permitted({ name: "run" })) return null;
   return attempt(() => {
-    const told = childProcess.execFileSync("ps", ["-o", "lstart=", "-p", String(pid)], {
+    const told = childProcess.execFileSync(program, args, {
       env: { ...process.env, LC_ALL: "C", TZ: "UTC" },
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
       timeout: 5000,
     });
-    return fingerprint(told.trim());
+    return told.trim() === "" ? null : fingerprint(told.trim());
   });
 }
 

@@ -26,8 +26,9 @@ import {
   throws,
   turn,
 } from "../harness.js";
+import { speaks } from "./support/anywhere.js";
 import { folder, Holder, type LockFields, lockContent, lockFields } from "./support/processes.js";
-import { runs } from "./support/programs.js";
+import { runs, start } from "./support/programs.js";
 
 const NAME = "shop";
 
@@ -45,6 +46,16 @@ async function forgedLock(directory: string, change: Partial<LockFields>): Promi
   const content = lockContent({ ...real, ...change });
   writeFileSync(lockOf(directory), content);
   return content;
+}
+
+/** Has a lock look alive until the test ends, by time stamps that mean nothing. */
+function sendsHeartbeats(directory: string): void {
+  let beats = 0;
+  const beating = setInterval(() => {
+    beats += 1;
+    utimesSync(lockOf(directory), beats, beats);
+  }, 2000);
+  cleanup(() => clearInterval(beating));
 }
 
 async function opensAndCloses(directory: string): Promise<void> {
@@ -187,6 +198,158 @@ suite("the lock of a database file", () => {
     ok(Date.now() - start > 7900, "it was given time to show that it lives");
   });
 
+  test("a holder of which nothing proves that it was on this machine is never dead by its number", async () => {
+    const changes: Partial<LockFields>[] = [
+      { boot: "0" },
+      { space: "-" },
+      { boot: "-", space: "-" },
+      { boot: "-", space: "-", host: "elsewhere", name: "elsewhere" },
+    ];
+    await Promise.all(
+      changes.map(async (change) => {
+        const directory = folder();
+        await forgedLock(directory, { pid: "999999", ...change });
+        sendsHeartbeats(directory);
+        await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+      }),
+    );
+  });
+
+  for (const platform of ["darwin", "win32", "freebsd"]) {
+    test(`nor is it where ${platform} does not tell one machine from another`, async () => {
+      const directory = folder();
+      await forgedLock(directory, { pid: "999999", boot: "-", space: "-", host: "elsewhere" });
+      sendsHeartbeats(directory);
+      const { stdout, stderr } = await runs(
+        directory,
+        `Object.defineProperty(process, "platform", { value: ${JSON.stringify(platform)} });
+         console.log(await shop().then(() => "open", (error) => error.code));`,
+      );
+      equal(stdout.trim(), "VARVE_DATABASE_BUSY", stderr);
+    });
+  }
+
+  test("a lock is not broken because the wall clock steps", async () => {
+    const directory = folder();
+    await forgedLock(directory, { pid: "1", space: "1" });
+    sendsHeartbeats(directory);
+    const real = Date.now;
+    let steps = 0;
+    cleanup(() => {
+      Date.now = real;
+    });
+    Date.now = () => {
+      steps += 1;
+      return real() + steps * (steps % 2 === 0 ? 3_600_000 : -3_600_000);
+    };
+    await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+  });
+
+  test("a heartbeat that comes when the lock is being broken keeps it", async () => {
+    const directory = folder();
+    const content = await forgedLock(directory, { pid: "1", space: "1" });
+    const { renameSync } = fs;
+    cleanup(() => {
+      fs.renameSync = renameSync;
+    });
+    fs.renameSync = ((from: string, to: string) => {
+      fs.renameSync = renameSync;
+      utimesSync(from, 1, 1);
+      renameSync(from, to);
+    }) as typeof renameSync;
+    await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+    equal(fs.renameSync, renameSync, "it was about to be broken");
+    equal(readFileSync(lockOf(directory), "utf8"), content);
+    deepEqual(readdirSync(directory), ["shop.varve.lock"]);
+  });
+
+  test("a lock that is put in place while another one is being put back gives way to it", async () => {
+    const directory = folder();
+    const content = await forgedLock(directory, { pid: "1", space: "1" });
+    const breaker = `${lockOf(directory)}.break`;
+    const moved = join(directory, "moved");
+    fs.renameSync(lockOf(directory), moved);
+    writeFileSync(breaker, content);
+    const opening = rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
+    await turn(1000);
+    ok(existsSync(lockOf(directory)), "it was put in place");
+    fs.renameSync(moved, lockOf(directory));
+    rmSync(breaker);
+    sendsHeartbeats(directory);
+    await opening;
+    equal(readFileSync(lockOf(directory), "utf8"), content);
+  });
+
+  test("a holder whose lock is moved away for a moment keeps it", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    const real = Date.now;
+    const { lutimesSync } = fs;
+    cleanup(() => {
+      Date.now = real;
+      fs.lutimesSync = lutimesSync;
+    });
+    const moved = join(directory, "moved");
+    fs.renameSync(lockOf(directory), moved);
+    let misses = 0;
+    fs.lutimesSync = (path, ...times) => {
+      misses += 1;
+      if (misses === 3) fs.renameSync(moved, path);
+      lutimesSync(path, ...times);
+    };
+    Date.now = () => real() + 60_000;
+    equal(opened.write(bytes("on and on"), { at: 0 }), 9);
+    equal(misses, 3);
+  });
+
+  test("heartbeats go on where the wall clock stands still, as under a test's clock", async () => {
+    const directory = folder();
+    const real = Date.now;
+    cleanup(() => {
+      Date.now = real;
+    });
+    Date.now = () => 1_000_000;
+    const { file: opened } = await file(directory).open(NAME);
+    cleanup(() => opened.close());
+    const stamps = new Set<number>();
+    const deadline = real() + 60_000;
+    while (stamps.size < 3) {
+      stamps.add(statSync(lockOf(directory)).mtimeMs);
+      ok(real() < deadline, "each changes it");
+      await turn(100);
+    }
+  });
+
+  test("what was written while the lock was lost does not count", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    const { writeSync } = fs;
+    const real = Date.now;
+    cleanup(() => {
+      fs.writeSync = writeSync;
+      Date.now = real;
+    });
+    fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
+      // It was stopped between its look at the lock and the end of its write, for long enough.
+      fs.writeSync = writeSync;
+      Date.now = () => real() + 60_000;
+      writeFileSync(lockOf(directory), "somebody else's");
+      return writeSync(...args);
+    }) as typeof writeSync;
+    throws(() => opened.write(bytes("after"), { at: 0 }), { code: "VARVE_FILE_LOST" });
+    opened.close();
+  });
+
+  test("a flush does not count either when the lock is gone", async () => {
+    const directory = folder();
+    const { file: opened } = await file(directory).open(NAME);
+    equal(opened.write(bytes("before"), { at: 0 }), 6);
+    rmSync(lockOf(directory));
+    throws(() => opened.flush(), { code: "VARVE_FILE_LOST", message: /removed, or taken over/ });
+    opened.close();
+  });
+
   test("an open database touches its lock", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
@@ -209,8 +372,9 @@ suite("the lock of a database file", () => {
     });
     writeFileSync(lockOf(directory), "somebody else's");
     Date.now = () => real() + 6000;
-    throws(() => opened.write(bytes("after"), { at: 0 }), { code: "EBADF", message: /taken over/ });
-    throws(() => opened.truncate(0), { code: "EBADF" });
+    const lost = { name: "FileLostError", code: "VARVE_FILE_LOST", message: /taken over/ } as const;
+    throws(() => opened.write(bytes("after"), { at: 0 }), lost);
+    throws(() => opened.truncate(0), lost);
     opened.close();
     equal(readFileSync(join(directory, "shop.varve"), "utf8"), "before");
     equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
@@ -427,6 +591,63 @@ async function ownLock(holder: Holder): Promise<LockFields> {
   await holder.tell("open", { directory, name: "own" });
   return lockFields(readFileSync(join(directory, "own.varve.lock"), "utf8"));
 }
+
+suite("a holder that is stopped for longer than it takes to break its lock", () => {
+  /** Commits one key after the other, and says so of each only when it is committed. */
+  const commits = (name: string, count: number, space: string, directory: string) => `
+    const { readlinkSync } = fs;
+    // Another container: nothing of its processes is seen here, and nothing of this one there.
+    fs.readlinkSync = (path, ...more) =>
+      path === "/proc/self/ns/pid" ? "${space}" : readlinkSync(path, ...more);
+    const acknowledged = fs.openSync(${JSON.stringify(directory)} + "/${name}.txt", "a");
+    const db = await shop();
+    fs.writeSync(1, "open ");
+    for (let i = 0; i < ${count}; i += 1) {
+      try {
+        db.set("${name} " + i, "value".repeat(1 + i % 50));
+        db.commit();
+        if (i % 100 === 0) db.flush();
+      } catch (error) {
+        console.log(error.code, error.reason);
+        process.exit();
+      }
+      fs.writeSync(acknowledged, i + " ");
+    }
+    await db.close();
+    console.log("closed");`;
+
+  test("acknowledges nothing more, and no acknowledged commit of it or of the next one is lost", async () => {
+    const ENDLESS = 100_000_000;
+    await Promise.all(
+      Array.from({ length: 6 }, async (_, round) => {
+        const directory = folder();
+        const first = start(directory, commits("first", ENDLESS, "pid:[1]", directory));
+        await speaks(first);
+        await turn(200 + round * 37);
+        first.child.kill("SIGSTOP");
+        const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
+        await speaks(second);
+        first.child.kill("SIGCONT");
+        const { stdout, stderr } = await first.ended;
+        ok(stdout.includes("VARVE_FILE_LOST taken-over"), `${stdout} ${stderr}`);
+        await turn(200);
+        second.child.kill("SIGKILL");
+        await second.ended;
+        const db = await open(NAME, { storage: file(directory) });
+        for (const name of ["first", "second"]) {
+          const said = readFileSync(join(directory, `${name}.txt`), "utf8")
+            .trimEnd()
+            .split(" ");
+          const missing = said.filter((i) => db.getText(`${name} ${i}`) === undefined);
+          ok(said.length > 10, `${name} committed ${said.length} times`);
+          deepEqual(missing, [], `of ${name}, round ${round}`);
+        }
+        equal((await db.verify()).problems.length, 0);
+        await db.close();
+      }),
+    );
+  });
+});
 
 suite("starters that race for a dead lock", () => {
   const STARTERS = 8;

@@ -5,6 +5,17 @@ use std::{fmt, io};
 
 use crate::schema::Malformed;
 
+/// How the file of an open database stopped being the one that the next opening finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It was removed, or moved away.
+    Removed,
+    /// Another one was put in its place.
+    Replaced,
+    /// Its lock was removed, or taken over by another process while this one was suspended.
+    TakenOver,
+}
+
 /// Why a call failed. [`code`](Error::code) is the same as in TypeScript and never changes.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -24,6 +35,15 @@ pub enum Error {
         path: PathBuf,
         /// What the system says.
         cause: io::Error,
+    },
+    /// The file stopped being the one that the next opening finds, while it was open. What was written since is
+    /// in no file that anybody will find, and further writes are refused; reads still work. Calls of
+    /// collections say [`crate::Error::Lost`] for it.
+    FileLost {
+        /// The database's file.
+        path: PathBuf,
+        /// What happened to it.
+        reason: Loss,
     },
     /// There is no such file, and none was to be made.
     NotFound(PathBuf),
@@ -61,7 +81,8 @@ impl Error {
                 | Engine::ValueTooLong
                 | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
                 Engine::Quota | Engine::Full => "VARVE_QUOTA_EXCEEDED",
-                Engine::Io | Engine::Lost => "VARVE_STORAGE",
+                Engine::Io => "VARVE_STORAGE",
+                Engine::Lost => "VARVE_FILE_LOST",
                 Engine::Poisoned => "VARVE_DATABASE_POISONED",
                 Engine::Corruption(_) => "VARVE_CORRUPTION",
                 Engine::NotADatabase | Engine::UnsupportedFormat { .. } => {
@@ -75,6 +96,7 @@ impl Error {
             },
             Error::Busy { .. } => "VARVE_DATABASE_BUSY",
             Error::Unavailable { .. } => "VARVE_STORAGE_UNAVAILABLE",
+            Error::FileLost { .. } => "VARVE_FILE_LOST",
             Error::NotFound(_) => "VARVE_DATABASE_NOT_FOUND",
             Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
@@ -117,6 +139,21 @@ impl fmt::Display for Error {
             }
             Error::Unavailable { path, cause } => {
                 write!(f, "{} cannot be used: {cause}", path.display())
+            }
+            Error::FileLost { path, reason } => {
+                let path = path.display();
+                match reason {
+                    Loss::Removed => write!(f, "the file {path} was removed or moved away")?,
+                    Loss::Replaced => write!(f, "another file was put in the place of {path}")?,
+                    Loss::TakenOver => write!(
+                        f,
+                        "the lock of {path} was removed, or taken over by another process"
+                    )?,
+                }
+                f.write_str(
+                    " while this program had it open, so nothing more can be written to it; reads still work: \
+                     save what is needed, then open the database again",
+                )
             }
             Error::NotFound(path) => {
                 write!(f, "there is no database {}", path.display())?;

@@ -23,7 +23,7 @@ mod std_file;
 mod store;
 
 pub use collection::{Collection, Entry, Records};
-pub use error::Error;
+pub use error::{Error, Loss};
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
 pub use std_file::StdFile;

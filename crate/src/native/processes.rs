@@ -14,10 +14,11 @@ pub(super) struct Identity {
     pub started: Option<String>,
     /// Its thread, as number and start, where threads count: those of JavaScript.
     pub thread: Option<String>,
-    /// One for each start of the machine.
+    /// One for each start of each machine.
     pub boot: Option<String>,
     /// The space in which process numbers count.
     pub space: Option<String>,
+    /// Of the machine's name. It decides nothing.
     pub host: Option<String>,
 }
 
@@ -35,19 +36,31 @@ pub(super) enum Life {
 pub(super) fn this() -> &'static Identity {
     static KNOWN: OnceLock<Identity> = OnceLock::new();
     KNOWN.get_or_init(|| {
-        let print_of = |path: &str| Some(fingerprint(fs::read_to_string(path).ok()?.trim()));
         let pid = process::id();
-        let is_linux = cfg!(target_os = "linux");
-        let space = fs::read_link("/proc/self/ns/pid").ok();
-        Identity {
-            pid,
-            started: if is_linux { stat_of("self").map(|stat| stat.0) } else { by_ps(pid) },
-            thread: None,
-            boot: if is_linux { print_of("/proc/sys/kernel/random/boot_id") } else { None },
-            space: space.and_then(|space| Some(fingerprint(space.to_str()?))),
-            host: host_name().map(|name| fingerprint(&name)),
-        }
+        let host = host_name().map(|name| fingerprint(&name));
+        let [started, boot, space] = if cfg!(target_os = "linux") {
+            let print_of = |path: &str| Some(fingerprint(fs::read_to_string(path).ok()?.trim()));
+            [
+                stat_of("self").map(|stat| stat.0),
+                print_of("/proc/sys/kernel/random/boot_id"),
+                own_space(pid),
+            ]
+        } else if cfg!(target_os = "macos") {
+            // Each start has a name, and processes are numbered in one space only.
+            let boot = said_by("sysctl", &["-n", "kern.bootsessionuuid"]);
+            [by_ps(pid), boot, Some("0".into())]
+        } else {
+            [by_ps(pid), None, None]
+        };
+        Identity { pid, started, thread: None, boot, space, host }
     })
+}
+
+/// A folder /proc of another space has other processes under these numbers: then nobody can be seen.
+fn own_space(pid: u32) -> Option<String> {
+    let is_ours = fs::read_link("/proc/self").ok()?.to_str()? == pid.to_string();
+    let space = fs::read_link("/proc/self/ns/pid").ok().filter(|_| is_ours)?;
+    Some(fingerprint(space.to_str()?))
 }
 
 impl Identity {
@@ -93,13 +106,10 @@ fn fingerprint(text: &str) -> String {
 /// Whether that process and its thread live.
 pub(super) fn life_of(other: &Identity) -> Life {
     let here = this();
-    match (&other.boot, &here.boot) {
-        (Some(theirs), Some(ours)) if theirs != ours => {
-            return if other.host == here.host { Life::Dead } else { Life::Unseen };
-        }
-        (Some(_), Some(_)) if other.space != here.space => return Life::Unseen,
-        (theirs, ours) if theirs != ours => return Life::Unseen,
-        _ => {}
+    // Names of hosts prove nothing: two machines may have the same, and one may change its own.
+    let is_here = here.boot.is_some() && other.boot == here.boot;
+    if !is_here || here.space.is_none() || other.space != here.space {
+        return Life::Unseen;
     }
     let started = match find(other.pid) {
         Found::Nothing => return Life::Dead,
@@ -163,8 +173,13 @@ fn stat_of(which: &str) -> Option<(String, bool)> {
 }
 
 fn by_ps(pid: u32) -> Option<String> {
-    let asked = Command::new("ps")
-        .args(["-o", "lstart=", "-p", &pid.to_string()])
+    said_by("ps", &["-o", "lstart=", "-p", &pid.to_string()])
+}
+
+/// The fingerprint of what a program says; none for nothing.
+fn said_by(program: &str, args: &[&str]) -> Option<String> {
+    let asked = Command::new(program)
+        .args(args)
         .envs([("LC_ALL", "C"), ("TZ", "UTC")])
         .stdin(Stdio::null())
         .output()

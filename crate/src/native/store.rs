@@ -88,7 +88,9 @@ impl Store {
         let path = path.as_ref();
         let file = if read_only { HeldFile::read(path)? } else { HeldFile::open(path)? };
         let entropy = std::array::from_fn(|_| random());
-        let options = Options { read_only, memory, on_damage, entropy, ..Options::default() };
+        let fresh = file.is_taken_over();
+        let options =
+            Options { read_only, fresh, memory, on_damage, entropy, ..Options::default() };
         let engine = Engine::open(file, options)?;
         Ok(Store { engine, forms: HashMap::new(), calls: 0, is_closed: false })
     }
@@ -123,7 +125,8 @@ impl Store {
     /// A bad key or value, a full disk (nothing was written), or a store that refuses writes.
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.begin();
-        Ok(self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref())?)
+        let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
+        self.explained(done)
     }
 
     /// Removes a key; tells whether it was there.
@@ -132,7 +135,8 @@ impl Store {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin();
-        Ok(self.engine.delete(KEYSPACE_RAW, key.as_ref())?)
+        let done = self.engine.delete(KEYSPACE_RAW, key.as_ref());
+        self.explained(done)
     }
 
     /// Deletes the keys of a range: all of them or, after an error, none. Tells how many these were. All keys
@@ -167,7 +171,8 @@ impl Store {
             change(value);
             Ok(None)
         };
-        Ok(self.engine.update_if(KEYSPACE_RAW, key.as_ref(), predicate, change)?)
+        let done = self.engine.update_if(KEYSPACE_RAW, key.as_ref(), predicate, change);
+        self.explained(done)
     }
 
     /// Goes over keys and their values, in order.
@@ -276,7 +281,8 @@ impl Store {
         if self.engine.depth() > 0 {
             return Err(crate::Error::Reentrancy.into());
         }
-        self.engine.commit()?;
+        let done = self.engine.commit();
+        self.explained(done)?;
         if self.engine.wants_tending() {
             // The commit has succeeded whatever fails here: after what poisons, writes are refused, and
             // all else is tried again.
@@ -288,10 +294,27 @@ impl Store {
     /// Commits, and returns when everything survives power loss.
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit). After a failed flush writes are refused.
+    /// As for [`commit`](Store::commit). After a failed flush writes are refused. [`Error::FileLost`] when the file
+    /// was removed or replaced, or its lock taken over, since it was opened.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
-        Ok(self.engine.flush()?)
+        // What was flushed before may be lost since: whoever asks for a flush is told.
+        let was_flushed = !self.engine.is_unflushed();
+        let mut done = self.engine.flush();
+        if was_flushed && done.is_ok() {
+            done = self.engine.file().assert_there().map_err(crate::Error::from);
+        }
+        self.explained(done)
+    }
+
+    /// What was lost is told by what happened to it.
+    fn explained<T>(&self, done: Result<T, crate::Error>) -> Result<T, Error> {
+        done.map_err(|error| match (error, self.engine.file().loss()) {
+            (crate::Error::Lost | crate::Error::Poisoned, Some((path, reason))) => {
+                Error::FileLost { path: path.to_path_buf(), reason }
+            }
+            (error, _) => error.into(),
+        })
     }
 
     /// Makes the file as small as it can be.
@@ -299,9 +322,11 @@ impl Store {
     /// # Errors
     /// As for [`commit`](Store::commit).
     pub fn compact(&mut self) -> Result<(), Error> {
-        let mut more = self.engine.tend(true)?;
-        while more {
-            more = self.engine.tend(false)?;
+        let mut more = Ok(true);
+        let mut all = true;
+        while self.explained(more)? {
+            more = self.engine.tend(all);
+            all = false;
             self.engine.end_turn();
         }
         Ok(())
@@ -313,7 +338,11 @@ impl Store {
     /// What the file says. What was committed before stands.
     pub fn close(mut self) -> Result<(), Error> {
         self.is_closed = true;
-        Ok(self.engine.shut()?)
+        let mut done = self.engine.shut();
+        if done.is_ok() && self.engine.stats().poisoned {
+            done = self.engine.file().assert_there().map_err(crate::Error::from);
+        }
+        self.explained(done)
     }
 
     /// What opening found.

@@ -198,6 +198,12 @@ impl<F: File> Store<F> {
         self.log.close(&mut self.file, self.next_version)
     }
 
+    /// The file that is open.
+    #[must_use]
+    pub fn file(&self) -> &F {
+        &self.file
+    }
+
     /// The file as it is, without a commit: what a crash leaves.
     #[must_use]
     pub fn into_file(self) -> F {

@@ -167,10 +167,11 @@ fn use_it(image: Vec<u8>, options: Options) -> bool {
         .and_then(|_| store.set(0, b"large", &large))
         .and_then(|_| store.flush());
     let closed = store.close();
-    if wrote.is_ok() && closed.is_ok() {
-        if let Ok(mut store) = Store::open(file, options) {
-            look(&mut store);
-        }
+    if wrote.is_ok()
+        && closed.is_ok()
+        && let Ok(mut store) = Store::open(file, options)
+    {
+        look(&mut store);
     }
     true
 }

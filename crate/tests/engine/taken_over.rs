@@ -8,10 +8,10 @@ use varve::{File, IoError, MemoryFile, Options, Store};
 
 /// A file that its writer shares with the test, which sees each write.
 #[derive(Clone, Debug, Default)]
-struct Shared(Rc<RefCell<(MemoryFile, Writes)>>);
+struct Shared(Rc<RefCell<(MemoryFile, Vec<Write>)>>);
 
-/// Where each write went, and its bytes.
-type Writes = Vec<(u64, Vec<u8>)>;
+/// Where something was written, and what.
+type Write = (u64, Vec<u8>);
 
 impl File for Shared {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::symlink;
 
-use varve::native::{Error, OpenOptions, Store};
+use varve::native::{Error, Loss, OpenOptions, Store};
 
 use crate::folder::Folder;
 
@@ -159,7 +159,6 @@ fn who_lost_its_lock_writes_no_more() {
     store.set("a", "1").unwrap();
     store.flush().unwrap();
     fs::remove_file(folder.file("shop.varve.lock")).unwrap();
-    // The holder finds out at its next beat.
     let start = Instant::now();
     let lost = loop {
         store.set("a", "2").ok();
@@ -169,7 +168,112 @@ fn who_lost_its_lock_writes_no_more() {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    assert_eq!(lost.code(), "VARVE_STORAGE");
+    assert_eq!(lost.code(), "VARVE_FILE_LOST");
+    assert!(matches!(lost, Error::FileLost { reason: Loss::TakenOver, .. }));
+}
+
+/// A way in which a file is lost.
+type Way = (fn(&Folder), Loss);
+
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_lost_while_it_is_open_is_told_at_the_next_flush_and_can_still_be_read() {
+    let ways: [Way; 5] = [
+        (|folder| fs::remove_file(folder.file("data/shop.varve")).unwrap(), Loss::Removed),
+        (|folder| fs::remove_dir_all(folder.file("data")).unwrap(), Loss::Removed),
+        (|folder| fs::rename(folder.file("data"), folder.file("moved")).unwrap(), Loss::Removed),
+        (
+            |folder| {
+                fs::copy(folder.file("data/shop.varve"), folder.file("backup")).unwrap();
+                fs::rename(folder.file("backup"), folder.file("data/shop.varve")).unwrap();
+            },
+            Loss::Replaced,
+        ),
+        (|folder| fs::remove_file(folder.file("data/shop.varve.lock")).unwrap(), Loss::TakenOver),
+    ];
+    for (lose, expected) in ways {
+        let folder = Folder::new();
+        let path = folder.file("data/shop.varve");
+        let mut store = Store::open(&path).unwrap();
+        store.set("a", "1").unwrap();
+        store.flush().unwrap();
+        lose(&folder);
+        let is_told = |error: Error| {
+            assert_eq!(error.code(), "VARVE_FILE_LOST");
+            assert!(
+                matches!(&error, Error::FileLost { path: told, reason } if *told == path && *reason == expected),
+                "{error} for {expected:?}"
+            );
+        };
+        is_told(store.flush().expect_err("what was flushed is lost"));
+        store.set("b", "2").ok();
+        is_told(store.flush().expect_err("it is lost"));
+        is_told(store.set("b", "2").expect_err("nothing more is written"));
+        is_told(store.delete("a").expect_err("nothing more is written"));
+        let records = store.collection::<u32>("records").err().map(|error| error.code());
+        assert_eq!(records, Some("VARVE_FILE_LOST"));
+        assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
+        is_told(store.close().expect_err("it is lost"));
+        let mut again = Store::open(&path).expect("it was given back");
+        assert_eq!(again.get("a").unwrap().is_some(), expected != Loss::Removed);
+    }
+}
+
+/// Has a lock look alive, by time stamps that mean nothing, for as long as something is done.
+fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for beat in 1.. {
+                let time = filetime::FileTime::from_unix_time(beat, 0);
+                filetime::set_file_mtime(lock, time).unwrap();
+                if stopped.recv_timeout(Duration::from_secs(2)).is_ok() {
+                    break;
+                }
+            }
+        });
+        let done = work();
+        stop.send(()).unwrap();
+        done
+    })
+}
+
+#[test]
+fn a_holder_of_which_nothing_proves_that_it_was_here_is_respected_while_its_lock_changes() {
+    let here = left_by(999_999, "1");
+    let fields: Vec<&str> = here.split(' ').collect();
+    let [boot, space] = [fields[4], fields[5]];
+    for lock in [
+        here.replace(boot, "0"),
+        here.replace(space, "0"),
+        here.replace(space, "-"),
+        here.replace(boot, "-").replace(space, "-"),
+    ] {
+        let folder = Folder::new();
+        let path = folder.file("shop.varve.lock");
+        fs::write(&path, lock + " here\n").unwrap();
+        let busy = with_heartbeats(&path, || Store::open(folder.file("shop.varve")));
+        assert_eq!(busy.expect_err("it may live").code(), "VARVE_DATABASE_BUSY");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn nothing_is_broken_that_the_systems_own_lock_keeps() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).unwrap();
+    store.set("a", "1").unwrap();
+    store.flush().unwrap();
+    let lock = folder.file("shop.varve.lock");
+    let held = fs::read_to_string(&lock).unwrap();
+    for left in [left_by(999_999, "1"), String::new(), held] {
+        fs::write(&lock, &left).unwrap();
+        assert!(matches!(Store::open(&path), Err(Error::Busy { .. })));
+        assert_eq!(fs::read_to_string(&lock).unwrap(), left);
+    }
+    store.close().expect("it was its own all along");
+    Store::open(&path).expect("it was given back").close().unwrap();
 }
 
 #[test]

@@ -1,0 +1,276 @@
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
+import { join } from "node:path";
+import { type Database, type FileLostError, file, memory, open } from "varve";
+import {
+  cleanup,
+  deepEqual,
+  equal,
+  ok,
+  rejects,
+  suite,
+  test,
+  throws,
+  turn,
+  wasmOption,
+} from "../harness.js";
+import { shopIn, starts } from "./support/anywhere.js";
+import { folder } from "./support/processes.js";
+
+const NAME = "shop";
+const lost = (reason: FileLostError["reason"]) =>
+  ({ name: "FileLostError", code: "VARVE_FILE_LOST", message: WHAT[reason] }) as const;
+const WHAT = {
+  removed: /was removed or moved away/,
+  replaced: /Another file was put in the place/,
+  "taken-over": /taken over/,
+};
+
+/** A database with a key that was flushed, and a copy of its file from before that. */
+async function written(directory: string, onError?: (error: Error) => void): Promise<Database> {
+  const options = { storage: file(directory), ...wasmOption() };
+  const first = await open(NAME, options);
+  first.set("old", "in the backup");
+  await first.close();
+  copyFileSync(join(directory, "shop.varve"), join(directory, "..", "backup"));
+  const db = await open(NAME, { ...options, ...(onError && { onError }) });
+  cleanup(() => db.close().catch(() => undefined));
+  db.set("a", "flushed before");
+  db.flush();
+  return db;
+}
+
+/** What a database has in memory, as another one that was opened with its export. */
+async function saved(db: Database): Promise<Record<string, string | undefined>> {
+  const bytes = await new Response(db.export()).bytes();
+  const copy = await open("copy", { storage: memory(), from: bytes, ...wasmOption() });
+  const found = Object.fromEntries(["old", "a", "b"].map((key) => [key, copy.getText(key)]));
+  await copy.close();
+  return found;
+}
+
+interface Way {
+  reason: "removed" | "replaced";
+  lose(directory: string): void;
+}
+
+const restore = (directory: string) => {
+  copyFileSync(join(directory, "..", "backup"), join(directory, "restored"));
+  renameSync(join(directory, "restored"), join(directory, "shop.varve"));
+};
+
+const WAYS: Record<string, Way> = {
+  "was removed": { reason: "removed", lose: (at) => rmSync(join(at, "shop.varve")) },
+  "was moved away": {
+    reason: "removed",
+    lose: (at) => renameSync(join(at, "shop.varve"), join(at, "elsewhere.varve")),
+  },
+  "was removed with its folder": {
+    reason: "removed",
+    lose: (at) => rmSync(at, { recursive: true }),
+  },
+  "was moved away with its folder": {
+    reason: "removed",
+    lose: (at) => renameSync(at, `${at}-moved`),
+  },
+  "was replaced by a backup that was renamed over it": { reason: "replaced", lose: restore },
+  "was removed, and another one made": {
+    reason: "replaced",
+    lose(at) {
+      rmSync(join(at, "shop.varve"));
+      copyFileSync(join(at, "..", "backup"), join(at, "shop.varve"));
+    },
+  },
+};
+
+/** A folder in one of its own, which has room for the backup. */
+function place(): string {
+  const directory = join(folder(), "data");
+  mkdirSync(directory);
+  return directory;
+}
+
+suite("a database whose file", () => {
+  for (const [how, { reason, lose }] of Object.entries(WAYS)) {
+    test(`${how} while it is open says so at the next flush, refuses writes, and can be saved`, async () => {
+      const directory = place();
+      const told: Error[] = [];
+      const db = await written(directory, (error) => told.push(error));
+      lose(directory);
+      db.set("b", "written after it");
+      throws(() => db.flush(), lost(reason));
+      throws(() => db.set("c", "refused"), lost(reason));
+      throws(() => db.delete("a"), lost(reason));
+      throws(() => db.flush(), lost(reason));
+      await rejects(db.flushed, lost(reason));
+      deepEqual(
+        told.map((error) => Reflect.get(error, "reason")),
+        [reason],
+      );
+      equal(db.getText("a"), "flushed before");
+      deepEqual(await saved(db), {
+        old: "in the backup",
+        a: "flushed before",
+        b: "written after it",
+      });
+      await rejects(db.close(), lost(reason));
+      if (existsSync(directory)) ok(!readdirSync(directory).includes("shop.varve.lock"), "lock");
+      const again = await open(NAME, { storage: file(directory), ...wasmOption() });
+      equal(again.getText("old"), reason === "replaced" ? "in the backup" : undefined);
+      equal(again.getText("a"), undefined);
+      again.set("a", "anew");
+      await again.close();
+    });
+  }
+
+  test("was removed is told by a flush that finds all flushed, and by the promise for one", async () => {
+    const directory = place();
+    const db = await written(directory);
+    rmSync(join(directory, "shop.varve"));
+    await rejects(db.flushed, lost("removed"));
+    throws(() => db.flush(), lost("removed"));
+  });
+
+  test("was removed is told by close, if anything was written", async () => {
+    const directory = place();
+    const db = await written(directory);
+    rmSync(join(directory, "shop.varve"));
+    await rejects(db.close(), lost("removed"));
+    deepEqual(readdirSync(directory), []);
+    const idle = await open(NAME, { storage: file(directory), ...wasmOption() });
+    await idle.close();
+    const untouched = await open(NAME, { storage: file(directory), ...wasmOption() });
+    rmSync(directory, { recursive: true });
+    await untouched.close();
+  });
+
+  test("was removed is noticed by a heartbeat, without a call, and the next write is refused", async () => {
+    const directory = place();
+    const told: Error[] = [];
+    const db = await written(directory, (error) => told.push(error));
+    rmSync(join(directory, "shop.varve"));
+    const deadline = Date.now() + 60_000;
+    while (told.length === 0) {
+      ok(Date.now() < deadline, "it is noticed");
+      await turn(100);
+    }
+    equal(Reflect.get(told[0] as Error, "code"), "VARVE_FILE_LOST");
+    equal(db.getText("a"), "flushed before");
+    db.set("b", "in a turn that is not committed");
+    await rejects(db.committed, lost("removed"));
+    equal(db.getText("b"), undefined);
+    throws(() => db.set("b", "again"), lost("removed"));
+    equal(told.length, 1, "it is told once");
+    deepEqual(await saved(db), { old: "in the backup", a: "flushed before", b: undefined });
+  });
+
+  test("is opened through a link is lost with what the link leads to, and not with the link", async () => {
+    const [directory, linked] = [place(), place()];
+    await (await open(NAME, { storage: file(directory), ...wasmOption() })).close();
+    symlinkSync(join(directory, "shop.varve"), join(linked, "shop.varve"));
+    const db = await written(linked);
+    rmSync(join(linked, "shop.varve"));
+    db.set("b", "still in the file");
+    db.flush();
+    rmSync(join(directory, "shop.varve"));
+    throws(() => db.flush(), lost("removed"));
+  });
+
+  test("has larger values than its memory still reads and saves them when it is lost", async () => {
+    const directory = place();
+    const options = { storage: file(directory), memory: 1_048_576, ...wasmOption() };
+    const db = await open(NAME, options);
+    cleanup(() => db.close().catch(() => undefined));
+    for (let i = 0; i < 60; i += 1) db.set(`${i}`, new Uint8Array(100_000).fill(i));
+    db.flush();
+    rmSync(join(directory, "shop.varve"));
+    throws(() => db.flush(), lost("removed"));
+    const bytes = await new Response(db.export()).bytes();
+    const copy = await open("copy", { storage: memory(), from: bytes, ...wasmOption() });
+    for (let i = 0; i < 60; i += 1) equal(copy.get(`${i}`)?.[99_999], i);
+    await copy.close();
+  });
+
+  test("was compacted or replaced by the program itself is not lost", async () => {
+    const directory = place();
+    const db = await written(directory);
+    await db.compact();
+    db.flush();
+    const bytes = await new Response(db.export()).bytes();
+    await db.close();
+    const options = { storage: file(directory), from: bytes, replace: true, ...wasmOption() };
+    const again = await open(NAME, options);
+    again.set("b", "behind the replacement");
+    again.flush();
+    equal(again.getText("a"), "flushed before");
+    await again.close();
+  });
+});
+
+suite("errors of the system that have a code of their own here", () => {
+  test("a current folder that was deleted", async () => {
+    const directory = place();
+    const { stdout, stderr } = await starts(
+      `import { rmdirSync } from "node:fs";
+       process.chdir(${JSON.stringify(directory)});
+       rmdirSync(${JSON.stringify(directory)});
+       const storage = file("data");
+       const calls = [
+         () => open("shop", { storage }),
+         () => open("shop", { storage, readOnly: true }),
+         () => open("shop"),
+         () => varve.destroy("shop", { storage }),
+         () => varve.databases({ storage }),
+       ];
+       for (const call of calls) {
+         const error = await call().catch((error) => error);
+         console.log(error.code, /working directory, which was deleted/.test(error.message));
+       }`,
+    ).ended;
+    deepEqual(stdout.trim().split("\n"), Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"), stderr);
+  });
+
+  test("a lock that cannot be read, when it is taken, found and given back", async () => {
+    const directory = place();
+    chmodSync(directory, 0o777);
+    const { stdout, stderr } = await starts(
+      `${shopIn(directory)}
+       import fs from "node:fs";
+       const lock = ${JSON.stringify(join(directory, "shop.varve.lock"))};
+       const refuse = (call) => {
+         const before = fs[call];
+         fs[call] = (path, ...more) => {
+           if (path !== lock) return before.call(fs, path, ...more);
+           throw Object.assign(new Error("EACCES: permission denied"), { code: "EACCES" });
+         };
+         return () => { fs[call] = before; };
+       };
+       const say = async (what, call) => {
+         const error = await call().catch((error) => error);
+         console.log(what, error?.code, String(error?.message).includes("EACCES"));
+       };
+       const db = await shop();
+       db.set("a", "1");
+       db.flush();
+       const readable = refuse("lstatSync");
+       await say("close", () => db.close());
+       readable();
+       fs.writeFileSync(lock, "something");
+       refuse("openSync");
+       await say("open", () => shop());
+       await say("read", () => shop({ readOnly: true }));
+       await say("destroy", () => varve.destroy("shop", { storage: file(${JSON.stringify(directory)}) }));`,
+    ).ended;
+    const unavailable = "VARVE_STORAGE_UNAVAILABLE true";
+    const expected = [`open ${unavailable}`, `read ${unavailable}`, `destroy ${unavailable}`];
+    deepEqual(stdout.trim().split("\n"), ["close VARVE_STORAGE true", ...expected], stderr);
+  });
+});
