@@ -231,9 +231,9 @@ export class OutOfMemoryError extends NamedError {
 }
 
 /**
- * While the database was open, its file stopped being the one that the next `open` finds: it was removed (in a
- * browser also by clearing the site's data), another file such as a backup was put in its place, or another process
- * took over the lock because this one was suspended for longer than eight seconds. It is noticed at the next flush, or within
+ * While a database in a file (`file()`) was open, that stopped being the one that the next `open` finds: it was
+ * removed or moved, another file such as a backup was put in its place, or another process took over the lock
+ * because this one was suspended for longer than eight seconds. The next flush notices it, and a look every two
  * seconds. Writes since the loss are in no file that anybody will find, and all further ones are refused with this
  * error. Reads still work: save what is needed, say with `export`, then close the database and open it again.
  */
