@@ -159,7 +159,7 @@ suite("golden files through open()", () => {
       const expected = await byReader(bytes);
       const isWhole = "live" in expected && !expected.unreadable && !expected.recovery.created;
       const from = bytes as Uint8Array<ArrayBuffer>;
-      const opening = open(name, { storage: memory(), from, ...wasmOption() });
+      const opening = open(name.slice(0, -6), { storage: memory(), from, ...wasmOption() });
       const db = await opening.catch((error: unknown) => {
         const isTold = error instanceof CorruptionError || error instanceof UnsupportedFormatError;
         ok(isTold, `${name}: ${error}`);
