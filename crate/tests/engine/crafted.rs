@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod repair;
 
-use varve::format::checkpoint::HEAD;
+use varve::format::checkpoint::{self, HEAD};
 use varve::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
 use varve::format::{DATA_START, segment};
 use varve::native::Reader;
@@ -217,9 +217,9 @@ fn what_replay_refuses_is_refused_behind_a_checkpoint_and_verification_finds_it(
 #[test]
 fn entries_of_a_checkpoint_that_lead_to_no_record_of_their_key_are_found_by_verification() {
     let image = sample();
-    let head = (DATA_START as usize..image.len())
-        .step_by(8)
-        .find(|&at| &image[at + 8..at + 12] == b"VCKP");
+    let magic = checkpoint::MAGIC.to_le_bytes();
+    let mut places = (DATA_START as usize..image.len() - HEAD).step_by(8);
+    let head = places.find(|&at| image[at + 8..at + 12] == magic);
     let head = head.expect("there is a checkpoint");
     let block = head + u32_at(&image, head + 12) as usize;
     let count = u32_at(&image, head + 40) as usize;
