@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::file::File;
 use crate::format::payload::{PIECE_KEY, PiecesRef};
-use crate::format::record::{KIND_EXTENT, KIND_SET};
+use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_SET};
 use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
 use crate::index::hash::Position;
 use crate::log::Room;
@@ -43,7 +43,7 @@ impl<F: File> Store<F> {
     #[inline(never)]
     fn value_apart(&mut self, place: Place) -> Result<&[u8], Error> {
         let record = self.log.record_in(place);
-        if record.header.kind == KIND_EXTENT {
+        if matches!(record.header.kind, KIND_EXTENT | KIND_CLEAR) {
             return self.log.value(&mut self.file, place);
         }
         // Only a lying checkpoint leads to a record of a kind that has no value.

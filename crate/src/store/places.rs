@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{KIND_SET, SIZE};
+use crate::format::record::{KIND_CLEAR, KIND_SET, SIZE};
 use crate::format::segment;
 use crate::log::pool::Purpose;
 use crate::log::read::damaged;
@@ -51,7 +51,7 @@ impl<F: File> Store<F> {
         let at = geometry.slot_start(slot) + offset as u64;
         let record = self.log.record_in(found.place);
         let value = match (record.header.kind, record.extent()) {
-            (KIND_SET, _) => {
+            (KIND_SET | KIND_CLEAR, _) => {
                 let from = at + record.header.value_offset() as u64;
                 Value::At(from..from + u64::from(record.header.value_len))
             }
