@@ -37,6 +37,9 @@ const AT_ONCE: usize = 1 << 16;
 /// A segment is read as a whole if so many of them lie in it.
 const WORTH_LOADING: usize = 512;
 
+/// Opening takes out of an index with so few entries what does not count any more.
+const SMALL: usize = 1 << 14;
+
 /// Bytes of a segment that one slice of a sweep goes over.
 const SLICE: usize = 256 << 10;
 
@@ -369,6 +372,44 @@ impl<F: File> Store<F> {
         }
         self.clears.dead = dead;
         self.spaces.recount_cleared(&counts);
+        Ok(())
+    }
+
+    /// Takes out of a small index what does not count any more, without a write: what lives adds up then as it did
+    /// before. Records whose values lie in pieces stay until a sweep deletes these.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub(super) fn sweep_small(&mut self) -> Result<(), Error> {
+        if !self.clears.any || self.index.len() > SMALL {
+            return Ok(());
+        }
+        let mut left = 0;
+        for (position, hash) in self.entries() {
+            let header = match self.log.find_intact(&mut self.file, position) {
+                Ok((_, record)) => *record.header,
+                Err(Error::Corruption(_)) => {
+                    left += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if !self.is_cleared(&header) {
+                continue;
+            }
+            if header.kind == KIND_PIECES {
+                left += 1;
+                continue;
+            }
+            self.index.remove(hash, position);
+            self.log.died(position, header.size() as u32);
+            self.log.drop_name(position);
+            self.clears.dead = self.clears.dead.saturating_sub(1);
+        }
+        if left == 0 {
+            (self.clears.any, self.clears.unswept, self.clears.dead) = (false, false, 0);
+            self.spaces.forget_cleared();
+        }
         Ok(())
     }
 

@@ -186,6 +186,7 @@ impl<F: File> Store<F> {
         replayed?;
         self.recount()?;
         self.drop_cleared_extents()?;
+        self.sweep_small()?;
         self.next_version = self.next_version.max(self.log.known_version());
         if way == OnDamage::Salvage {
             self.sweep()?;
