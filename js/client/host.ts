@@ -13,7 +13,8 @@ import type { Storage } from "../storage/contract.js";
 import { hasFolders, hasOpfs, opfs } from "../storage/opfs.js";
 import { loadModule } from "../wasm/load.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./builds.js";
-import { channelName, type FromHost, type ToHost } from "./local.js";
+import { programHere } from "./courier.js";
+import { channelName, type FromHost, type Program, type ToHost } from "./local.js";
 import {
   type Answer,
   type Ask,
@@ -52,6 +53,7 @@ export class Host {
   /** Where clients in other realms ask; none where there are none. */
   private readonly channel: string | undefined;
   private readonly life: Promise<void> | undefined;
+  private readonly program: Program | undefined;
   private broadcast: BroadcastChannel | undefined;
   /** Gives up the wait for ownership, or the ownership itself. */
   private turn: Turn | undefined;
@@ -94,6 +96,7 @@ export class Host {
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
         : undefined;
+    this.program = isWorker ? programHere() : undefined;
     this.life = isWorker && this.channel !== undefined ? this.live() : undefined;
     this.reader =
       this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
@@ -188,9 +191,10 @@ export class Host {
   }
 
   private rise(): void {
+    const { channel, program } = this;
     const up = () => {
       const json = jsonNames(this.hosting.collections);
-      this.tell({ type: "up", channel: this.channel, build: this.build.build, json });
+      this.tell({ type: "up", channel, build: this.build.build, json, program });
     };
     // Not before its page would hear of its end.
     if (this.life === undefined) up();

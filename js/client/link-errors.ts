@@ -46,16 +46,68 @@ export function closed(name: string): DatabaseClosedError {
 }
 
 export function noWorker(name: string, cause?: unknown): StorageUnavailableError {
+  const { name: kind, message } = Object(cause) as Partial<Error>;
+  const advice = /Trusted|[Ss]ink type/.test(message ?? "")
+    ? "Where Trusted Types are required, give new Worker() a TrustedScriptURL in the option worker."
+    : kind === "SecurityError"
+      ? "Serve its file from the page's own origin."
+      : "On a server use open(); the option worker is serve(…).here in service workers, a port of " +
+        "serve(…).listen() in threads.";
   return new StorageUnavailableError(
-    `connect("${name}") needs its own worker. On a server use open(); the option worker is ` +
-      "serve(…).here in service workers, a port of serve(…).listen() in threads.",
+    `connect("${name}") needs its own worker${message ? ` and has none: ${message}` : ""}. ${advice}`,
     { cause },
   );
 }
 
-export function broken(name: string, { message, error }: Partial<ErrorEvent>) {
+/** What the content security policy refused last. */
+let violation: SecurityPolicyViolationEvent | undefined;
+
+function note(event: Event): void {
+  violation = event as SecurityPolicyViolationEvent;
+}
+
+/** Hears of what is refused from now on: a worker that fails to load does not say why. */
+export function watchPolicy(): void {
+  violation = undefined;
+  globalThis.addEventListener?.("securitypolicyviolation", note);
+}
+
+/** What of a resource's timing is looked at; browsers that do not know it have `undefined`. */
+interface Timing extends PerformanceEntry {
+  readonly initiatorType: string;
+  readonly responseStatus?: number;
+  readonly contentType?: string;
+}
+
+/** Why a worker that was begun at that time failed to load, as far as the platform tells. */
+function reasonOf(since: number): string {
+  if (violation?.disposition === "enforce") {
+    const { blockedURI, effectiveDirective } = violation;
+    return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
+  }
+  const timings = performance.getEntriesByType("resource") as Timing[];
+  const wrong = timings
+    .reverse()
+    .find(
+      ({ startTime, initiatorType, responseStatus = 0, contentType }) =>
+        startTime >= since &&
+        (responseStatus >= 400 ||
+          (initiatorType === "other" && contentType && !/script/.test(contentType))),
+    );
+  if (wrong !== undefined) {
+    const { name, responseStatus, contentType } = wrong;
+    return `: ${name} came with the status ${responseStatus} and the type ${contentType || "unknown"}`;
+  }
+  return (
+    " to load: its file is missing, from another origin or no JavaScript, or it or one of its imports " +
+    "has an error, which the browser's console tells"
+  );
+}
+
+/** A worker, begun at that time by `performance.now()`, that failed before it ran. */
+export function broken(name: string, { message, error }: Partial<ErrorEvent>, since: number) {
   return new StorageUnavailableError(
-    `The worker of connect("${name}") failed${message ? `: ${message}` : " to load"}. ` +
+    `The worker of connect("${name}") failed${message ? `: ${message}` : reasonOf(since)}. ` +
       "If a bundler lost it, give the option worker one with export default serve(…).",
     { cause: error },
   );

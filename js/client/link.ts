@@ -2,8 +2,8 @@
 
 import { clearTimeout, monotonicNow, setTimeout } from "../clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "./call-options.js";
-import { broken, closed, errorOf, noWorker, SILENT } from "./link-errors.js";
-import type { FromHost, ToHost } from "./local.js";
+import { broken, closed, errorOf, noWorker, SILENT, watchPolicy } from "./link-errors.js";
+import type { FromHost, ToHost, Up } from "./local.js";
 import type { Doing, ToClient, ToOwner, Who } from "./messages.js";
 import { own } from "./own.js";
 import { followPage, hesitate } from "./page.js";
@@ -348,6 +348,8 @@ export class Link {
 
   private begin(): WorkerLike {
     const { worker: make } = this.options;
+    const since = performance.now();
+    watchPolicy();
     let worker: WorkerLike;
     try {
       // What is none, or makes none, throws here.
@@ -363,7 +365,7 @@ export class Link {
     worker.addEventListener("error", (event) => {
       // What throws in one that runs ends nothing.
       if (this.worker === worker && !this.isUp) {
-        this.failed(broken(this.name, event as ErrorEvent));
+        this.failed(broken(this.name, event as ErrorEvent, since));
       }
     });
     worker.start?.();
@@ -384,7 +386,7 @@ export class Link {
         this.isUp = true;
         this.sender.build = message.build;
         this.json = new Set(message.json);
-        this.join(message.channel);
+        this.join(message);
         break;
       case "alive":
         this.guard(message.lock);
@@ -515,9 +517,9 @@ export class Link {
 
   // ---------------------------------------------------------------- owners elsewhere
 
-  private join(channel: string | undefined): void {
+  private join({ channel, program }: Up): void {
     if (channel === undefined || this.ways !== undefined || this.asleep) return;
-    this.ways = waysOf(channel, this.id, this);
+    this.ways = waysOf(channel, this.id, this, program);
     this.sender.ask();
   }
 

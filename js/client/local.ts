@@ -32,6 +32,14 @@ export interface Up {
   readonly build: string;
   /** The names of the collections whose values are JSON. */
   readonly json: readonly string[];
+  /** Its own program, as far as other tabs can start one from the same address. */
+  readonly program: Program | undefined;
+}
+
+/** Where a worker's program comes from. */
+export interface Program {
+  readonly url: string;
+  readonly type: "classic" | "module";
 }
 
 /** The worker holds this Web Lock for as long as it lives: whoever waits for it hears that it has ended. */

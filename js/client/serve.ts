@@ -15,6 +15,7 @@ import { checkOptions, refuseUnknown } from "../options.js";
 import { fileName } from "../storage/names.js";
 import type { CustomCodec, Structure } from "../struct/codec.js";
 import { codecOf } from "../struct/custom.js";
+import { carryPorts } from "./courier.js";
 import { Host } from "./host.js";
 import type { FromHost, ToHost } from "./local.js";
 import type { Procedures } from "./operations.js";
@@ -136,8 +137,9 @@ export interface Served<
  * });
  * ```
  *
- * In a dedicated worker it answers at once. Anywhere else it does nothing, so the file may be imported for
- * its types. The database is not opened before a client needs it.
+ * In a dedicated worker it answers at once. Where there are several tabs, the file also runs once as a shared
+ * worker, which connects them and opens nothing. Anywhere else it does nothing, so the file may be imported
+ * for its types. The database is not opened before a client needs it.
  *
  * @throws TypeError for a bad name, an unknown option or a bad value of one
  */
@@ -185,6 +187,7 @@ export function serve<
   };
   const worker = dedicatedWorker();
   if (worker !== undefined) served.listen(worker);
+  carryPorts();
   return served;
 }
 
@@ -233,6 +236,7 @@ function entriesOf(option: string, given: unknown): [string, unknown][] {
 
 /** Serves whatever database a client names: the package's own worker. */
 export function serveAny(): void {
+  carryPorts();
   const worker = dedicatedWorker();
   if (worker === undefined) return;
   const hosting: Hosting = {

@@ -1,21 +1,13 @@
 /**
  * The ways to owners in other realms. A `BroadcastChannel` that only the addressee listens to always
  * leads there. Where a page can have a `SharedWorker`, that carries a `MessagePort` over, which takes a
- * half of the time; nothing depends on it.
+ * half of the time (`courier.ts`); nothing depends on it.
  */
 
 import { monotonicNow } from "../clock.js";
+import type { Program } from "./local.js";
 import type { Gone, ToClient, ToOwner, Who } from "./messages.js";
-
-/**
- * The shared worker's program. The page of the present owner names it; whoever names it with a port for it
- * has that given to this page. It is written into its address, for no other file is the same one for every
- * tab whatever a bundler does; where a policy forbids that, there is no shared worker. Nothing in it means
- * anything in an address.
- */
-const COURIER =
-  "data:text/javascript,let o,a;onconnect=({ports:[p]})=>p.onmessage=({data:d,ports:t})=>" +
-  "t[0]?d===o&&a.postMessage(0,t):(o=d,a=p)";
+import { trusted } from "./trusted.js";
 
 /** Between two attempts to get a port over. */
 const PATIENCE_MS = 1_000;
@@ -50,8 +42,16 @@ export interface Ways {
   close(): void;
 }
 
-/** Opens them: the channel of that name, and one of the client's own. */
-export function waysOf(name: string, client: number, out: WaysOut): Ways {
+/** Whether no shared worker can be had. It is not tried again: each refusal may be reported to the site. */
+let isRefused = typeof SharedWorker === "undefined";
+
+/** Opens them: the channel of that name, and one of the client's own. The worker of this realm has that program. */
+export function waysOf(
+  name: string,
+  client: number,
+  out: WaysOut,
+  program: Program | undefined,
+): Ways {
   const all = new BroadcastChannel(name);
   const inbox = new BroadcastChannel(`${name}:${client}`);
   let box: { readonly owner: string; readonly channel: BroadcastChannel } | undefined;
@@ -66,12 +66,14 @@ export function waysOf(name: string, client: number, out: WaysOut): Ways {
     mine = undefined;
   };
   const carrier = () => {
-    if (courier !== undefined || typeof SharedWorker === "undefined") return courier;
+    if (courier !== undefined || isRefused || program === undefined) return courier;
     try {
-      courier = new SharedWorker(COURIER, name).port;
+      const { url, type } = program;
+      courier = new SharedWorker(trusted(url), { name, type }).port;
       courier.onmessage = ({ ports: [visitor] }) => out.visit(visitor as MessagePort);
     } catch {
-      // Refused, as in sandboxed frames: the channel leads there too.
+      // As in sandboxed frames: the channel leads there too.
+      isRefused = true;
     }
     return courier;
   };
