@@ -1,6 +1,7 @@
 /** The calls of a database that read. */
 
 import type { Key } from "./bytes.js";
+import { decoder } from "./coders.js";
 import { Handle } from "./database-handle.js";
 import { badArgument } from "./errors.js";
 import { Pin } from "./pin.js";
@@ -190,11 +191,9 @@ export class Reads extends Handle {
   }
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 function decode(view: Uint8Array<ArrayBuffer>): string {
   try {
-    return utf8.decode(view);
+    return decoder.decode(view);
   } catch (cause) {
     throw Object.assign(badArgument("The value is not UTF-8 text. Use get() for its bytes."), {
       cause,

@@ -19,6 +19,7 @@ import {
   refuseLost,
   type Value,
 } from "./bytes.js";
+import { encoder } from "./coders.js";
 import { Code, failureOf } from "./failures.js";
 import type { Memory } from "./struct/codec.js";
 
@@ -93,8 +94,6 @@ const REPORT = 2;
 
 /** So many views are remembered, to serve again. */
 const VIEWS = 1_024;
-
-export const encoder = new TextEncoder();
 
 /** The memory of one wasm instance. */
 export class EngineMemory {

@@ -4,8 +4,9 @@
  */
 
 import { asBytes, byteLengthOf, type Key, refuseLoneSurrogates, type Value } from "./bytes.js";
+import { encoder } from "./coders.js";
 import { EngineInstance, OK } from "./engine-instance.js";
-import { BROKEN, encoder, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
+import { BROKEN, RAW, SHORT_TEXT, SHORT_VALUE } from "./engine-memory.js";
 
 /** What `version` answers for a key that lost writes may have changed. */
 const UNCERTAIN = 3;

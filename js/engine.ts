@@ -13,6 +13,7 @@
 import { type Exports, OK } from "./engine-instance.js";
 import { EngineRanges } from "./engine-ranges.js";
 import type { Report } from "./engine-reports.js";
+import { OutOfMemoryError } from "./errors.js";
 import { Host } from "./host.js";
 import type { StorageFile } from "./storage/contract.js";
 
@@ -37,6 +38,15 @@ export interface EngineOptions {
   readonly segmentLog2?: number;
 }
 
+/** The platform has no memory for one more instance, or no addresses: each reserves several gigabytes of those. */
+function noMemory(name: string, cause: unknown): OutOfMemoryError {
+  return new OutOfMemoryError(
+    `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
+      "limited. Close some, or keep collections in one database instead of several databases.",
+    { cause },
+  );
+}
+
 /** One wasm instance with one open database. */
 export class Engine extends EngineRanges {
   /**
@@ -54,7 +64,11 @@ export class Engine extends EngineRanges {
     onBytes?: (count: number) => void,
   ): Promise<Engine> {
     const host = new Host(file, options.readOnly);
-    const instance = await WebAssembly.instantiate(module, { host: host.imports() });
+    const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
+      (cause) => {
+        throw cause instanceof RangeError ? noMemory(name, cause) : cause;
+      },
+    );
     const wasm = instance.exports as unknown as Exports;
     host.memory = wasm.memory;
     file.moveInto?.(wasm.memory);

@@ -1,5 +1,6 @@
 /** The file as the wasm module calls it. */
 
+import { newDecoder } from "./coders.js";
 import { ioCode, type StorageFile } from "./storage/contract.js";
 
 /** The file as the wasm module calls it: nothing is thrown into wasm, every failure is a code. */
@@ -103,7 +104,7 @@ export class Host {
         return undefined;
       },
       panicked: (file = 0, length = 0, line = 0) => {
-        const name = new TextDecoder().decode(this.bytes(file, length).slice());
+        const name = newDecoder().decode(this.bytes(file, length).slice());
         this.panic = `panicked at ${name}:${line}`;
         return undefined;
       },

@@ -52,7 +52,8 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws TypeError for a bad name, an unknown option or a bad value of one
  * @throws DatabaseBusyError if another process, worker or tab has the database open
  * @throws StorageUnavailableError if there is no such storage here; the message says what to do
- * @throws OutOfMemoryError if there is not enough memory for the bytes that it is opened from
+ * @throws OutOfMemoryError if there is not enough memory for the bytes that it is opened from, or no memory or
+ * address space for one more database (about 120 in a tab of Chromium)
  * @throws DatabaseExistsError if `from` is given without `replace` and the database exists
  * @throws DatabaseNotFoundError if `readOnly` is set and the database is missing or its file is empty, or if
  * a program died while it filled the database

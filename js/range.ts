@@ -8,6 +8,7 @@ import {
   refuseLost,
   TOO_LONG_KEY,
 } from "./bytes.js";
+import { encoder } from "./coders.js";
 import { badArgument } from "./errors.js";
 import { refuseUnknown } from "./options.js";
 
@@ -69,8 +70,6 @@ export interface Bound {
   readonly key: Uint8Array<ArrayBuffer>;
   readonly included: boolean;
 }
-
-const encoder = new TextEncoder();
 
 /**
  * Checks a range and gives its bounds, which are copies.

@@ -4,6 +4,7 @@
  * program writes is a matter of going on behind the last key.
  */
 
+import { decoder } from "./coders.js";
 import { dispose } from "./dispose.js";
 import type { Engine } from "./engine.js";
 import { type Page, RAW } from "./engine-memory.js";
@@ -28,8 +29,6 @@ type KeyForm = string | Uint8Array<ArrayBuffer>;
 /** The first page is small, for those who look at a few keys and leave; the last ones are not. */
 const FIRST_PAGE = 64;
 const LARGEST_PAGE = 1_024;
-
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** What a walk has when it has no page. */
 const NOTHING: Page = {
@@ -124,7 +123,7 @@ class Walk {
     const bytes = this.page.bytes.slice(start, end);
     if (this.asBytes) return bytes;
     try {
-      return utf8.decode(bytes);
+      return decoder.decode(bytes);
     } catch (cause) {
       this.stop();
       throw Object.assign(
@@ -203,7 +202,7 @@ class Walk {
 /** The bytes as text, if each of them is one character of it. */
 function asciiOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   try {
-    const text = utf8.decode(bytes);
+    const text = decoder.decode(bytes);
     return text.length === bytes.length ? text : undefined;
   } catch {
     // Keys that are not UTF-8: each is looked at when its turn comes.

@@ -6,7 +6,10 @@ import { filesBelow, root } from "./lib.mjs";
 
 /** TypeScript: the rooms of js/, lowest first. A room imports itself and those before it. */
 const JS_ROOMS = [
-  { room: "errors", files: /^js\/(clock|errors(-base)?|dispose|inspect|modules|platform)\.ts$/ },
+  {
+    room: "errors",
+    files: /^js\/(clock|coders|errors(-base)?|dispose|inspect|modules|platform)\.ts$/,
+  },
   { room: "bytes", files: /^js\/bytes\.ts$/ },
   { room: "struct", files: /^js\/(codec|json|rust|struct(\/[a-z0-9-]+)?)\.ts$/ },
   { room: "storage", files: /^js\/storage\// },

@@ -13,7 +13,7 @@ const OWN = 1;
 /** So many records are looked at in one step. */
 const PAGE = 1_024;
 
-const VERSION_KEY = new TextEncoder().encode("version");
+const VERSION_KEY = Uint8Array.from("version", (letter) => letter.charCodeAt(0));
 
 /** The last version of the application that has had the database (FORMAT.md, section 8); 0: none. */
 export function storedVersion(db: Database): number {

@@ -3,6 +3,7 @@
 import type { Key, Value } from "../bytes.js";
 import { laterOf } from "../callback.js";
 import { clearTimeout, setTimeout } from "../clock.js";
+import { decoder } from "../coders.js";
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors.js";
 import { AS, admitted } from "./call-options.js";
 import type { Caller, CallOptions } from "./link.js";
@@ -265,7 +266,7 @@ export function txOf(log: Log, declared: readonly string[]): object {
   const part = partOf(log);
   const getText = async (key: Key) => {
     const value = (await part.get(key)) as Uint8Array<ArrayBuffer> | undefined;
-    return value && new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
+    return value && decoder.decode(value);
   };
   const collection = (name: string) => partOf(log, name);
   const named = declared.map((name) => [name, collection(name)] as const);

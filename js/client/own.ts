@@ -1,6 +1,7 @@
 /** Keys and values of one's own: the program may change its bytes before they are sent, or sent again. */
 
 import type { Bytes } from "../bytes.js";
+import { encoder } from "../coders.js";
 import { badCall } from "../errors.js";
 
 /** By what it is and not by its class, of which every realm has another. */
@@ -36,5 +37,5 @@ export function own<T>(given: T): T {
 /** A copy as bytes, if it is text or bytes; what can be neither key nor value stays what it is, for the owner to refuse. */
 export function bytesOf<T>(given: T): T {
   if (typeof given !== "string" || /\p{Surrogate}/u.test(given)) return own(given);
-  return new TextEncoder().encode(given) as T;
+  return encoder.encode(given) as T;
 }

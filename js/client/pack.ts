@@ -3,8 +3,9 @@
  * (JSON's values, `undefined`, numbers of all kinds, bigints, dates, bytes, maps and sets).
  */
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+import { encoder, newDecoder } from "../coders.js";
+
+const decoder = newDecoder();
 
 /** What JSON has no form for, as an array that begins with the name of its kind under this key. */
 const KIND = "varve$";

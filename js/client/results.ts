@@ -35,7 +35,7 @@ const NOTHING = new Uint8Array(0);
 /** A longer answer is not kept: it would be written again with every write until it is acknowledged. */
 const LONGEST_ANSWER = 65_536;
 
-const PREFIX = new TextEncoder().encode("client/");
+const PREFIX = Uint8Array.from("client/", (letter) => letter.charCodeAt(0));
 
 /** The key of a client's record: the prefix, and the number with its highest byte first. */
 export function recordKey(client: number): Uint8Array<ArrayBuffer> {

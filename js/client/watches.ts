@@ -5,6 +5,7 @@
  */
 
 import { monotonicNow, queueMicrotask, setTimeout } from "../clock.js";
+import { decoder } from "../coders.js";
 import { Database } from "../database.js";
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";
@@ -43,8 +44,6 @@ interface Told {
 }
 
 type Change = readonly [key: unknown, version: number];
-
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** All watches of one owner. */
 export class Watches {
@@ -284,7 +283,7 @@ function isBadArgument(error: unknown): boolean {
 
 function stringOf(key: Uint8Array): string {
   try {
-    return utf8.decode(key);
+    return decoder.decode(key);
   } catch {
     throw badArgument(
       'A key in this range is not UTF-8. Get keys as bytes with the option keyAs: "bytes".',

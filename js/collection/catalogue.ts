@@ -5,6 +5,7 @@
  */
 
 import type { Key } from "../bytes.js";
+import { decoder, encoder } from "../coders.js";
 import type { Engine } from "../engine.js";
 import {
   badArgument,
@@ -42,9 +43,6 @@ const MAX_NAME = 200;
 
 /** Under it the number of the next keyspace that was never given out, as 4 bytes. */
 export const GIVEN_OUT = "keyspaces";
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** What a descriptor says: of a collection, or of an index. */
 export interface Stored {

@@ -1,6 +1,7 @@
 /** The keys of a collection: how they are written for the engine, read back, and bounded. */
 
 import { MAX_KEY, TOO_LONG_KEY } from "../bytes.js";
+import { decoder } from "../coders.js";
 import type { Engine } from "../engine.js";
 import { badArgument } from "../errors.js";
 import { refuseUnknown } from "../options.js";
@@ -78,8 +79,6 @@ export interface Keys<K, Given = K> {
 /** A range of which the types have seen to it that it fits. */
 export type AnyRange = KeyRange<unknown, unknown, unknown>;
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 /** Keys that are strings: their UTF-8 as it is. */
 export const stringKeys: Keys<string> = {
   kind: "string",
@@ -95,7 +94,7 @@ export const stringKeys: Keys<string> = {
     return engine.encodeKey(key);
   },
   given: (key) => key as string,
-  decode: (bytes) => utf8.decode(bytes),
+  decode: (bytes) => decoder.decode(bytes),
   bounds: (call, range = {}) => rawBounds(call, range, false),
 };
 

@@ -4,6 +4,7 @@
  */
 
 import { nextTask, slice } from "../clock.js";
+import { decoder, encoder } from "../coders.js";
 import { badArgument, MalformedValueError, UniqueViolationError } from "../errors.js";
 import { refuseUnknown } from "../options.js";
 import type { Scan } from "../scan.js";
@@ -59,9 +60,6 @@ const NEWLINE = 0x0a;
 const MARK = [0xef, 0xbb, 0xbf];
 
 type AnyForm<K> = Form<K, unknown, unknown, never, K>;
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Gives the next lines of a walk, or `undefined` at its end. */
 export function lineWriter<K>(

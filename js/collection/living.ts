@@ -1,5 +1,6 @@
 /** What is current in a database, keyspace by keyspace: what a copy of it needs, and nothing else. */
 
+import { encoder, newDecoder } from "../coders.js";
 import type { Engine } from "../engine.js";
 import { RAW } from "../engine-memory.js";
 import {
@@ -30,8 +31,7 @@ export interface Living {
 const COLLECTION = "collection/";
 const PAGE = 1_024;
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const decoder = newDecoder("utf-8", { ignoreBOM: true });
 
 export function livingOf(engine: Engine): Living {
   const keyspaces = [RAW];

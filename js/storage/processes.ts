@@ -3,6 +3,7 @@
  * the same one.
  */
 
+import { encoder } from "../coders.js";
 import { type Builtins, permitted } from "./builtin.js";
 
 /**
@@ -55,7 +56,7 @@ export function fromText(text: string): ProcessIdentity | undefined {
 /** Six letters that stand for a text where it is only compared: its FNV-1a of 32 bits, but for the highest. */
 function fingerprint(text: string): string {
   let hash = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  for (const byte of encoder.encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
   return ((hash >>> 0) % 36 ** 6).toString(36);
 }
 

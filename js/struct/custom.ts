@@ -1,5 +1,6 @@
 /** What collections do with the values that a program declares. */
 
+import { decoder, encoder } from "../coders.js";
 import { badArgument } from "../errors-base.js";
 import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied.js";
@@ -7,7 +8,7 @@ import { jsonOf } from "./json-form.js";
 import { SchemaCodec } from "./schema-codec.js";
 import type { StructSchema } from "./struct.js";
 import { inside } from "./type.js";
-import { decoder, encoder, textOf } from "./utf8.js";
+import { textOf } from "./utf8.js";
 
 /** A codec that a program makes of two functions of its own. */
 class OwnCodec<T> extends CopyCodec<T> {

@@ -1,8 +1,8 @@
 /** Comparing a field with bytes or text, without making a string of it. */
 
+import { encoder } from "../coders.js";
 import type { Leaf } from "./fields.js";
 import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
-import { encoder } from "./utf8.js";
 import type { Shape } from "./view.js";
 
 /** The names of the fields that are text or bytes. */

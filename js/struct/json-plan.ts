@@ -3,6 +3,7 @@
  * structs among those of their parent, so that they cost what plain ones cost.
  */
 
+import { encoder } from "../coders.js";
 import type { Descriptor, StructDescriptor } from "./codec.js";
 import { up, wrong } from "./type.js";
 
@@ -63,8 +64,6 @@ export interface Node {
   readonly seen: Uint32Array;
 }
 
-const utf8 = new TextEncoder();
-
 /** Names as bytes, to be found without making strings. */
 export class Names {
   readonly list: readonly string[];
@@ -73,7 +72,7 @@ export class Names {
 
   constructor(list: readonly string[]) {
     this.list = list;
-    this.bytes = list.map((name) => utf8.encode(name));
+    this.bytes = list.map((name) => encoder.encode(name));
     let size = 4;
     while (size < 2 * list.length) size *= 2;
     this.table = new Int32Array(size).fill(-1);
@@ -145,7 +144,7 @@ function made(kind: string, size: number, align: number, rest: Rest = {}): Node 
   const seen = new Uint32Array(names.list.length);
   const heads = names.list.map((name, index) => {
     const text = JSON.stringify(name);
-    return utf8.encode(kind === "struct" ? `${index === 0 ? "{" : ","}${text}:` : text);
+    return encoder.encode(kind === "struct" ? `${index === 0 ? "{" : ","}${text}:` : text);
   });
   return { op, kind, size, align, count, of, parts, names, nodes, starts, root, heads, seen };
 }

@@ -3,6 +3,7 @@
  * so this is one object, of which everything that reads it knows.
  */
 
+import { decoder, newDecoder } from "../coders.js";
 import { malformed } from "./type.js";
 
 export const QUOTE = 0x22;
@@ -19,8 +20,7 @@ const POINT = 0x2e;
 /** The text, what is read next, and where it ends. */
 export const text = { bytes: new Uint8Array(0) as Uint8Array, at: 0, end: 0 };
 
-const latin = new TextDecoder("latin1");
-const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const latin = newDecoder("latin1");
 
 export function begin(bytes: Uint8Array, from: number, to: number): void {
   text.bytes = bytes;
@@ -293,7 +293,7 @@ export function countItems(): number {
 /** Throws unless what was read since `from` is UTF-8. */
 export function checkUtf8(from: number): string {
   try {
-    return strict.decode(text.bytes.subarray(from, text.at));
+    return decoder.decode(text.bytes.subarray(from, text.at));
   } catch {
     return fail(`the text from byte ${from} is not UTF-8`);
   }

@@ -3,6 +3,7 @@
  * bytes, without an object in between. It is no part of a program that does not import it.
  */
 
+import { encoder, newDecoder } from "../coders.js";
 import type { Descriptor, Memory } from "./codec.js";
 import type { Leaf } from "./fields.js";
 import { planOf } from "./json-plan.js";
@@ -36,7 +37,7 @@ export interface JsonOptions {
 export function toJson(schema: HasJson, bytes: Uint8Array): string;
 export function toJson(schema: HasJson, bytes: Uint8Array, ...more: unknown[]): string {
   noMore("toJson()", more);
-  return new TextDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
+  return newDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
 }
 
 /**
@@ -65,7 +66,7 @@ export function fromJson(
   }
   if (Object(options) !== options)
     throw wrong("The options of fromJson() must be an object.", options);
-  const bytes = typeof json === "string" ? new TextEncoder().encode(json) : json;
+  const bytes = typeof json === "string" ? encoder.encode(json) : json;
   return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
 }
 

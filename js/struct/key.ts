@@ -4,10 +4,10 @@
  * parts, one number a tuple of one, and each part tells by itself where it ends.
  */
 
+import { decoder, encoder } from "../coders.js";
 import { badArgument } from "../errors.js";
 import type { Descriptor } from "./codec.js";
 import { noMore, type Type } from "./type.js";
-import { decoder, encoder } from "./utf8.js";
 
 /** A part of a key, or an indexed field, in descending order. Made by `desc`. */
 export interface Desc<T extends Type | string = Type> {

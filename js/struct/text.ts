@@ -1,8 +1,9 @@
 /** Text: of any length, or padded to a fixed one. */
 
+import { encoder } from "../coders.js";
 import { referred } from "./referred.js";
 import { type Cursor, malformed, type Type, typed, whole, wrong } from "./type.js";
-import { encoder, putAscii, readText, textOf, writeText } from "./utf8.js";
+import { putAscii, readText, textOf, writeText } from "./utf8.js";
 
 /** A type whose values are strings, both to read and to store. */
 export type TextType = Type<string, string, string, string>;

@@ -1,15 +1,10 @@
 /** UTF-8, read and written in place. */
 
+import { decoder, encoder } from "../coders.js";
 import { malformed, reserve, type Writer, wrong } from "./type.js";
 
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */
 const SHORT = 40;
-
-export const encoder: TextEncoder = /* @__PURE__ */ new TextEncoder();
-export const decoder: TextDecoder = /* @__PURE__ */ new TextDecoder("utf-8", {
-  fatal: true,
-  ignoreBOM: true,
-});
 
 /** A text that has UTF-8: half of a surrogate pair has none. */
 export function textOf(value: unknown): string {

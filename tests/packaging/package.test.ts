@@ -152,6 +152,43 @@ suite("the package as published", () => {
     equal(output.trim(), "VARVE_STORAGE_UNAVAILABLE");
   });
 
+  test("works where Node has a TextEncoder and the realm has none, as in Jest with jsdom", () => {
+    const output = runs(`
+      delete globalThis.TextEncoder;
+      delete globalThis.TextDecoder;
+      const { memory, open } = await import("varve");
+      const { str, struct, u16 } = await import("varve/struct");
+      const { fromJson, toJson } = await import("varve/json");
+      const db = await open("shop", { storage: memory() });
+      const Product = struct("Product", { stock: u16, name: str });
+      const products = db.collection("products", Product);
+      products.set("yeezy", { stock: 1, name: "Größe 36" });
+      db.set("ä".repeat(50), "ö");
+      const json = toJson(Product, fromJson(Product, '{"stock":2,"name":"é"}'));
+      console.log(products.get("yeezy").name, db.getText("ä".repeat(50)), json);
+      await db.close();
+    `);
+    equal(output.trim(), 'Größe 36 ö {"stock":2,"name":"é"}');
+  });
+
+  test("says what to do where there is no TextEncoder at all", () => {
+    const output = runs(`
+      delete globalThis.TextEncoder;
+      delete globalThis.TextDecoder;
+      const { log } = console;
+      process.getBuiltinModule = undefined;
+      const { memory, open } = await import("varve");
+      const { str, struct } = await import("varve/struct");
+      const db = await open("shop", { storage: memory() });
+      try {
+        db.set("ä".repeat(50), "value");
+      } catch (error) {
+        log(error.code, /globalThis/.test(error.message));
+      }
+    `);
+    equal(output.trim(), "VARVE_TEXT_ENCODER true");
+  });
+
   test("keeps a program alive no longer than its databases are open", () => {
     const output = runs(`
       import { file, open } from "varve";
