@@ -183,7 +183,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     };
     throws(more, { name: "OutOfMemoryError", code: "VARVE_OUT_OF_MEMORY", message: /await/ });
     equal(text(cfg), "the configuration");
-    const { count } = db.stats();
+    const { records: count } = db.stats();
     ok(count > 20_000, `${count} were written before that`);
     await turn();
     const before = db.count();
