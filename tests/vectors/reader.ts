@@ -722,7 +722,7 @@ class Reader {
       const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
       const { record } = (await this.readRecord(position, end, salt, "alone")) ?? {};
       // By a record of another kind no key is there.
-      const isOne = record !== undefined && [SET, EXTENT, PIECES].includes(record.kind);
+      const isOne = record !== undefined && [SET, EXTENT, PIECES, CLEAR].includes(record.kind);
       if (!isOne) unreadable.add(position);
       else entries.push(record);
     }
