@@ -48,6 +48,8 @@ function checkMemory({ db, setting, pins }: Machine): void {
 
 export async function reopen(machine: Machine): Promise<void> {
   compareAll(machine);
+  // What was emptied counts as alive until its commit.
+  machine.db.commit();
   const { liveBytes } = machine.db.stats();
   await machine.db.close();
   closed(machine);

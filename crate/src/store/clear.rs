@@ -29,7 +29,7 @@ use super::{Store, TOGETHER, replay};
 
 /// A keyspace with fewer keys, or less than this part of all, is emptied key by key: a sweep goes over
 /// everything.
-const FEW: u64 = 256;
+const FEW: u64 = 1024;
 const PART: u64 = 64;
 
 /// So many keys of a range are deleted together, in the order of the file.
@@ -164,7 +164,9 @@ impl<F: File> Store<F> {
     /// Whether a keyspace with so many keys is emptied by one record.
     fn is_many(&self, keyspace: u32, count: u64) -> bool {
         let is_part = count > FEW && count.saturating_mul(PART) >= self.index.len() as u64;
-        keyspace != KEYSPACE_ENGINE && (is_part || self.sorted != replay::ALL)
+        // To sort all keys for a few of them takes longer than a sweep.
+        let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL;
+        keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
     }
 
     #[inline(never)]
@@ -446,6 +448,11 @@ impl<F: File> Store<F> {
     /// Whether a sweep is under way, or is to begin.
     pub(super) fn is_sweeping(&self) -> bool {
         self.wants_sweep() || matches!(self.job, Job::Sweeping(_))
+    }
+
+    /// Whether that is done so soon that nobody need wait for what lives to add up.
+    pub(super) fn is_sweeping_little(&self) -> bool {
+        self.is_sweeping() && self.index.len() <= SMALL && self.log.file_bytes() <= 16 << 20
     }
 
     /// Whether memory of keys that are gone is left.

@@ -205,7 +205,7 @@ impl<F: File> Store<F> {
             return;
         }
         let mut slices = bytes.div_ceil(SLICE).max(1) * SLICES_TO_KEEP_UP;
-        while slices > 0 || self.is_pressed() {
+        while slices > 0 || self.is_pressed() || self.is_sweeping_little() {
             slices = slices.saturating_sub(1);
             match self.tend(false) {
                 Ok(true) => {}
