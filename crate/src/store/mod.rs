@@ -215,6 +215,10 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn foresee(&self, positions: &[Position], places: &mut [Option<Place>]) {
         let mut all = 0;
+        if self.clears.any {
+            // Which of them still count is told by looking at each.
+            return places.fill(None);
+        }
         for (place, &position) in places.iter_mut().zip(positions) {
             *place = if position == 0 { None } else { self.log.place_of(position) };
             all ^= place.map_or(0, |place| self.log.warm(place));
@@ -251,12 +255,9 @@ impl<F: File> Store<F> {
         counts: bool,
     ) -> Option<*const [u8]> {
         let record = self.log.at_hand(place, counts)?;
-        let is_cleared =
-            self.clears.any && self.spaces.has_cleared(keyspace, record.header.version);
         let is_it = same_bytes(record.key, key)
             && record.header.space() == keyspace
-            && record.header.kind == KIND_SET
-            && !is_cleared;
+            && record.header.kind == KIND_SET;
         is_it.then_some(core::ptr::from_ref(record.value))
     }
 
