@@ -13,27 +13,22 @@ interface Coders {
 function missing(): never {
   throw new VarveError(
     "VARVE_TEXT_ENCODER",
-    "There is no TextEncoder and TextDecoder here. Set both on globalThis, or run the program where they are: " +
-      "Jest has them with the test environment node.",
+    "There is no TextEncoder here. Set TextEncoder and TextDecoder on globalThis.",
   );
 }
 
-/** Importing the package throws nowhere, so that only the calls that need these fail. */
-class Missing {
-  encode = missing;
-  encodeInto = missing;
-  decode = missing;
+/** Importing the package throws nowhere: where these are missing, the calls that need them fail. */
+function Missing() {
+  return { encode: missing, encodeInto: missing, decode: missing };
 }
 
 function coders(): Coders {
   const here = globalThis as unknown as Partial<Coders> & {
     readonly process?: { getBuiltinModule?(name: string): Coders };
   };
-  if (here.TextEncoder !== undefined && here.TextDecoder !== undefined) return here as Coders;
-  return (
-    here.process?.getBuiltinModule?.("node:util") ??
-    ({ TextEncoder: Missing, TextDecoder: Missing } as unknown as Coders)
-  );
+  if (here.TextEncoder !== undefined) return here as Coders;
+  const missing = { TextEncoder: Missing, TextDecoder: Missing } as unknown as Coders;
+  return here.process?.getBuiltinModule?.("node:util") ?? missing;
 }
 
 export const encoder: TextEncoder = /* @__PURE__ */ new (coders().TextEncoder)();

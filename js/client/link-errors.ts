@@ -96,7 +96,7 @@ function reasonOf(since: number): string {
     );
   if (wrong !== undefined) {
     const { name, responseStatus, contentType } = wrong;
-    return `: ${name} came with the status ${responseStatus} and the type ${contentType || "unknown"}`;
+    return `: ${name} came with the status ${responseStatus} and the type ${contentType}`;
   }
   return (
     " to load: its file is missing, from another origin or no JavaScript, or it or one of its imports " +
