@@ -5,7 +5,8 @@
  * shared memory for timers. Where the platform cannot wait so (Firefox before 145), the fake timers are used.
  */
 
-const { performance } = globalThis;
+// Where there is none, the wall clock has to do.
+const { performance = Date } = globalThis as { performance?: Pick<Performance, "now"> };
 
 function isNative(of: unknown): boolean {
   return /\[native code\]/.test(String(of));
