@@ -171,7 +171,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
-    return Array.from(keys, (key) => this.get(key));
+    // All keys are read before the first is looked for: reading one may write.
+    return Array.from(keys).map((key) => this.get(key));
   }
 
   /**

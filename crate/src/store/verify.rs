@@ -30,11 +30,13 @@ impl<F: File> Store<F> {
         if spot.part % 8 == PIECES {
             return self.verify_pieces(spot);
         }
-        let Store { file, log, index, key_hash, .. } = self;
+        let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
         let mut found = log.verify(file, spot, |position, header, key| {
-            let lives =
-                header.can_live() && index.holds(key_hash.hash(header.space(), key), position);
+            // Until it is swept, the index leads to records of an emptied keyspace whose values are gone.
+            let lives = header.can_live()
+                && !spaces.has_cleared(header.space(), header.version)
+                && index.holds(key_hash.hash(header.space(), key), position);
             if lives && header.kind == KIND_PIECES {
                 first = first.or(Some(position));
             }
@@ -81,6 +83,7 @@ impl<F: File> Store<F> {
             let (_, offset) = geometry.locate(position);
             let record = self.log.record_at(position);
             if let Some(pieces) = record.pieces().filter(|_| offset >= from as usize)
+                && !self.is_cleared(record.header)
                 && self.index.holds(self.hash(record.header.space(), record.key), position)
             {
                 all.push((offset as u32, record.header.size() as u64, pieces));
