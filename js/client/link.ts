@@ -220,6 +220,9 @@ export class Link {
   /** What it was about to do and may hang in, as far as it has said so. */
   private doing: Doing | undefined;
 
+  /** It is the second attempt to open the file, after this realm let go of what it had closed. */
+  private hasCollected = false;
+
   constructor(name: string, options: LinkOptions) {
     this.name = name;
     this.options = options;
@@ -405,6 +408,13 @@ export class Link {
         this.outdate(fromWire(message.error));
         break;
       case "failed":
+        if (message.error.code === "VARVE_OUT_OF_MEMORY" && !this.hasCollected) {
+          this.hasCollected = true;
+          collect();
+          this.start();
+          break;
+        }
+        this.hasCollected = false;
         this.failed(fromWire(message.error));
         break;
       case "visited":
@@ -655,6 +665,18 @@ export class Link {
     if (isSame && status.progress === progress) return;
     this.status = { state, owner, reason, ...(progress && { progress }) };
     for (const { tell } of this.handles) tell("status");
+  }
+}
+
+/**
+ * Has the platform free what this realm has closed. A page and its workers share one address space, and each
+ * frees only its own memory when it finds no room for more.
+ */
+function collect(): void {
+  try {
+    new WebAssembly.Memory({ initial: 1 });
+  } catch {
+    // Nothing was closed.
   }
 }
 

@@ -1,4 +1,13 @@
-import { type Client, type ConnectOptions, connect, destroy, type WorkerLike } from "varve";
+import {
+  type Client,
+  type ConnectOptions,
+  connect,
+  type Database,
+  destroy,
+  memory,
+  open,
+  type WorkerLike,
+} from "varve";
 import {
   cleanup,
   context,
@@ -456,5 +465,29 @@ suite("workers that open a new database at once", () => {
       }
       return [];`;
     deepEqual(await Promise.all([said(failing), said(writing), said(failing)]), [[], [], []]);
+  });
+});
+
+suite("a page that has opened more databases than it has room for", () => {
+  test("is told so by a code, and after closing them opens and connects as before", async () => {
+    for (let round = 0; round < 2; round += 1) {
+      const opened: Database[] = [];
+      try {
+        // Chromium has room for about 124 in one process.
+        while (opened.length < 150) {
+          opened.push(await open(`many-${opened.length}`, { storage: memory(), ...wasmOption() }));
+        }
+      } catch (error) {
+        equal((error as { code?: string }).code, "VARVE_OUT_OF_MEMORY");
+        ok(/Close some/.test(String(error)), String(error));
+      }
+      ok(opened.length > 50, `${opened.length} are open`);
+      for (const db of opened.splice(0)) await db.close();
+      await destroy("after-many");
+      const client = tab("after-many");
+      await client.set("key", "value");
+      equal(await client.getText("key"), "value");
+      await client.close();
+    }
   });
 });
