@@ -30,7 +30,7 @@ function coders(): Coders {
   };
   if (here.TextEncoder !== undefined) return here as Coders;
   const missing = { TextEncoder: Missing, TextDecoder: Missing } as unknown as Coders;
-  return here.process?.getBuiltinModule?.("node:util") ?? missing;
+  return here.process?.getBuiltinModule?.("util") ?? missing;
 }
 
 export const encoder: TextEncoder = /* @__PURE__ */ new (coders().TextEncoder)();
