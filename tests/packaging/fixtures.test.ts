@@ -79,13 +79,13 @@ const WRITING = `
   const answered = JSON.parse(localStorage.answered ?? "[]");
   globalThis.answered = answered.length;
   globalThis.lost = async () => {
-    const found = await Promise.all(answered.map((key) => shop.products.get(key)));
+    const found = await Promise.all(answered.map((key) => shop.collection("products").get(key)));
     return answered.filter((_, i) => found[i] === undefined);
   };
   globalThis.begin = async () => {
     for (;;) {
       const key = crypto.randomUUID();
-      await shop.products.set(key, { stock: 1, name: key });
+      await shop.collection("products").set(key, { stock: 1, name: key });
       answered.push(key);
       localStorage.answered = JSON.stringify(answered);
       globalThis.answered = answered.length;
