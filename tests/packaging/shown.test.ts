@@ -29,7 +29,7 @@ const PROGRAM = `${SCHEMAS}
     collections: { products: { of: Product, key: u32, indexes: { byWidth: "size.width" } } },
     procedures: { look: (db) => db.collection("products", Product).get("a") },
   });
-  const shop = connect<typeof served>("shop");
+  const shop = connect<typeof served>("shop", { collections: { products: true } });
 
   export const view = products.get("a")!;
   export const copy = view.snapshot();

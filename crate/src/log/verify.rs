@@ -96,7 +96,8 @@ impl Log {
         unit.checked_sub(FIRST_SLOT)
     }
 
-    /// Looks at the next piece of the file. `is_live` says whether the index names a record.
+    /// Looks at the next piece of the file. `named` says whether the index names a record and, if
+    /// it does, whether its value has to be there.
     ///
     /// # Errors
     /// What the file said. Damage is no error here.
@@ -104,7 +105,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         spot: Spot,
-        is_live: impl FnMut(Position, &RecordHeader, &[u8]) -> bool,
+        named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
     ) -> Result<Verified, Error> {
         let Spot { unit, part } = spot;
         let mut found = Verified { next: self.spot_after(unit), ..Verified::default() };
@@ -119,7 +120,7 @@ impl Log {
             found.next = Spot { unit, part: if part == TRAILER { INSIDE } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
         } else if s.used == Use::Spare && !s.stale || s.used == Use::Log && s.written {
-            self.verify_segment(file, spot, is_live, &mut found)?;
+            self.verify_segment(file, spot, named, &mut found)?;
         } else if s.used == Use::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
         } else if s.used == Use::Checkpoint && s.written {
@@ -189,7 +190,7 @@ impl Log {
         &self,
         file: &mut impl File,
         Spot { unit, part }: Spot,
-        mut is_live: impl FnMut(Position, &RecordHeader, &[u8]) -> bool,
+        mut named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
         found: &mut Verified,
     ) -> Result<(), Error> {
         let slot = unit - FIRST_SLOT;
@@ -228,11 +229,11 @@ impl Log {
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
-                let lives = is_live(position, header, key);
-                live += u32::from(lives);
+                let named = named(position, header, key);
+                live += u32::from(named.is_some());
                 found.records += 1;
                 record += header.size();
-                if lives && header.kind == KIND_EXTENT && !self.stands(value) {
+                if named == Some(true) && header.kind == KIND_EXTENT && !self.stands(value) {
                     found.note(Part::Extent, at, header.size());
                 }
             }

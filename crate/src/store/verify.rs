@@ -33,14 +33,14 @@ impl<F: File> Store<F> {
         let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
         let mut found = log.verify(file, spot, |position, header, key| {
-            // Until it is swept, the index leads to records of an emptied keyspace whose values are gone.
-            let lives = header.can_live()
-                && !spaces.has_cleared(header.space(), header.version)
-                && index.holds(key_hash.hash(header.space(), key), position);
-            if lives && header.kind == KIND_PIECES {
+            let is_named =
+                header.can_live() && index.holds(key_hash.hash(header.space(), key), position);
+            // Until it is swept, the index leads to records of an emptied keyspace whose values may be gone.
+            let counts = !spaces.has_cleared(header.space(), header.version);
+            if is_named && counts && header.kind == KIND_PIECES {
                 first = first.or(Some(position));
             }
-            lives
+            is_named.then_some(counts)
         })?;
         if let Some(first) = first.filter(|_| found.next.unit != spot.unit) {
             let (_, offset) = log.geometry().locate(first);
