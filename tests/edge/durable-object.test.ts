@@ -254,7 +254,7 @@ const config :Workerd.Config = (
     deepEqual(await said("key%207"), [404, "none"]);
     // The code is there once, as the module beside it.
     const { size } = statSync(join(folder, "program.js"));
-    ok(size < 400_000, `the program takes ${size} bytes`);
+    ok(size < 440_000, `the program takes ${size} bytes`);
     ok(!readFileSync(join(folder, "program.js"), "utf8").includes("AGFzbQ"));
   });
 });
