@@ -155,11 +155,9 @@ suite("under fake timers", () => {
       const { code } = await nobody.get("a").catch((error) => error);
       console.log(first.value.length, await late, code);
       process.exit(0);`;
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ["--input-type=module", "-e", program],
-      { cwd: context().root },
-    );
+    const run =
+      context().runtime === "deno" ? ["eval", program] : ["--input-type=module", "-e", program];
+    const { stdout } = await promisify(execFile)(process.execPath, run, { cwd: context().root });
     equal(stdout.trim(), "1 1 VARVE_OWNER_UNAVAILABLE");
   });
 });

@@ -626,6 +626,12 @@ suite("a holder that is stopped for longer than it takes to break its lock", () 
         await turn(200 + round * 37);
         first.child.kill("SIGSTOP");
         const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
+        if (context().runtime === "deno") {
+          // Deno has the system's lock as well, which a stopped process keeps.
+          ok((await second.ended).stderr.includes("DatabaseBusyError"));
+          first.child.kill("SIGKILL");
+          return;
+        }
         await speaks(second);
         first.child.kill("SIGCONT");
         const { stdout, stderr } = await first.ended;
