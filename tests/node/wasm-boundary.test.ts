@@ -3,11 +3,22 @@ import { join } from "node:path";
 import { context, deepEqual, ok, suite, test } from "../harness.js";
 
 /** What the engine asks of its host: a file, dead views before memory is reused, an ear before a trap. */
-const IMPORTS = ["detach", "flush", "panicked", "read", "size", "truncate", "write"];
+const IMPORTS = [
+  "crowded",
+  "detach",
+  "flush",
+  "panicked",
+  "read",
+  "size",
+  "truncate",
+  "views_held",
+  "write",
+];
 
 /** What crosses the boundary the other way. Only js/engine*.ts call these. */
 const EXPORTS = [
   "abort",
+  "clear",
   "close",
   "commit",
   "count",
