@@ -2,7 +2,7 @@
 //! checkpoint too, wherever it is met, and verification finds it.
 
 #[path = "../../fuzz/src/repair.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the fuzz targets use the rest of it")]
 mod repair;
 
 use varve::format::checkpoint::{self, HEAD};
