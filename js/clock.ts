@@ -14,10 +14,12 @@ function isNative(of: unknown): boolean {
 
 /**
  * Whether a test's tool has put this function in the place of the platform's. Those of Sinon, which vitest, Jest
- * and Cypress use, name their clock. In browsers, others are told by not being native code.
+ * and Cypress use, name their clock. In pages, others (Playwright's) are told by not being native code; nowhere
+ * else, since error trackers wrap timers too, and Workers of Cloudflare never end a wait in shared memory.
  */
 function isFake(of: object): boolean {
-  return "clock" in of || (isNative(globalThis.addEventListener) && !isNative(of));
+  const isPage = "document" in globalThis && isNative(globalThis.addEventListener);
+  return "clock" in of || (isPage && !isNative(of));
 }
 
 /**

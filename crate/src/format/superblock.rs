@@ -141,7 +141,7 @@ impl Superblock {
 /// beside this one: the beginning of the new one and the end of whatever was there, or anything.
 #[must_use]
 pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
-    let generation = other.generation;
+    let (generation, other) = (other.generation, other.to_bytes());
     // A single byte that is wrong in an old one was damaged later; unless it is of a new one's checksum.
     for at in 0..SIZE {
         let mut repaired = *bytes;
@@ -152,7 +152,11 @@ pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
             }
         }
     }
-    true
+    // Identity and the secret of hashes, which never change: behind one that is missing there is none. The magic
+    // does not count, since a new file's is written behind the rest.
+    let words = [40, 48, 56, 64].into_iter().filter(|&at| other[at..at + 8] != [0; 8]);
+    let mut missing = words.skip_while(|&at| bytes[at..at + 8] == other[at..at + 8]);
+    missing.all(|at| bytes[at..at + 8] != other[at..at + 8])
 }
 
 #[repr(C, align(8))]
