@@ -86,7 +86,7 @@ const CASES: Readonly<Record<string, Case>> = {
   "a watch and writes, of which anything comes twice": [[["wv", "w"]], { doubles: 1 }],
   "a watch, a write, and a hand-over": [[["v", "w"]], { handOvers: 1 }],
   "a watch while another client writes, and a death": [[["vw"], ["w"]], {}],
-  "a watch that a service worker begins, and a death": [[["vw"]], { deaths: 1, readers: 1 }],
+  "a watch that a service worker begins, and a write": [[["vw"]], { readers: 1 }],
   "a watch that is not renewed in time, and writes": [[["v", "w", "w"]], { sleeps: 1 }],
   "a watch that is not renewed in time, and one of its messages lost": [
     [["v", "w"]],
