@@ -12,4 +12,4 @@ export type {
   StructCodec,
   Structure,
 } from "./struct/codec.js";
-export { codecOf } from "./struct/custom.js";
+export { codecOf } from "./struct/value-codecs.js";

@@ -3,7 +3,6 @@
  * it in place with `updateIf`, and have it survive a crash.
  */
 
-export type { Bytes, Key, Value } from "./bytes.js";
 export type {
   Client,
   ClientOf,
@@ -11,24 +10,24 @@ export type {
   RemoteSetOptions,
   RemoteUpdateOptions,
 } from "./client/client.js";
+export { type ConnectOptions, connect } from "./client/connect.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./client/connection/connection.js";
+export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
+export type { KeyChange, Watching, WatchOptions } from "./client/protocol/client-subscriptions.js";
+export type { ClientProgress } from "./client/protocol/messages.js";
 export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
+  RemoteScan,
   RemoteTypedUpdateOptions,
   Update,
   Updated,
-} from "./client/collection.js";
-export { type ConnectOptions, connect } from "./client/connect.js";
-export type { CallOptions, ClientStatus, WorkerLike } from "./client/link.js";
-export type { Procedure, Procedures } from "./client/operations.js";
-export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
-export type { ClientProgress } from "./client/progress.js";
-export type { RemoteScan } from "./client/scan.js";
-export { type Served, type ServedPort, type ServeOptions, serve } from "./client/serve.js";
-export type { CollectionSpec, CollectionSpecs } from "./client/served.js";
+} from "./client/remote-collection.js";
 export type { Calls, Collections, Nothing, Remoted, ServedTypes, TxOf } from "./client/types.js";
-export type { KeyChange, Watching, WatchOptions } from "./client/watch.js";
+export type { CollectionSpec, CollectionSpecs } from "./client/worker/collection-handlers.js";
+export type { Procedure, Procedures } from "./client/worker/handlers.js";
+export { type Served, type ServedPort, type ServeOptions, serve } from "./client/worker/serve.js";
 export type {
   Collection,
   CollectionEntry,
@@ -37,21 +36,23 @@ export type {
   IndexesOf,
   MigrateOptions,
 } from "./collection/collection.js";
+export type { Index, IndexRange } from "./collection/index-query.js";
 export type { IndexSpec, IndexSpecs, IndexValue } from "./collection/indexes.js";
-export type { KeyRange } from "./collection/keys.js";
 export type {
   LinesOptions,
   LinesProgress,
   LinesSource,
   ToLinesOptions,
-} from "./collection/lines.js";
-export type { Index, IndexRange } from "./collection/lookup.js";
+} from "./collection/json-lines.js";
+export type { KeyRange } from "./collection/keys.js";
 export type { MigrateProgress } from "./collection/migrate.js";
-export type { Ref } from "./collection/ref.js";
-export type { TypedUpdateOptions } from "./collection/write.js";
-export type { Database } from "./database.js";
-export type { BatchOperation, Synchronous } from "./database-writes.js";
-export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine-reports.js";
+export type { Ref } from "./collection/record-ref.js";
+export type { TypedUpdateOptions } from "./collection/writes.js";
+export type { BatchOperation, Database, Synchronous } from "./database/database.js";
+export { open } from "./database/open.js";
+export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";
+export type { WasmSource } from "./engine/load-wasm.js";
+export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine/stats.js";
 export {
   type BadArgumentError,
   ConflictError,
@@ -79,8 +80,9 @@ export {
   VarveError,
   type VarveErrorOptions,
   VersionChangedError,
-} from "./errors.js";
-export { open } from "./open.js";
+} from "./errors/index.js";
+export type { Scan, Walker } from "./session/cursor.js";
+export type { ByteRange, Range, TextRange } from "./session/key-range.js";
 export type {
   CompactOptions,
   CompactProgress,
@@ -91,11 +93,8 @@ export type {
   OpenProgress,
   VerifyOptions,
   VerifyProgress,
-} from "./options.js";
-export type { Pin } from "./pin.js";
-export { databases, destroy, persist, type StorageOptions } from "./places.js";
-export type { ByteRange, Range, TextRange } from "./range.js";
-export type { Scan, Walker } from "./scan.js";
+} from "./session/options.js";
+export type { Pin } from "./session/pinned-value.js";
 export type {
   Change,
   DatabaseStats,
@@ -103,7 +102,12 @@ export type {
   Predicate,
   SetOptions,
   UpdateOptions,
-} from "./session.js";
+} from "./session/session.js";
+export type { ImageSource } from "./storage/bytes.js";
+export { type DurableObjectStorageLike, durableObject } from "./storage/durable-object.js";
+export { memory } from "./storage/memory.js";
+export { file } from "./storage/node/index.js";
+export { opfs } from "./storage/opfs.js";
 export type {
   FileBeside,
   OpenedStorage,
@@ -112,12 +116,7 @@ export type {
   Storage,
   StorageFile,
   StorageRoom,
-} from "./storage/contract.js";
-export { type DurableObjectStorageLike, durableObject } from "./storage/durable-object.js";
-export type { ImageSource } from "./storage/image.js";
-export { memory } from "./storage/memory.js";
-export { file } from "./storage/node.js";
-export { opfs } from "./storage/opfs.js";
+} from "./storage/storage.js";
 export type {
   Codec,
   CustomCodec,
@@ -127,4 +126,4 @@ export type {
   StructCodec,
   Structure,
 } from "./struct/codec.js";
-export type { WasmSource } from "./wasm/load.js";
+export type { Bytes, Key, Value } from "./util/bytes.js";

@@ -1,6 +1,6 @@
 /** varve/json: values of schemas as JSON, from the bytes to the text and back. */
 
-export { MalformedValueError } from "./errors.js";
+export { MalformedValueError } from "./errors/index.js";
 export {
   fromJson,
   type HasJson,
@@ -8,4 +8,4 @@ export {
   jsonReader,
   jsonWriter,
   toJson,
-} from "./struct/json.js";
+} from "./struct/json/index.js";

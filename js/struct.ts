@@ -3,8 +3,7 @@
  * nothing of the engine. The bytes are those of a Rust struct: see `struct`.
  */
 
-export { MalformedValueError, StaleViewError } from "./errors-base.js";
-export { type BytesType, blob, bytes } from "./struct/binary.js";
+export { MalformedValueError, StaleViewError } from "./errors/base.js";
 export type {
   Codec,
   CustomCodec,
@@ -15,7 +14,6 @@ export type {
   StructDescriptor,
   Structure,
 } from "./struct/codec.js";
-export { type EnumType, enum8, enum16 } from "./struct/enums.js";
 export { type Comparable, eq } from "./struct/eq.js";
 export type {
   Added,
@@ -39,6 +37,11 @@ export {
   type KeyPart,
   type KeySpec,
 } from "./struct/key.js";
+export { json, text } from "./struct/plain-codec.js";
+export { flatten, struct } from "./struct/struct.js";
+export type { Type } from "./struct/type.js";
+export { type BytesType, blob, bytes } from "./struct/types/bytes.js";
+export { type EnumType, enum8, enum16 } from "./struct/types/enums.js";
 export {
   array,
   type Items,
@@ -46,7 +49,7 @@ export {
   type ListType,
   vec,
   type WritableList,
-} from "./struct/list.js";
+} from "./struct/types/lists.js";
 export {
   type BigintType,
   bool,
@@ -63,11 +66,8 @@ export {
   u32,
   u53,
   u64,
-} from "./struct/numbers.js";
-export { type OptionType, option, optNonZero } from "./struct/option.js";
-export { json, text } from "./struct/plain.js";
-export { flatten, struct } from "./struct/struct.js";
-export { fixedStr, str, type TextType } from "./struct/text.js";
-export type { Type } from "./struct/type.js";
-export { type UnionType, union, type Variants } from "./struct/union.js";
-export { added, versioned } from "./struct/versioned.js";
+} from "./struct/types/numbers.js";
+export { type OptionType, option, optNonZero } from "./struct/types/option.js";
+export { fixedStr, str, type TextType } from "./struct/types/strings.js";
+export { type UnionType, union, type Variants } from "./struct/types/union.js";
+export { added, versioned } from "./struct/types/versioned.js";

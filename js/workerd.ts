@@ -3,11 +3,11 @@
  * which the platform has compiled when the Worker was deployed.
  */
 
-import type { Database } from "./database.js";
-import { openWith } from "./open.js";
-import type { OpenOptions } from "./options.js";
+import type { Database } from "./database/database.js";
+import { openWith } from "./database/open.js";
+import { moduleFrom } from "./engine/load-wasm.js";
+import type { OpenOptions } from "./session/options.js";
 import wasm from "./varve.wasm";
-import { moduleFrom } from "./wasm/load.js";
 
 export * from "./index.js";
 

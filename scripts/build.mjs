@@ -54,7 +54,7 @@ const GENERATED = new Set([
   "dist/varve.wasm",
   "dist/varve.debug.wasm",
   "dist/varve.d.wasm.ts",
-  "dist/wasm-inline.js",
+  "dist/engine/wasm-inline.js",
 ]);
 
 export async function build({ debug = false } = {}) {
@@ -123,7 +123,7 @@ async function buildWasm() {
   }
   const bytes = readFileSync(out);
   writeIfChanged("dist/varve.d.wasm.ts", readFileSync(join(root, "js/varve.d.wasm.ts")));
-  writeIfChanged("dist/wasm-inline.js", inlineModule(bytes));
+  writeIfChanged("dist/engine/wasm-inline.js", inlineModule(bytes));
   checkSize(bytes);
 }
 

@@ -1,12 +1,11 @@
 /** `varve export` */
 
 import { writeFile } from "node:fs/promises";
-import { look, refuseOther } from "./database.js";
-import { EXIT, type ExitCode } from "./failure.js";
-import type { Output } from "./output.js";
-import { into, refuseExisting } from "./target.js";
-import { harmless, size } from "./text.js";
-import type { Call } from "./usage.js";
+import type { Call } from "./args.js";
+import { harmless, size } from "./format.js";
+import { look, refuseOther } from "./open-file.js";
+import { EXIT, type ExitCode, type Output } from "./output.js";
+import { into, refuseExisting } from "./output-file.js";
 
 export async function exportFile(call: Call, output: Output): Promise<ExitCode> {
   const [path = "", target = ""] = call.words;

@@ -1,15 +1,13 @@
 /** `varve get` */
 
-import { Database } from "../database.js";
+import { Database } from "../database/database.js";
 import type { Entry } from "../index.js";
-import { look } from "./database.js";
-import { EXIT, type ExitCode, Failure } from "./failure.js";
-import { keyFormOf } from "./keys-of.js";
-import { collectionOf, elsewhere, type Told } from "./keyspaces.js";
-import type { Output } from "./output.js";
-import { showing } from "./records.js";
-import { field, fromBase64 } from "./text.js";
-import { type Call, misused } from "./usage.js";
+import { type Call, misused } from "./args.js";
+import { collectionOf, elsewhere, showing, type Told } from "./collections.js";
+import { field, fromBase64 } from "./format.js";
+import { keyFormOf } from "./keys.js";
+import { look } from "./open-file.js";
+import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
 export async function get(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags } = call;

@@ -1,15 +1,19 @@
 /** `varve list` */
 
 import type { ByteRange, Database } from "../index.js";
-import { look } from "./database.js";
-import { EXIT, type ExitCode, Failure } from "./failure.js";
+import { type Call, misused } from "./args.js";
+import {
+  collectionOf,
+  elsewhere,
+  entriesOf as entriesIn,
+  type Showing,
+  showing,
+} from "./collections.js";
+import { beginning, field, oneLine } from "./format.js";
 import { keyOf } from "./get.js";
-import { type KeyForm, keyFormOf } from "./keys-of.js";
-import { collectionOf, elsewhere, entriesOf as entriesIn } from "./keyspaces.js";
-import type { Output } from "./output.js";
-import { type Showing, showing } from "./records.js";
-import { beginning, field, oneLine } from "./text.js";
-import { type Call, misused } from "./usage.js";
+import { type KeyForm, keyFormOf } from "./keys.js";
+import { look } from "./open-file.js";
+import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
 /** Bytes of a value that a line shows. */
 const SHOWN = 200;

@@ -2,16 +2,15 @@
 
 import { readFileSync } from "node:fs";
 import { CorruptionError, VarveError } from "../index.js";
+import { type Call, type CommandName, understand } from "./args.js";
 import { exportFile } from "./export.js";
-import { codeOf, EXIT, type ExitCode, Failure, OutputClosed } from "./failure.js";
+import { harmless } from "./format.js";
 import { get } from "./get.js";
 import { list } from "./list.js";
-import { Output } from "./output.js";
+import { codeOf, EXIT, type ExitCode, Failure, Output, OutputClosed } from "./output.js";
 import { salvage } from "./salvage.js";
 import { schema } from "./schema.js";
 import { stat } from "./stat.js";
-import { harmless } from "./text.js";
-import { type Call, type CommandName, understand } from "./usage.js";
 import { placeOf, verify } from "./verify.js";
 
 const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>> = {

@@ -1,19 +1,17 @@
 /** `varve salvage` */
 
 import { setImmediate } from "node:timers/promises";
-import { OWN } from "../collection/catalogue.js";
-import { Database } from "../database.js";
-import type { Engine } from "../engine.js";
+import { OWN } from "../collection/catalog.js";
+import { Database } from "../database/database.js";
+import type { Engine } from "../engine/engine.js";
 import { type Loss, open } from "../index.js";
-import { fileAt } from "../storage/node.js";
-import { look, refuseOther } from "./database.js";
-import { EXIT, type ExitCode, Failure } from "./failure.js";
-import { type Indexing, indexingOf } from "./indexing.js";
-import { collectionsOf, entriesOf, type Told } from "./keyspaces.js";
-import { type Output, Progress } from "./output.js";
-import { into, refuseExisting } from "./target.js";
-import { counted, field, harmless, size } from "./text.js";
-import type { Call } from "./usage.js";
+import { fileAt } from "../storage/node/index.js";
+import type { Call } from "./args.js";
+import { collectionsOf, entriesOf, type Indexing, indexingOf, type Told } from "./collections.js";
+import { counted, field, harmless, size } from "./format.js";
+import { look, refuseOther } from "./open-file.js";
+import { EXIT, type ExitCode, Failure, type Output, Progress } from "./output.js";
+import { into, refuseExisting } from "./output-file.js";
 
 const RAW = 0;
 const LAST_KEYSPACE = 65_535;

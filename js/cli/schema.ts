@@ -1,15 +1,14 @@
 /** `varve schema` */
 
+import { rustOf } from "../struct/codegen/rust.js";
+import { TypeScriptFile } from "../struct/codegen/typescript.js";
 import type { PartKind } from "../struct/key.js";
-import { rustOf } from "../struct/rust.js";
-import { TypeScriptFile } from "../struct/typescript.js";
-import { look } from "./database.js";
-import { EXIT, type ExitCode } from "./failure.js";
-import { partKindOf } from "./keys-of.js";
-import { collectionsOf, type Told } from "./keyspaces.js";
-import type { Output } from "./output.js";
-import { harmless } from "./text.js";
-import { type Call, misused } from "./usage.js";
+import { type Call, misused } from "./args.js";
+import { collectionsOf, type Told } from "./collections.js";
+import { harmless } from "./format.js";
+import { partKindOf } from "./keys.js";
+import { look } from "./open-file.js";
+import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function schema(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags, command } = call;

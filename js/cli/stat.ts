@@ -1,14 +1,13 @@
 /** `varve stat` */
 
-import { Database } from "../database.js";
+import { Database } from "../database/database.js";
 import type { Recovery } from "../index.js";
-import { layoutOf } from "../struct/layout.js";
-import { look } from "./database.js";
-import { EXIT, type ExitCode } from "./failure.js";
-import { collectionOf, type Told } from "./keyspaces.js";
-import type { Output } from "./output.js";
-import { counted, duration, harmless, number, size, table } from "./text.js";
-import type { Call } from "./usage.js";
+import { layoutOf } from "../struct/layout-string.js";
+import type { Call } from "./args.js";
+import { collectionOf, type Told } from "./collections.js";
+import { counted, duration, harmless, number, size, table } from "./format.js";
+import { look } from "./open-file.js";
+import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function stat(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags } = call;

@@ -1,11 +1,10 @@
 /** `varve verify` */
 
 import { CorruptionError, type Problem, type ProblemKind, type Verification } from "../index.js";
-import { look } from "./database.js";
-import { EXIT, type ExitCode } from "./failure.js";
-import { type Output, Progress } from "./output.js";
-import { counted, duration, number, size, table } from "./text.js";
-import type { Call } from "./usage.js";
+import type { Call } from "./args.js";
+import { counted, duration, number, size, table } from "./format.js";
+import { look } from "./open-file.js";
+import { EXIT, type ExitCode, type Output, Progress } from "./output.js";
 
 /** What it means that this is damaged, for those who ask what they have lost. */
 const MEANS: Record<ProblemKind, string> = {

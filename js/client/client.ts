@@ -1,22 +1,27 @@
 /** The calls of a client: those of a database, from far away. */
 
-import type { Key, Value } from "../bytes.js";
-import type { BatchOperation } from "../database-writes.js";
-import { asyncDispose } from "../dispose.js";
-import type { Verification } from "../engine-reports.js";
-import type { Listened } from "../platform.js";
-import type { ByteRange, Range, TextRange } from "../range.js";
-import type { DatabaseStats } from "../session.js";
-import { split } from "./call-options.js";
-import { RemoteCollection } from "./collection.js";
-import { type CallOptions, type ClientStatus, Handle, type Link } from "./link.js";
-import { byName, hide } from "./named.js";
+import type { BatchOperation } from "../database/database.js";
+import type { Verification } from "../engine/stats.js";
+import type { ByteRange, Range, TextRange } from "../session/key-range.js";
+import type { DatabaseStats } from "../session/session.js";
+import type { Key, Value } from "../util/bytes.js";
+import { asyncDispose } from "../util/dispose.js";
+import type { Listened } from "../util/dom-types.js";
+import { type CallOptions, type ClientStatus, Handle, type Link } from "./connection/connection.js";
+import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, transact, txOf, updateIf } from "./optimistic.js";
-import { own } from "./own.js";
-import { RemoteScan } from "./scan.js";
-import { cloned } from "./sent.js";
+import { split } from "./protocol/call-options.js";
+import {
+  changesOf,
+  type KeyChange,
+  rowsOf,
+  type Watching,
+  type WatchOptions,
+} from "./protocol/client-subscriptions.js";
+import { own } from "./protocol/clone.js";
+import { cloned } from "./protocol/json-values.js";
+import { RemoteCollection, RemoteScan } from "./remote-collection.js";
 import type { Calls, Collections, Remoted, ServedTypes, TxOf } from "./types.js";
-import { changesOf, type KeyChange, rowsOf, type Watching, type WatchOptions } from "./watch.js";
 
 /** A value of a database in another realm, with its version. */
 export interface RemoteEntry {

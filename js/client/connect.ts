@@ -1,11 +1,11 @@
 /** `connect`: from a name to a client of the database. */
 
-import { badCall, OptionsMismatchError } from "../errors.js";
-import { admitted } from "./call-options.js";
+import { badCall, OptionsMismatchError } from "../errors/index.js";
 import { Client, type ClientOf } from "./client.js";
-import { Link, links, type WorkerLike } from "./link.js";
-import type { CollectionSpecs } from "./served.js";
+import { Link, links, type WorkerLike } from "./connection/connection.js";
+import { admitted } from "./protocol/call-options.js";
 import type { Nothing, ServedTypes } from "./types.js";
+import type { CollectionSpecs } from "./worker/collection-handlers.js";
 
 /** The options of `connect`. All are optional. */
 export interface ConnectOptions {
@@ -131,5 +131,5 @@ function isBrowser(): boolean {
 }
 
 function packageWorker(): WorkerLike {
-  return new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+  return new Worker(new URL("./worker/index.js", import.meta.url), { type: "module" });
 }

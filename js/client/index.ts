@@ -1,7 +1,7 @@
 /** varve/client: what a page needs. The engine is not part of it; the worker loads that. */
 
+export type { IndexRange } from "../collection/index-query.js";
 export type { KeyRange } from "../collection/keys.js";
-export type { IndexRange } from "../collection/lookup.js";
 export {
   type BadArgumentError,
   ConflictError,
@@ -27,7 +27,7 @@ export {
   VarveError,
   type VarveErrorOptions,
   VersionChangedError,
-} from "../errors.js";
+} from "../errors/index.js";
 export {
   Client,
   type ClientOf,
@@ -35,19 +35,20 @@ export {
   type RemoteSetOptions,
   type RemoteUpdateOptions,
 } from "./client.js";
+export { type ConnectOptions, connect } from "./connect.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./connection/connection.js";
+export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
+export type { KeyChange, Watching, WatchOptions } from "./protocol/client-subscriptions.js";
+export type { ClientProgress } from "./protocol/messages.js";
 export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
+  RemoteScan,
   RemoteTypedUpdateOptions,
   Update,
   Updated,
-} from "./collection.js";
-export { type ConnectOptions, connect } from "./connect.js";
-export type { CallOptions, ClientStatus, WorkerLike } from "./link.js";
-export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
-export type { ClientProgress } from "./progress.js";
-export type { RemoteScan } from "./scan.js";
+} from "./remote-collection.js";
 export type {
   Calls,
   Collections,
@@ -58,4 +59,3 @@ export type {
   ServedTypes,
   TxOf,
 } from "./types.js";
-export type { KeyChange, Watching, WatchOptions } from "./watch.js";

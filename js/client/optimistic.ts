@@ -1,15 +1,15 @@
 /** Transactions of clients: what they read is remembered, and checked when they commit. */
 
-import type { Key, Value } from "../bytes.js";
-import { laterOf } from "../callback.js";
-import { clearTimeout, setTimeout } from "../clock.js";
-import { decoder } from "../coders.js";
-import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors.js";
-import { AS, admitted } from "./call-options.js";
-import type { Caller, CallOptions } from "./link.js";
-import { keyName } from "./messages.js";
-import { bytesOf, own } from "./own.js";
-import { cloned, type Forms, type Sent, sentOf, shownOf } from "./sent.js";
+import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors/index.js";
+import { laterOf } from "../session/async-guard.js";
+import type { Key, Value } from "../util/bytes.js";
+import { clearTimeout, setTimeout } from "../util/clock.js";
+import { decoder } from "../util/text-coders.js";
+import type { Caller, CallOptions } from "./connection/connection.js";
+import { AS, admitted } from "./protocol/call-options.js";
+import { bytesOf, own } from "./protocol/clone.js";
+import { cloned, type Forms, type Sent, sentOf, shownOf } from "./protocol/json-values.js";
+import { keyName } from "./protocol/messages.js";
 
 /**
  * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they

@@ -3,8 +3,8 @@
 import type { IndexValue } from "../collection/indexes.js";
 import type { CustomCodec, Declared } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
-import type { RemoteCollection } from "./collection.js";
 import type { Tx, TxPart } from "./optimistic.js";
+import type { RemoteCollection } from "./remote-collection.js";
 
 /** Functions that clients may call. The worker passes the database as their first argument. */
 export type AnyProcedures = Readonly<Record<string, (db: never, ...args: never[]) => unknown>>;

@@ -1,24 +1,23 @@
 /** `db.collection(…)`: records of one kind in a keyspace of their own. */
 
-import { badArgument, refuseMore } from "../errors.js";
-import { type Format, INSPECT } from "../inspect.js";
-import { moduleAt } from "../modules.js";
-import { refuseUnknown } from "../options.js";
-import type { Scan } from "../scan.js";
-import type { SetOptions } from "../session.js";
+import { badArgument, refuseMore } from "../errors/index.js";
+import type { Scan } from "../session/cursor.js";
+import { refuseUnknown } from "../session/options.js";
+import type { SetOptions } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
-import { codecOf, type Given } from "../struct/custom.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
-import { Catalogue } from "./catalogue.js";
-import type { Form, Handle } from "./form.js";
+import { codecOf, type Given } from "../struct/value-codecs.js";
+import { type Format, INSPECT } from "../util/inspect.js";
+import { moduleAt } from "../util/modules.js";
+import { Catalogue, type Form, type Handle } from "./catalog.js";
+import { entriesIn, keysIn, valuesIn } from "./cursor.js";
+import { Index, indexesByName } from "./index-query.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
+import type { LinesOptions, LinesSource, ToLinesOptions } from "./json-lines.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
-import type { LinesOptions, LinesSource, ToLinesOptions } from "./lines.js";
-import { Index, indexesByName } from "./lookup.js";
 import type { Migration } from "./migrate.js";
-import { Ref } from "./ref.js";
-import { entriesIn, keysIn, valuesIn } from "./scan.js";
-import { clear, push, remove, store, type TypedUpdateOptions, update } from "./write.js";
+import { Ref } from "./record-ref.js";
+import { clear, push, remove, store, type TypedUpdateOptions, update } from "./writes.js";
 
 /** The indexes of a collection, by name. */
 export type IndexesOf<Specs, K, View, Input = unknown> = {
@@ -430,7 +429,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   }
 }
 
-const linesModule = () => moduleAt("collection/lines", () => import("./lines.js"));
+const linesModule = () => moduleAt("collection/json-lines", () => import("./json-lines.js"));
 
 function indexesOf<K, View, Writable, Input, Given>(
   form: Form<K, View, Writable, Input, Given>,

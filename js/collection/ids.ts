@@ -5,10 +5,9 @@
  * it: one that deletes the oldest of a queue raises the record up to the newest, once for all of them.
  */
 
-import type { Engine } from "../engine.js";
-import type { Session } from "../session.js";
-import { type CollectionSpace, OWN } from "./catalogue.js";
-import type { Form } from "./form.js";
+import type { Engine } from "../engine/engine.js";
+import type { Session } from "../session/session.js";
+import { type CollectionSpace, type Form, OWN } from "./catalog.js";
 import type { Keys } from "./keys.js";
 
 type AnyForm<K> = Form<K, unknown, unknown, never, never>;

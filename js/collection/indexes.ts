@@ -4,14 +4,14 @@
  * between the same savepoints, so that both are there or neither.
  */
 
-import { MAX_KEY } from "../bytes.js";
-import type { Engine } from "../engine.js";
-import type { KeyRange } from "../engine-memory.js";
-import { badArgument, SchemaMismatchError, UniqueViolationError } from "../errors.js";
-import { refuseUnknown } from "../options.js";
-import type { Space } from "../scan.js";
+import type { Engine } from "../engine/engine.js";
+import type { KeyRange } from "../engine/wasm-memory.js";
+import { badArgument, SchemaMismatchError, UniqueViolationError } from "../errors/index.js";
+import type { Space } from "../session/cursor.js";
+import { refuseUnknown } from "../session/options.js";
 import type { Descriptor } from "../struct/codec.js";
 import { type Desc, type PartKind, partCodec, TupleCodec } from "../struct/key.js";
+import { MAX_KEY } from "../util/bytes.js";
 
 /**
  * A field to be indexed, or `desc()` of one: its name or, for a field of a struct within the struct, the path to

@@ -1,10 +1,7 @@
 /** The keys of a collection: how they are written for the engine, read back, and bounded. */
 
-import { MAX_KEY, TOO_LONG_KEY } from "../bytes.js";
-import { decoder } from "../coders.js";
-import type { Engine } from "../engine.js";
-import { badArgument } from "../errors.js";
-import { refuseUnknown } from "../options.js";
+import type { Engine } from "../engine/engine.js";
+import { badArgument } from "../errors/index.js";
 import {
   type Bound,
   type Bounds,
@@ -13,7 +10,8 @@ import {
   boundKey,
   boundsOf,
   type Range,
-} from "../range.js";
+} from "../session/key-range.js";
+import { refuseUnknown } from "../session/options.js";
 import {
   kindOf,
   type Leading,
@@ -22,6 +20,8 @@ import {
   partCodec,
   TupleCodec,
 } from "../struct/key.js";
+import { MAX_KEY, TOO_LONG_KEY } from "../util/bytes.js";
+import { decoder } from "../util/text-coders.js";
 
 /** What can bound a range of such keys: a key or, for tuples, its first parts. */
 export type BoundOf<K> = K extends readonly unknown[] ? Leading<K> : K;

@@ -5,18 +5,17 @@
  * after a crash it goes on from there.
  */
 
-import { nextTask, slice } from "../clock.js";
-import { badArgument, SchemaMismatchError } from "../errors.js";
-import type { Session } from "../session.js";
+import { badArgument, SchemaMismatchError } from "../errors/index.js";
+import type { Session } from "../session/session.js";
 import type { Codec, Descriptor } from "../struct/codec.js";
-import { codecOf } from "../struct/custom.js";
-import { schemaOf } from "../struct/schema-of.js";
-import { Catalogue, CollectionSpace, type Pending } from "./catalogue.js";
-import type { Form, Handle } from "./form.js";
+import { schemaOf } from "../struct/codegen/schema-from-descriptor.js";
+import { codecOf } from "../struct/value-codecs.js";
+import { nextTask, slice } from "../util/clock.js";
+import { Catalogue, CollectionSpace, type Form, type Handle, type Pending } from "./catalog.js";
 import { keepAllIds } from "./ids.js";
 import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
 import { type Keys, storedKeys } from "./keys.js";
-import { place } from "./write.js";
+import { place } from "./writes.js";
 
 /** The progress of a migration. */
 export interface MigrateProgress {

@@ -6,9 +6,9 @@ import {
   DatabaseNotFoundError,
   refuseMore,
   StorageUnavailableError,
-} from "../errors.js";
-import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
-import { BESIDE, fileName, namesOf } from "./names.js";
+} from "../errors/index.js";
+import { BESIDE, fileName, namesOf } from "./file-names.js";
+import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
 
 /** Bytes of one row: small, for each commit writes the file's last row anew. A row may have 2 MB. */
 const PAGE = 16_384;

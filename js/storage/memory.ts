@@ -1,8 +1,8 @@
 /** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
 
-import { DatabaseBusyError, DatabaseNotFoundError, refuseMore } from "../errors.js";
-import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./contract.js";
-import { fileName, namesOf } from "./names.js";
+import { DatabaseBusyError, DatabaseNotFoundError, refuseMore } from "../errors/index.js";
+import { fileName, namesOf } from "./file-names.js";
+import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
 
 /**
  * A storage in memory, which lasts as long as the storage object itself. Each call makes a new, empty one;

@@ -1,6 +1,5 @@
 /** Storage in the browser's origin private file system. */
 
-import { setTimeout } from "../clock.js";
 import {
   badArgument,
   DatabaseBusyError,
@@ -9,10 +8,11 @@ import {
   refuseMore,
   StorageUnavailableError,
   VarveError,
-} from "../errors.js";
-import { type FileBeside, ioCode, type Storage, type StorageFile } from "./contract.js";
-import { BESIDE, escapeName, fileName, namesOf } from "./names.js";
-import { isFull, OriginRoom, persistOrigin, reasonOf } from "./origin.js";
+} from "../errors/index.js";
+import { setTimeout } from "../util/clock.js";
+import { BESIDE, escapeName, fileName, namesOf } from "./file-names.js";
+import { isFull, OriginRoom, persistOrigin, reasonOf } from "./quota.js";
+import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
 interface SyncFileHandle extends FileSystemFileHandle {

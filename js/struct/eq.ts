@@ -1,7 +1,7 @@
 /** Comparing a field with bytes or text, without making a string of it. */
 
-import { encoder } from "../coders.js";
-import type { Leaf } from "./fields.js";
+import { encoder } from "../util/text-coders.js";
+import type { Leaf } from "./layout.js";
 import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
 import type { Shape } from "./view.js";
 

@@ -1,4 +1,4 @@
-import { encoder } from "../coders.js";
+import { encoder } from "../util/text-coders.js";
 
 /** The number that tells layouts apart: FNV-1a-64 (Fowler, Noll, Vo) of a text's UTF-8. */
 export function fingerprint(layout: string): string {

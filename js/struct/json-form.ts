@@ -1,6 +1,6 @@
 /** Values as the JSON text that is stored of them. */
 
-import { badArgument } from "../errors-base.js";
+import { badArgument } from "../errors/base.js";
 
 /** JSON text that a client has made already, in the place of the value. */
 export class JsonText {

@@ -4,8 +4,8 @@
  * parts, one number a tuple of one, and each part tells by itself where it ends.
  */
 
-import { decoder, encoder } from "../coders.js";
-import { badArgument } from "../errors.js";
+import { badArgument } from "../errors/index.js";
+import { decoder, encoder } from "../util/text-coders.js";
 import type { Descriptor } from "./codec.js";
 import { noMore, type Type } from "./type.js";
 

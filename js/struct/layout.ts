@@ -1,54 +1,98 @@
-/** Layouts as texts, of which fingerprints are taken. */
+/** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
-import type { Descriptor } from "./codec.js";
+import type { Descriptor, StructDescriptor } from "./codec.js";
+import { base64, inner, inside, type Type, up, whole, wrong } from "./type.js";
 
-/**
- * How values of this kind lie, as a canonical text: kinds that lie alike have one. What Rust has as a
- * constant of a record is the same.
- */
-export function layoutOf(kind: Descriptor): string {
-  switch (kind.kind) {
-    case "u53":
-      return "u64";
-    case "timestamp":
-      return "i64";
-    case "str":
-      return "&str";
-    case "blob":
-      return "&[u8]";
-    case "bytes":
-      return `[u8;${kind.length}]`;
-    case "fixedStr":
-      return `str;${kind.length}`;
-    case "enum8":
-    case "enum16":
-      return `e${kind.kind.slice(4)}(${kind.variants.map(escaped)})`;
-    case "array":
-      return `[${layoutOf(kind.of)};${kind.length}]`;
-    case "vec":
-      return `&[${layoutOf(kind.of)}]`;
-    case "option":
-      return `opt(${layoutOf(kind.of)})`;
-    case "optNonZero":
-      return `nz(${layoutOf(kind.of)})`;
-    case "flatten":
-      return layoutOf(kind.of);
-    case "union":
-      return `{|${kind.variants.map(([name, of]) => escaped(name) + (of ? `:${layoutOf(of)}` : ""))}|}`;
-    case "struct": {
-      const fields = kind.fields.map(
-        ([name, of]) => `${of.kind === "flatten" ? ".." : ""}${escaped(name)}:${layoutOf(of)}`,
-      );
-      return `${kind.versioned ? "v" : ""}{${fields}}`;
-    }
-    case "custom":
-      return `custom:${kind.name}`;
-    default:
-      return kind.kind;
-  }
+/** A field, those of flattened structs included. */
+export interface Leaf {
+  readonly name: string;
+  /** Where it begins in the struct. */
+  readonly at: number;
+  readonly type: Type;
+  /** That of its type, which is found sooner here: types are objects of many classes. */
+  readonly put: Type["put"];
 }
 
-/** A name, in which some signs would mean something else. */
-function escaped(name: string): string {
-  return name.replace(/[\\,:;()[\]{}|&.]/g, "\\$&");
+/** A struct as it lies in memory. */
+export interface Layout {
+  readonly name: string;
+  readonly leaves: readonly Leaf[];
+  readonly kind: StructDescriptor;
+  readonly bytes: number;
+  readonly align: number;
+  /** The bytes that a value of any version has. */
+  readonly required: number;
+  /** Whether later versions may have more fields. */
+  readonly growing: boolean;
+}
+
+/** What `struct` may be given for a field, as it is when the program runs. */
+type Given = Type & { readonly flat?: Layout & Type };
+
+/** Lays out the fields in order, each at the next multiple of its alignment. */
+export function layOut(struct: string, given: object, growing: boolean): Layout {
+  const leaves: Leaf[] = [];
+  const fields: [string, Descriptor][] = [];
+  const added: string[] = [];
+  // What views have beside their fields.
+  const seen = new Set(["snapshot", "toJSON", "assign", "$v", "$c", "$s"]);
+  // In front of a versioned struct's fields is a u16: where they end.
+  let end = growing ? 2 : 0;
+  let align = end || 1;
+  let required = end;
+  for (const name in given) {
+    // JavaScript puts names that are indexes first, wherever they were written.
+    if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
+      throw wrong(
+        `${struct} needs an object of fields: no numeric names, and "__proto__" in brackets.`,
+      );
+    }
+    const path = `${struct}.${name}`;
+    const one = (given as Record<string, Given>)[name];
+    const flat = one?.flat;
+    const type = inside(path, () => inner((flat ?? one) as Type));
+    const { kind, bytes, fallback } = type;
+    const at = up(end, type.align);
+    if (fallback === undefined) {
+      if (required < end) throw wrong(`${path} must be added(): a field before it is.`);
+      required = at + bytes;
+    } else {
+      if (!growing) throw wrong(`${path} cannot be added(): that needs versioned().`);
+      // An earlier version has zeros there, and counts the bytes as its own.
+      if (at < up(end, align) && !fallback.isZero) {
+        throw wrong(
+          `${path} lies in padding: use a zero default, or put an added bytes(n) of zeros ` +
+            "before it.",
+        );
+      }
+      added.push(base64(fallback.from.m.u8));
+    }
+    end = at + bytes;
+    align = Math.max(align, type.align);
+    fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
+    for (const leaf of flat?.leaves ?? [{ name, at: 0, type, put: type.put }]) {
+      if (seen.has(leaf.name)) {
+        throw wrong(`${struct}.${leaf.name} is a duplicate, or reserved by views.`);
+      }
+      seen.add(leaf.name);
+      leaves.push({ ...leaf, at: at + leaf.at });
+    }
+  }
+  if (leaves.length === 0) throw wrong(`${struct} has no fields.`);
+  const bytes = inside(struct, () => whole(up(end, align)));
+  return {
+    name: struct,
+    leaves,
+    kind: {
+      kind: "struct",
+      name: struct,
+      fields,
+      ...(growing && { versioned: true }),
+      ...(added[0] && { added }),
+    },
+    bytes,
+    align,
+    required: growing ? required : bytes,
+    growing,
+  };
 }

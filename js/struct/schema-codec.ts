@@ -1,9 +1,9 @@
 /** What collections make of a schema: how its values are stored and changed where they lie. */
 
 import type { Memory, StructCodec, StructDescriptor } from "./codec.js";
-import { copy, Edit } from "./edit.js";
 import { fingerprint } from "./fingerprint.js";
-import { layoutOf } from "./layout.js";
+import { copy, Edit } from "./in-place-update.js";
+import { layoutOf } from "./layout-string.js";
 import type { StructSchema } from "./struct.js";
 import {
   type Cursor,

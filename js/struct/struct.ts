@@ -1,8 +1,8 @@
 /** Structs: named fields, read where they lie. */
 
 import type { Memory, StructDescriptor } from "./codec.js";
-import { type Layout, type Leaf, layOut } from "./fields.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
+import { type Layout, type Leaf, layOut } from "./layout.js";
 import {
   type Cursor,
   drafted,

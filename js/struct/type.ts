@@ -1,6 +1,6 @@
 /** What a field's type is made of, and how every type says that something is wrong. */
 
-import { type BadArgumentError, MalformedValueError, StaleViewError } from "../errors-base.js";
+import { type BadArgumentError, MalformedValueError, StaleViewError } from "../errors/base.js";
 import type { Descriptor, Memory } from "./codec.js";
 
 /**

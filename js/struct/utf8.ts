@@ -1,6 +1,6 @@
 /** UTF-8, read and written in place. */
 
-import { decoder, encoder } from "../coders.js";
+import { decoder, encoder } from "../util/text-coders.js";
 import { malformed, reserve, type Writer, wrong } from "./type.js";
 
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */

@@ -5,8 +5,8 @@
  * the reader. One class serves reads and updates.
  */
 
-import { INSPECT } from "../inspect.js";
-import type { Leaf } from "./fields.js";
+import { INSPECT } from "../util/inspect.js";
+import type { Leaf } from "./layout.js";
 import {
   alive,
   type Cursor,

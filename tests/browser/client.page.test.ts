@@ -24,7 +24,7 @@ import {
 
 /** The package's own worker, from the files that are published. */
 function packageWorker(): Worker {
-  return new Worker(`${context().root}/dist/client/worker.js`, { type: "module" });
+  return new Worker(`${context().root}/dist/client/worker/index.js`, { type: "module" });
 }
 
 /** The worker as something that nobody can know to be one, so that clients do not share it. */
@@ -61,7 +61,7 @@ let made = 0;
 
 /** One that ends by itself when it hears something, of which `data` is what was said. */
 function endingWorker(when: string): Worker {
-  const file = new URL(`${context().root}/dist/client/worker.js`, location.href).href;
+  const file = new URL(`${context().root}/dist/client/worker/index.js`, location.href).href;
   const source = `import ${JSON.stringify(file)};
     addEventListener("message", ({ data }) => { if (${when}) setTimeout(() => close()); });`;
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
@@ -249,7 +249,7 @@ const STUCK_MS = 10_000;
  */
 async function said(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
-  const engine = file.replace("index.js", "client/worker.js");
+  const engine = file.replace("index.js", "client/worker/index.js");
   const source = `import { connect, destroy, open, serve } from ${JSON.stringify(file)};
     const nested = () => {
       postMessage(0);

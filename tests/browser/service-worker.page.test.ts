@@ -63,7 +63,8 @@ async function visitorOf(worker: ServiceWorker, name: string) {
 }
 
 function tab(name: string): Client {
-  const worker = () => new Worker(`${context().root}/dist/client/worker.js`, { type: "module" });
+  const worker = () =>
+    new Worker(`${context().root}/dist/client/worker/index.js`, { type: "module" });
   const client: Client = connect(name, { worker });
   cleanup(() => client.close());
   return client;

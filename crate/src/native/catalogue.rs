@@ -1,4 +1,4 @@
-//! What collections a file has, and where: twin of `js/collection/catalogue.ts`.
+//! What collections a file has, and where: twin of `js/collection/catalog.ts`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

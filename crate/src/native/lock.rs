@@ -1,6 +1,6 @@
 //! The lock beside a database file: one holder at a time, and a dead one does not keep it.
 //!
-//! It is the lock of `js/storage/lock.ts`, which tells its rules and why they are safe, so that a
+//! It is the lock of `js/storage/node/lock-file.ts`, which tells its rules and why they are safe, so that a
 //! program in Rust and one in Node, Deno or Bun refuse each other: a file, or on a full disk a link, that
 //! appears with its whole content at once and says who holds it, whose time stamp its holder changes every two
 //! seconds, and which only a second lock gives the right to break. Where the system locks files as well,

@@ -1,5 +1,5 @@
 //! Processes as the system shows them: whether one lives, and whether it is still the same one. Twin
-//! of `js/storage/processes.ts`.
+//! of `js/storage/node/process-identity.ts`.
 
 use std::fs;
 use std::process::{self, Command, Stdio};

@@ -3,7 +3,7 @@
 //! One store per instance. Keys arrive in a fixed scratch area; values are read and written where
 //! they lie, at addresses that the calls return. Plain `extern "C"` and no binding generator:
 //! nothing but integers crosses, so there is no glue to keep state in, and any number of instances
-//! may live side by side. The twin of this room is `js/engine.ts`, with the files of its name.
+//! may live side by side. Its twin is `js/engine/engine.ts`.
 //!
 //! | file | what it exports |
 //! |---|---|

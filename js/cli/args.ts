@@ -1,0 +1,242 @@
+/** The commands, their arguments, and what help says about them. */
+
+import { parseArgs } from "node:util";
+import { table } from "./format.js";
+import { EXIT, Failure } from "./output.js";
+
+/** An option of a command: what stands behind it, if anything, and what it does. */
+interface OptionOf {
+  readonly takes?: string;
+  readonly about: string;
+}
+
+interface CommandOf {
+  readonly about: string;
+  readonly words: readonly string[];
+  readonly more: string;
+  readonly options: Readonly<Record<string, OptionOf>>;
+}
+
+const JSON_DOCUMENT = { about: "print one JSON document" };
+const BASE64 = { about: "keys are given in base64, for those that are not text" };
+
+const COLLECTION = { takes: "NAME", about: "look in this collection, not in the raw keys" };
+
+export const COMMANDS = {
+  stat: {
+    about: "show sizes, counts, and how the file was closed",
+    words: ["FILE"],
+    more: "",
+    options: { collection: COLLECTION, json: JSON_DOCUMENT },
+  },
+  get: {
+    about: "print the value of a key",
+    words: ["FILE", "KEY"],
+    more:
+      "Only the bytes of the value go to standard output.\n" +
+      "Structs and JSON of a collection are printed as JSON. Its keys that are numbers, dates\n" +
+      "or tuples are given as JSON.\n",
+    options: {
+      collection: COLLECTION,
+      base64: BASE64,
+      json: { about: "print one JSON document with key, value, size and version" },
+    },
+  },
+  list: {
+    about: "print the keys in order, one per line",
+    words: ["FILE"],
+    more:
+      "Control characters and what is not UTF-8 are escaped: \\n, \\x1b, \\u{202e}, \\xff.\n" +
+      "With --values, a tab and the value follow the key; of a long one, the first 200 bytes.\n" +
+      "JSON lines have whole values; what is not UTF-8 is in keyBase64 and valueBase64.\n" +
+      "Keys of a collection that are numbers, dates or tuples are printed as JSON.\n",
+    options: {
+      prefix: { takes: "P", about: "only keys that start with P" },
+      start: { takes: "KEY", about: "only this key and those after it" },
+      end: { takes: "KEY", about: "only keys before this one" },
+      limit: { takes: "N", about: "at most N keys" },
+      reverse: { about: "from last to first" },
+      values: { about: "print values too" },
+      collection: COLLECTION,
+      base64: BASE64,
+      json: { about: "print one JSON document per line" },
+    },
+  },
+  schema: {
+    about: "print the declarations of the collections",
+    words: ["FILE"],
+    more: "As TypeScript, unless an option says otherwise.\n",
+    options: {
+      ts: { about: "as TypeScript, for varve/struct" },
+      rust: { about: "as Rust, for the crates varve and musli-zerocopy" },
+      json: { about: "print one JSON document: the stored descriptors" },
+    },
+  },
+  verify: {
+    about: "read the whole file and report damage",
+    words: ["FILE"],
+    more: "Exit code 1 for any damage, even where a copy or the log makes up for it.\n",
+    options: { json: JSON_DOCUMENT },
+  },
+  salvage: {
+    about: "copy everything intact into a new file",
+    words: ["FILE", "NEWFILE"],
+    more:
+      "FILE is not changed, and NEWFILE must not exist. Versions start over in it.\n" +
+      "Only an earlier value of some keys may be intact, and lost writes may have changed or\n" +
+      "deleted them: they are copied, counted as uncertain, and named with --json.\n" +
+      "Exit code 1 if anything was or may have been lost.\n",
+    options: { json: JSON_DOCUMENT },
+  },
+  export: {
+    about: "copy only the live data into a new file",
+    words: ["FILE", "NEWFILE"],
+    more:
+      "For programs that read it from bytes: open(name, { from: bytes, readOnly: true }). NEWFILE\n" +
+      "must not exist. Versions start over in it. A damaged file is refused: see salvage.\n",
+    options: { json: JSON_DOCUMENT },
+  },
+} as const satisfies Record<string, CommandOf>;
+
+export type CommandName = keyof typeof COMMANDS;
+
+/** What was asked for. */
+export interface Call {
+  readonly command: CommandName;
+  readonly words: readonly string[];
+  /** The options that take a text. */
+  readonly texts: Readonly<Record<string, string | undefined>>;
+  /** The options that are given or not. */
+  readonly flags: ReadonlySet<string>;
+}
+
+const EXIT_CODES = `Exit codes:
+  0  success
+  1  the answer is no: there is no such key, or verify or salvage found damage
+  2  the command was not understood
+  3  the file cannot be read: it is missing, not a database, damaged, open in another
+     process, or the system refuses
+`;
+
+function isCommand(word: string | undefined): word is CommandName {
+  return word !== undefined && Object.hasOwn(COMMANDS, word);
+}
+
+function commandOf(name: CommandName): CommandOf {
+  return COMMANDS[name];
+}
+
+/** What was asked for: help as a text, or a call. */
+export function understand(args: readonly string[]): { help: string } | { version: true } | Call {
+  const [first, ...rest] = args;
+  if (first === "--version" || first === "-v") return { version: true };
+  if (first === "--help" || first === "-h") return { help: helpOfAll() };
+  if (first === "help") {
+    return { help: isCommand(rest[0]) ? helpOf(rest[0]) : helpOfAll() };
+  }
+  if (first === undefined) throw new Failure(EXIT.usage, `No command given.\n\n${helpOfAll()}`);
+  if (!isCommand(first)) {
+    const what = first.startsWith("-") ? "option" : "command";
+    const names = Object.keys(COMMANDS).join(", ");
+    const known = what === "command" ? `The commands are ${names}. ` : "Give a command first. ";
+    throw new Failure(EXIT.usage, `Unknown ${what} ${first}. ${known}See varve --help.`);
+  }
+  return parse(first, rest);
+}
+
+function parse(command: CommandName, args: string[]): { help: string } | Call {
+  const { words, options } = commandOf(command);
+  const known = Object.entries(options).map(([name, { takes }]) => {
+    const type = takes === undefined ? ("boolean" as const) : ("string" as const);
+    return [name, { type }] as const;
+  });
+  const help = { type: "boolean", short: "h" } as const;
+  let parsed: ReturnType<typeof parseArgs>;
+  try {
+    parsed = parseArgs({
+      args: tied(command, args),
+      options: { ...Object.fromEntries(known), help },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    // The runtime's sentences; what follows the first is about how its own options are written.
+    const reason = error instanceof Error ? error.message : String(error);
+    const sentence = reason.replace(/\. To specify a positional[\s\S]*/, "").replace(/\.?$/, ".");
+    throw misused(command, `${sentence} Put -- before a word that begins with a dash.`);
+  }
+  const { values, positionals } = parsed;
+  if (values.help === true) return { help: helpOf(command) };
+  if (positionals.length !== words.length) {
+    const needs = `varve ${command} needs ${words.join(" and ")}`;
+    const given = positionals.length === 0 ? "nothing" : positionals.join(" ");
+    throw misused(command, `${needs}; given: ${given}.`);
+  }
+  const texts: Record<string, string> = {};
+  const flags = new Set<string>();
+  for (const [name, value] of Object.entries(values)) {
+    if (typeof value === "string") texts[name] = value;
+    else if (value === true) flags.add(name);
+  }
+  return { command, words: positionals, texts, flags };
+}
+
+/**
+ * Options and what stands behind them as one word, so that it may begin with a dash. Only what would be an
+ * option itself is refused there: it rather was forgotten what the first one takes.
+ */
+function tied(command: CommandName, args: readonly string[]): string[] {
+  const { options } = commandOf(command);
+  const known = { ...options, help: undefined };
+  const words: string[] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const word = args[at] as string;
+    if (word === "--") return [...words, ...args.slice(at)];
+    const takes = word.startsWith("--") ? options[word.slice(2)]?.takes : undefined;
+    const next = args[at + 1];
+    if (takes === undefined || next === undefined) words.push(word);
+    else if (next === "--" || (next.startsWith("--") && next.slice(2) in known)) {
+      const meant = `write ${word}=${next} if you mean it`;
+      throw misused(command, `${word} takes ${takes}, but ${next} is an option: ${meant}.`);
+    } else {
+      words.push(`${word}=${next}`);
+      at += 1;
+    }
+  }
+  return words;
+}
+
+/** The command was not understood. */
+export function misused(command: CommandName, reason: string): Failure {
+  return new Failure(EXIT.usage, `${reason} See varve ${command} --help.`);
+}
+
+function helpOfAll(): string {
+  const names = Object.keys(COMMANDS).filter(isCommand);
+  const rows = names.map((name) => {
+    const { words, about } = commandOf(name);
+    return [`  ${name} ${words.join(" ")}`, about] as const;
+  });
+  return `varve: inspects a database file without changing it.
+
+Usage: varve COMMAND FILE …
+
+${table(rows)}
+  varve COMMAND --help  show the options of a command
+  varve --version       show the version
+
+${EXIT_CODES}`;
+}
+
+function helpOf(name: CommandName): string {
+  const { about, words, more, options } = commandOf(name);
+  const rows = Object.entries(options).map(([option, { takes, about }]) => {
+    return [`  --${option}${takes === undefined ? "" : ` ${takes}`}`, about] as const;
+  });
+  const explained = more === "" ? "" : `${more}\n`;
+  return `Usage: varve ${name} ${words.join(" ")} [options]
+
+${about[0]?.toUpperCase()}${about.slice(1)}.
+
+${explained}${table([...rows, ["  -h, --help", "show this help"]])}
+${EXIT_CODES}`;
+}

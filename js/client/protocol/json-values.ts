@@ -1,0 +1,172 @@
+/**
+ * Values on their way to the worker. What is stored of a value in a `json()` collection is its JSON form, which only
+ * the page can take: messages lose the methods of objects, `toJSON` among them, and cannot carry the proxies of
+ * frameworks. All other collections are given a copy. Until the worker has said which collections are which, both
+ * are sent where they differ.
+ */
+
+import { type BadArgumentError, badCall, describe } from "../../errors/index.js";
+import { JsonText, jsonOf } from "../../struct/json-form.js";
+import { isBytes } from "./clone.js";
+
+/** What goes along with the copy of a value. */
+export interface Forms {
+  /** Its JSON form. */
+  readonly json?: string;
+  /** Why it has none. */
+  readonly fault?: string;
+  /** What the copy lacks. */
+  readonly lacks?: string;
+}
+
+/** A value that is sent. */
+export interface Sent {
+  readonly value: unknown;
+  readonly forms?: Forms | undefined;
+  /** Whether the copy shows less of the value than its JSON form. */
+  readonly isLess?: boolean;
+}
+
+/** The same, for a collection of JSON values if `isJson`, for another one if `false`. */
+export function sentOf(given: unknown, isJson?: boolean): Sent {
+  if (isJson) return { value: undefined, forms: { json: jsonOf(given) } };
+  const copy = new Copy();
+  const value = copy.of(given, "the value");
+  const { lacks, differs, isLess } = copy;
+  if (!differs) return { value };
+  let forms: Forms = lacks === undefined ? {} : { lacks };
+  try {
+    if (isJson === undefined) forms = { ...forms, json: jsonOf(given) };
+  } catch (error) {
+    forms = { ...forms, fault: (error as Error).message };
+  }
+  return { value, forms, isLess };
+}
+
+/** A copy of a value that is sent, as reading it again would give it. */
+export function shownOf({ value, forms, isLess }: Sent, isJson?: boolean): unknown {
+  if (forms?.fault !== undefined && isJson) throw badCall(forms.fault);
+  if (isJson) return JSON.parse(forms?.json ?? jsonOf(value));
+  return isLess && forms?.json !== undefined ? JSON.parse(forms.json) : structuredClone(value);
+}
+
+/** What a collection is to store, of which `isCustom` has a codec of the program's own. */
+export function takenFrom(
+  value: unknown,
+  forms: Forms,
+  isJson: boolean,
+  isCustom: boolean,
+): unknown {
+  const { json, fault, lacks } = forms;
+  if (isJson) {
+    if (fault !== undefined) throw badCall(fault);
+    return json === undefined ? value : new JsonText(json);
+  }
+  if (isCustom && lacks !== undefined) throw unsendable("The value", lacks);
+  return value;
+}
+
+/**
+ * What an update assigns to a field. Its JSON form is that of an object with nothing else in it, since a value may
+ * look at its name there, or have none.
+ */
+export function fieldOf(name: string, given: unknown, isJson: boolean | undefined): Sent {
+  const around = { [name]: given };
+  if (isJson) return { value: fieldFrom(name, jsonOf(around)) };
+  const { value, forms } = sentOf(around, isJson);
+  return { value: (value as typeof around)[name], forms };
+}
+
+/** The value of a field, of the JSON form that `fieldOf` has made. */
+export function fieldFrom(name: string, json: string): unknown {
+  return (JSON.parse(json) as Record<string, unknown>)[name];
+}
+
+/** As `structuredClone`, but also of the proxies that frameworks make of plain data. */
+export function cloned<T>(given: T, what: string): T {
+  try {
+    return structuredClone(given);
+  } catch (cause) {
+    const copy = new Copy();
+    const value = copy.of(given, "it");
+    if (copy.lacks !== undefined) throw unsendable(what, copy.lacks, cause);
+    return value as T;
+  }
+}
+
+/** The error for what no message can carry. */
+export function unsendable(what: string, why: string, cause?: unknown): BadArgumentError {
+  const told = `${what} cannot be sent to the worker: ${why}. Give plain data.`;
+  return Object.assign(badCall(told), cause !== undefined && { cause });
+}
+
+/** Copies what messages can carry, reading through proxies. */
+class Copy {
+  lacks: string | undefined;
+  /** Whether the copy may have another JSON form. */
+  differs = false;
+  isLess = false;
+  private readonly known = new Map<object, unknown>();
+
+  of(value: unknown, name: string): unknown {
+    switch (typeof value) {
+      case "object":
+        return value === null ? value : (this.known.get(value) ?? this.ofObject(value, name));
+      case "bigint":
+        this.differs ||= "toJSON" in BigInt.prototype;
+        return value;
+      case "function":
+      case "symbol":
+        this.differs = true;
+        this.lacks ??= `${name} is a ${typeof value}`;
+        return undefined;
+      default:
+        return value;
+    }
+  }
+
+  private ofObject(value: object, name: string): unknown {
+    const { $v, snapshot, toJSON } = value as Partial<Record<string, unknown>>;
+    if (Object($v) === $v) {
+      // A view of a struct, which copies itself. What was only spread of one throws here.
+      JSON.stringify(typeof snapshot === "function" ? 0 : $v);
+      this.differs = true;
+      if (typeof snapshot === "function") return snapshot.call(value);
+    }
+    const hasForm = typeof toJSON === "function";
+    this.differs ||= hasForm;
+    if (Array.isArray(value)) {
+      const copy: unknown[] = [];
+      this.known.set(value, copy);
+      for (let i = 0; i < value.length; i += 1) copy.push(this.of(value[i], `[${i}]`));
+      return copy;
+    }
+    const kind = Object.prototype.toString.call(value);
+    if (kind === "[object Object]") {
+      this.isLess ||= hasForm;
+      return this.ofFields(value);
+    }
+    // The clone of a date is told from others by nothing, and that of bytes by nothing but a JSON form.
+    if (kind !== "[object Date]" && !isBytes(value)) this.differs = this.isLess = true;
+    try {
+      const copy: unknown = structuredClone(value);
+      this.known.set(value, copy);
+      return copy;
+    } catch {
+      this.lacks ??= `${name} is ${describe(value)}`;
+      this.differs = this.isLess = true;
+      return this.ofFields(value);
+    }
+  }
+
+  private ofFields(value: object): object {
+    const copy: Record<string, unknown> = {};
+    this.known.set(value, copy);
+    for (const name of Object.keys(value)) {
+      const one = this.of((value as Record<string, unknown>)[name], name);
+      if (name !== "__proto__") copy[name] = one;
+      else Object.defineProperty(copy, name, { value: one, enumerable: true });
+    }
+    return copy;
+  }
+}

@@ -1,0 +1,258 @@
+/**
+ * The owner's half of the protocol, without timers, ports or anything else of the outside world. It applies
+ * the writes of each client in the order of their numbers, each at most once, and remembers the answers that
+ * the client may ask for again. It stores them in the same commit as the writes, so that the next owner knows
+ * what this one has done.
+ *
+ * Invariant: a write is applied only if its number is one above the last one of its client. So whoever has
+ * the record of a client, this owner or the next, refuses to apply it again.
+ */
+
+import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./client-record.js";
+import {
+  type Answer,
+  type Ask,
+  calledFor,
+  type Outcome,
+  type Request,
+  type WireError,
+} from "./messages.js";
+
+/**
+ * How long the record of a client is kept after the last deadline in it, in milliseconds. An older write is
+ * refused because of its deadline, so it cannot be applied again when nobody remembers it any more.
+ */
+export const LEASE_MS = 60_000;
+
+/** The database, as far as the protocol needs it. */
+export interface Journal {
+  /** Runs `body`. All that it writes becomes one commit or, if it throws, nothing. */
+  atomically<T>(body: () => T): T;
+  /**
+   * Performs a request, completely or not at all, and returns its result. What it throws undoes it, and is
+   * its outcome.
+   */
+  perform(request: Request): unknown;
+  /** The stored record of a client, or `undefined` if there is none. */
+  load(client: number): Uint8Array | undefined;
+  /** Stores the record of a client. */
+  save(client: number, record: Uint8Array): void;
+  /** All clients that have a record. */
+  clients(): number[];
+  /** Removes the record of a client. */
+  forget(client: number): void;
+  /** An error in the form in which it is sent. */
+  wire(error: unknown): WireError;
+}
+
+/** The result of an `Ask`. */
+export interface Reply {
+  /** The answers to its requests, as far as there are any. */
+  readonly answers: readonly Answer[];
+  /** Whether writes before the requested ones are missing, so that the client has to send everything again. */
+  readonly again: boolean;
+  /** The number of the client's last write that was done before this. */
+  readonly last: number;
+  /** Why all of it failed, if it did. */
+  readonly failure?: WireError;
+}
+
+interface Client {
+  acknowledged: number;
+  lease: number;
+  /** The last write that was applied or passed over. */
+  last: number;
+  /** By number, in order, those above `acknowledged`. */
+  results: Map<number, Outcome>;
+}
+
+/** The owner's half of the protocol. */
+export class Ledger {
+  private readonly journal: Journal;
+  private readonly clients: Map<number, Client>;
+  /** By client: until when its record is needed, by the owner's clock. */
+  private readonly until: Map<number, number>;
+
+  constructor(journal: Journal) {
+    this.journal = journal;
+    this.clients = new Map();
+    this.until = new Map();
+  }
+
+  /**
+   * Performs the requests of a client. When it returns, the writes are made but not yet committed. With a
+   * `refusal`, that is the answer to everything that was not done before, and none of it is ever done: what
+   * one owner has refused must not be applied by the next.
+   *
+   * `now` is the time by the clock that the owner's messages name, which never steps. `wall` is the time by
+   * which records are kept: it means the same to the next owner.
+   */
+  handle(ask: Ask, now: number, refusal?: WireError, wall = now): Reply {
+    // As long as it is not known what was done, nothing of it is answered.
+    let last = Number.POSITIVE_INFINITY;
+    try {
+      const client = this.clientOf(ask.client);
+      acknowledge(client, ask.acknowledged);
+      const before = client.last;
+      last = before;
+      const work = () => this.work(client, ask, now, wall, refusal, before);
+      return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
+    } catch (error) {
+      return this.failed(ask, last, error);
+    }
+  }
+
+  /**
+   * Call this if what was done could not be committed and was undone, or could not be flushed: that becomes
+   * the outcome of everything that was done just now. What had been done before is unchanged.
+   */
+  failed(ask: Ask, last: number, error: unknown): Reply {
+    // Others may be in the same commit. What became of it is known from their records alone.
+    this.clients.clear();
+    const results = this.resultsOf(ask.client);
+    const failure = { error: this.journal.wire(error) };
+    const answers: Answer[] = [];
+    for (const { id, call, write } of ask.requests) {
+      const outcome = write > 0 && write <= last ? results.get(write) : failure;
+      if (call !== "" && outcome !== undefined) answers.push({ id, outcome });
+    }
+    return { answers, again: false, last, failure: failure.error };
+  }
+
+  /** What is remembered of a client, as far as the database still tells. */
+  private resultsOf(client: number): ReadonlyMap<number, Outcome> {
+    try {
+      return this.clientOf(client).results;
+    } catch {
+      // The next owner will tell.
+      return new Map();
+    }
+  }
+
+  /** Forgets the clients that can ask for nothing any more. Returns how many. */
+  sweep(now: number, wall = now): number {
+    let swept = 0;
+    // A wall clock that was set forward ends no lease of a client that was heard just now.
+    for (const [number, until] of this.until) if (until < now) this.until.delete(number);
+    const isGone = (number: number, lease: number) => lease < wall && !this.until.has(number);
+    for (const number of this.journal.clients()) {
+      if (!isGone(number, this.clientOf(number).lease)) continue;
+      this.journal.forget(number);
+      swept += 1;
+    }
+    for (const [number, { lease }] of this.clients) {
+      if (isGone(number, lease)) this.clients.delete(number);
+    }
+    return swept;
+  }
+
+  private clientOf(number: number): Client {
+    const known = this.clients.get(number);
+    if (known !== undefined) return known;
+    const client = clientFrom(this.journal.load(number));
+    this.clients.set(number, client);
+    return client;
+  }
+
+  private work(
+    client: Client,
+    ask: Ask,
+    now: number,
+    wall: number,
+    refusal: WireError | undefined,
+    last: number,
+  ): Reply {
+    const answers: Answer[] = [];
+    let again = false;
+    let changed = false;
+    for (const request of ask.requests) {
+      if (request.after > client.last) {
+        again = true;
+        break;
+      }
+      const { id, write } = request;
+      if (write > 0 && write <= client.last) {
+        const kept = client.results.get(write);
+        if (kept !== undefined) answers.push({ id, outcome: kept });
+        continue;
+      }
+      if (request.call === "") {
+        client.last = write;
+        continue;
+      }
+      const outcome = refusal ? { error: refusal } : this.outcomeOf(request, now);
+      answers.push({ id, outcome });
+      if (write === 0) continue;
+      client.last = write;
+      client.results.set(write, outcome);
+      const until = request.deadline + LEASE_MS;
+      client.lease = Math.max(client.lease, until - now + wall);
+      this.until.set(ask.client, Math.max(this.until.get(ask.client) ?? 0, until));
+      changed = true;
+    }
+    if (changed) this.journal.save(ask.client, encodeRecord(recordOf(client)));
+    return { answers, again, last };
+  }
+
+  private outcomeOf(request: Request, now: number): Outcome {
+    if (request.hangs === 2) return { error: endless(request) };
+    if (now >= request.deadline) return { error: tooLate(request) };
+    try {
+      return { value: this.journal.perform(request) };
+    } catch (error) {
+      return { error: this.journal.wire(error) };
+    }
+  }
+}
+
+function clientFrom(bytes: Uint8Array | undefined): Client {
+  if (bytes === undefined) return { acknowledged: 0, lease: 0, last: 0, results: new Map() };
+  const { acknowledged, lease, results } = decodeRecord(bytes);
+  const last = results.at(-1)?.request ?? acknowledged;
+  return {
+    acknowledged,
+    lease,
+    last: Math.max(acknowledged, last),
+    results: new Map(results.map(({ request, outcome }) => [request, outcome])),
+  };
+}
+
+function recordOf({ acknowledged, lease, results }: Client): ClientRecord {
+  const list: Result[] = [];
+  for (const [request, outcome] of results) list.push({ request, outcome });
+  return { acknowledged, lease, results: list };
+}
+
+/** The client wants to hear of nothing any more up to this number, and nothing of it is applied. */
+function acknowledge(client: Client, acknowledged: number): void {
+  if (acknowledged <= client.acknowledged) return;
+  client.acknowledged = acknowledged;
+  client.last = Math.max(client.last, acknowledged);
+  for (const number of client.results.keys()) {
+    if (number > acknowledged) break;
+    client.results.delete(number);
+  }
+}
+
+function endless(request: Request): WireError {
+  return {
+    name: "OwnerUnavailableError",
+    code: "VARVE_OWNER_UNAVAILABLE",
+    message:
+      `${calledFor(request)}() kept two workers from answering for several seconds, one after the ` +
+      "other, and both were ended. It was not done, and is not tried again. Look for a loop without an " +
+      "end in it, or have it do less in one call.",
+    more: { applied: false },
+  };
+}
+
+function tooLate(request: Request): WireError {
+  return {
+    name: "OwnerUnavailableError",
+    code: "VARVE_OWNER_UNAVAILABLE",
+    message:
+      `${calledFor(request)}() reached the owner of the database after its deadline, and was ` +
+      "not done. Try again, or allow more time with the option timeout.",
+    more: { applied: false },
+  };
+}

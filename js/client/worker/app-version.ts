@@ -1,0 +1,71 @@
+/** Builds of an application, of which tabs may run several at once: what one is, and how two differ. */
+
+import { keyKindOf } from "../../collection/keys.js";
+import { type Declaration, differencesOf } from "../../collection/schema-diff.js";
+import { SchemaMismatchError, VersionChangedError } from "../../errors/index.js";
+import { fingerprint } from "../../struct/fingerprint.js";
+import { codecOf } from "../../struct/value-codecs.js";
+import { buildName } from "../protocol/messages.js";
+import { type CollectionSpecs, specOf } from "./collection-handlers.js";
+
+/** By the names of collections. */
+type Declarations = Readonly<Record<string, Declaration>>;
+
+/** What a worker says to all others of the same database, so that the newest of them becomes owner. */
+export interface Build {
+  /** As `buildName` has it. */
+  readonly build: string;
+  readonly schemas: Declarations;
+}
+
+/** @throws TypeError for a collection that is none */
+export function buildOf(version: number, specs: CollectionSpecs): Build {
+  const schemas: Record<string, Declaration> = {};
+  const told: unknown[] = [];
+  for (const name of Object.keys(specs).sort()) {
+    const { of, key, indexes } = specOf(specs, name);
+    const { fingerprint: value, kind } = codecOf(of as unknown as Parameters<typeof codecOf>[0]);
+    const declared = { fingerprint: value, value: kind, key: keyKindOf(key).kind };
+    // A message carries it, so that it is to be nothing but data.
+    schemas[name] = JSON.parse(JSON.stringify(declared)) as Declaration;
+    told.push([name, value, declared.key, indexes]);
+  }
+  return { build: buildName(version, fingerprint(JSON.stringify(told))), schemas };
+}
+
+/** What a client of another version than the owner's is told. */
+export function versionChanged(name: string, mine: string, theirs: string): VersionChangedError {
+  const [own, other] = [mine, theirs].map((build) => build.split(".")[0]);
+  const which = own === other ? "of a newer varve" : `version ${other} of the application`;
+  return new VersionChangedError(
+    `The database "${name}" now belongs to ${which}, but this page runs ` +
+      `${own === other ? "an older one" : `version ${own}`}. The call was not done. Reload the ` +
+      "page.",
+  );
+}
+
+/** What a client of the same version and with other schemas is told. */
+export function schemasDiffer(
+  name: string,
+  mine: Build,
+  theirs: Build | undefined,
+): SchemaMismatchError {
+  const lines = theirs === undefined ? [] : linesOf(mine.schemas, theirs.schemas);
+  const how = lines.length === 0 ? "their indexes, or their order" : lines.join("; ");
+  return new SchemaMismatchError(
+    `The tab that has "${name}" open runs another build of the same version, and its ` +
+      `collections differ from this page's: ${how}. Nothing was done. Give different builds ` +
+      "different versions: serve(name, { version }); until then, close the other tabs.",
+  );
+}
+
+function linesOf(there: Declarations, here: Declarations): string[] {
+  const lines: string[] = [];
+  for (const name of new Set([...Object.keys(there), ...Object.keys(here)])) {
+    const [owners, own] = [there[name], here[name]];
+    if (owners === undefined) lines.push(`"${name}" is missing`);
+    else if (own === undefined) lines.push(`"${name}" is unexpected`);
+    else lines.push(...differencesOf(owners, own).map((line) => `in "${name}" ${line}`));
+  }
+  return lines;
+}

@@ -1,0 +1,83 @@
+/** An open database as the owner's half of the protocol needs it. */
+
+import { Database } from "../../database/database.js";
+import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
+import { toWire } from "../protocol/errors.js";
+import type { Request, WireError } from "../protocol/messages.js";
+import type { Journal } from "../protocol/request-log.js";
+import { perform, type Service } from "./handlers.js";
+
+/** The engine's own keyspace (FORMAT.md, section 8). */
+const OWN = 1;
+
+/** So many records are looked at in one step. */
+const PAGE = 1_024;
+
+const VERSION_KEY = Uint8Array.from("version", (letter) => letter.charCodeAt(0));
+
+/** The last version of the application that has had the database (FORMAT.md, section 8); 0: none. */
+export function storedVersion(db: Database): number {
+  const bytes = Database.sessionOf(db).engine.get(VERSION_KEY, OWN)?.slice();
+  return bytes === undefined ? 0 : Number(new DataView(bytes.buffer).getBigUint64(0, true));
+}
+
+export function storeVersion(db: Database, version: number): void {
+  const session = Database.sessionOf(db);
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(version), true);
+  session.transaction(() => session.engine.set(VERSION_KEY, bytes, OWN));
+  db.commit();
+}
+
+/** A journal in a database. */
+export class DatabaseJournal implements Journal {
+  private readonly db: Database;
+  private readonly service: Service;
+
+  constructor(service: Service) {
+    this.db = service.db;
+    this.service = service;
+  }
+
+  atomically<T>(body: () => T): T {
+    return Database.sessionOf(this.db).transaction(body);
+  }
+
+  perform(request: Request): unknown {
+    const work = () => perform(this.service, request);
+    return request.write === 0 ? work() : this.atomically(work);
+  }
+
+  load(client: number): Uint8Array | undefined {
+    return Database.sessionOf(this.db).engine.get(recordKey(client), OWN)?.slice();
+  }
+
+  save(client: number, record: Uint8Array): void {
+    Database.sessionOf(this.db).engine.set(recordKey(client), record, OWN);
+  }
+
+  clients(): number[] {
+    const found: number[] = [];
+    const upper = RECORD_PREFIX.slice();
+    upper[upper.length - 1] = (upper.at(-1) as number) + 1;
+    const { engine } = Database.sessionOf(this.db);
+    let lower: Uint8Array<ArrayBuffer> = RECORD_PREFIX;
+    for (;;) {
+      const range = { lower, upper, lowerExcluded: false, upperIncluded: false, reverse: false };
+      const { bytes, numbers, count } = engine.scan(range, PAGE, false, OWN);
+      for (let i = 0; i < count; i++) {
+        found.push(clientOfKey(bytes.subarray(numbers[i], numbers[i + 1])));
+      }
+      if (count < PAGE) return found;
+      lower = recordKey((found.at(-1) as number) + 1);
+    }
+  }
+
+  forget(client: number): void {
+    Database.sessionOf(this.db).engine.remove(recordKey(client), OWN);
+  }
+
+  wire(error: unknown): WireError {
+    return toWire(error);
+  }
+}

@@ -1,0 +1,311 @@
+/** `serve`: what a worker's file exports, and what makes it answer. */
+
+import {
+  declaredIndexes,
+  IndexSpace,
+  type IndexSpec,
+  type KnownIndex,
+  type Refused,
+} from "../../collection/indexes.js";
+import { keyKindOf } from "../../collection/keys.js";
+import type { Synchronous } from "../../database/database.js";
+import { badArgument, describe } from "../../errors/index.js";
+import { checkOptions, type OpenOptions, refuseUnknown } from "../../session/options.js";
+import { fileName } from "../../storage/file-names.js";
+import type { CustomCodec, Structure } from "../../struct/codec.js";
+import { codecOf } from "../../struct/value-codecs.js";
+import { carryPorts } from "../connection/port-relay.js";
+import type { FromHost, ToHost } from "../connection/worker-messages.js";
+import { toWire } from "../protocol/errors.js";
+import type { CollectionSpec, CollectionSpecs } from "./collection-handlers.js";
+import { EAGER_MODULES } from "./eager-imports.js";
+import type { Procedures } from "./handlers.js";
+import type { Hosting, Migrate } from "./leader.js";
+import { Host } from "./leader-election.js";
+
+/** Refuses functions that give promises, or nothing before somebody goes over them: they are no transactions. */
+type Immediate<P extends Procedures> = {
+  readonly [Name in keyof P]: ReturnType<P[Name]> extends Synchronous<ReturnType<P[Name]>>
+    ? unknown
+    : Refused<"A procedure is one transaction, so its function must not be async or a generator.">;
+};
+
+/** Refuses in each collection what `db.collection` would refuse: other options, and indexes that cannot be. */
+type Declarable<C> = {
+  readonly [Name in keyof C]: C[Name] extends { readonly of: infer Of }
+    ? {
+        readonly [Option in keyof C[Name]]: Option extends "of" | "key"
+          ? unknown
+          : Option extends "indexes"
+            ? Indexable<Of, C[Name][Option]>
+            : Refused<"A collection has no option of this name, only: of, key, indexes.">;
+      }
+    : unknown;
+};
+
+type Indexable<Of, Specs> =
+  Of extends Structure<infer View, infer _W, infer _I>
+    ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
+    : Refused<"Only structs have fields that can be indexed.">;
+
+/** The options of `serve`: those of `open`, and what clients may call. */
+export interface ServeOptions<
+  P extends Procedures = Procedures,
+  C extends CollectionSpecs = CollectionSpecs,
+> extends Omit<OpenOptions, "signal" | "onProgress" | "from"> {
+  /**
+   * Functions that clients call by name, as `client.call.name(...)`. Each call is one transaction: the
+   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy. One
+   * that keeps the worker from answering for 6 seconds, while anybody waits, has the worker ended: it is tried
+   * once more by the next one and then rejects with `OwnerUnavailableError`.
+   */
+  procedures?: (P & Procedures & Immediate<P>) | undefined;
+  /**
+   * Collections that clients have as `client.collection("name")`: the schema or codec of each or, with the options of
+   * `db.collection`, an object `{ of: Product, key: u32, indexes: { … } }`.
+   */
+  collections?: (C & Declarable<C>) | undefined;
+  /**
+   * The application's version, a whole number, 0 by default. Raise it with every build that stores something
+   * else or has other procedures. After a deployment, tabs of several builds may be open. The newest has the
+   * database; calls of the others reject with `VersionChangedError`, and their clients get the event
+   * `"outdated"`. A database that a newer version has had is not opened by an earlier one.
+   */
+  version?: number | undefined;
+  /**
+   * Converts what an earlier version has stored to what this one needs, before any client is answered. `from`
+   * is that version. If it throws or rejects, opening fails, and it runs again next time; `db.migrate` goes
+   * on where it stopped. Pass the third argument on to `db.migrate`: it reports the progress to clients in
+   * `status.progress`, and ends the migration if the worker has to release the database.
+   *
+   * ```ts
+   * migrate: async (db, from, migrating) => {
+   *   if (from < 2) await db.migrate("products", Product, { migrate: (old) => ({ … }), ...migrating });
+   * }
+   * ```
+   */
+  migrate?: Migrate | undefined;
+}
+
+/** What of a `MessageEvent` is looked at. */
+interface Message {
+  readonly data: unknown;
+  readonly ports: readonly MessagePort[];
+}
+
+/** Anything with the message interface of a worker or a `MessagePort`. */
+export interface ServedPort {
+  postMessage(message: unknown): void;
+  addEventListener(type: "message", listener: (event: Message) => void): void;
+  start?(): void;
+}
+
+/** A database that is served. It is the type of a worker's default export, for `connect<typeof …>`. */
+export interface Served<
+  P extends Procedures = Procedures,
+  C extends CollectionSpecs = CollectionSpecs,
+> {
+  /** The name of the database. */
+  readonly name: string;
+  /** @internal Only its type is looked at. */
+  readonly procedures: P;
+  /** @internal Only its type is looked at. */
+  readonly collections: C;
+  /** Also answers on a port, where there is no worker: threads of Node, tests. */
+  listen(port: ServedPort): void;
+  /**
+   * Makes a port to it in this same realm: what `connect` takes as `worker` where there are no workers. In a
+   * service worker, whichever page is open answers. While there is none, the file is read, again each time it
+   * has changed, and writes reject with `OwnerUnavailableError`.
+   *
+   * ```ts
+   * const shop = connect<typeof db>("shop", { worker: db.here });
+   * ```
+   */
+  readonly here: () => MessagePort;
+}
+
+/**
+ * Serves a database to the clients that `connect` makes. The file of a worker exports it:
+ *
+ * ```ts
+ * // db.ts
+ * export default serve("shop", {
+ *   collections: { products: Product },
+ *   procedures: { buy(db, id: string) { … } },
+ * });
+ * ```
+ *
+ * In a dedicated worker it answers at once. Where there are several tabs, the file also runs once as a shared
+ * worker, which connects them and opens nothing. Anywhere else it does nothing, so the file may be imported
+ * for its types. The database is not opened before a client needs it.
+ *
+ * @throws TypeError for a bad name, an unknown option or a bad value of one
+ */
+export function serve<
+  P extends Procedures = Record<never, never>,
+  const C extends CollectionSpecs = Record<never, never>,
+>(name: string, options: ServeOptions<P, C> = {}): Served<P, C> {
+  if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
+  refuseUnknown("serve()", options, KNOWN);
+  const { procedures = {} as P, collections = {} as C, version, migrate, ...opening } = options;
+  if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0)) {
+    throw badArgument("The option version of serve() must be an integer, 0 or more.", version);
+  }
+  if (migrate !== undefined && typeof migrate !== "function") {
+    throw badArgument("The option migrate of serve() must be a function.", migrate);
+  }
+  checkOptions(opening);
+  // Of a storage that somebody else made, only that knows which names it takes.
+  if (opening.storage === undefined) fileName(name, (folder) => `file(${JSON.stringify(folder)})`);
+  checkProcedures(procedures);
+  checkCollections(collections);
+  const served: Served<P, C> = {
+    name,
+    procedures,
+    collections,
+    listen(port) {
+      const hosting: Hosting = {
+        options: opening,
+        procedures,
+        collections,
+        version,
+        migrate,
+        eagerModules: EAGER_MODULES,
+      };
+      listen(port, (wanted, of, tell) => {
+        if (wanted !== name) throw otherName(name, wanted);
+        return new Host(name, hosting, of, tell, port === dedicatedWorker());
+      });
+    },
+    here() {
+      const { port1, port2 } = new MessageChannel();
+      served.listen(port1);
+      return port2;
+    },
+  };
+  const worker = dedicatedWorker();
+  if (worker !== undefined) served.listen(worker);
+  carryPorts();
+  return served;
+}
+
+/** Refuses at once what would fail when a client calls it. */
+function checkProcedures(procedures: unknown): void {
+  for (const [name, procedure] of entriesOf("procedures", procedures)) {
+    if (typeof procedure !== "function") {
+      throw badArgument(
+        `The procedure ${describe(name)} of serve() must be a function.`,
+        procedure,
+      );
+    }
+    const tag = (procedure as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "";
+    if (!/Async|Generator/.test(tag)) continue;
+    throw badArgument(
+      `The procedure ${describe(name)} of serve() must not be async or a generator: each call is one ` +
+        "transaction. Fetch what it needs before, and give it as an argument.",
+    );
+  }
+}
+
+/** Refuses what `db.collection` would refuse. */
+function checkCollections(collections: unknown): void {
+  for (const [name, spec] of entriesOf("collections", collections)) {
+    const what = `The collection ${describe(name)} of serve()`;
+    const isSpec = typeof spec === "object" && spec !== null && ("of" in spec || "key" in spec);
+    const given = (isSpec ? spec : { of: spec }) as CollectionSpec;
+    refuseUnknown(what, given, ["of", "key", "indexes"]);
+    try {
+      const { kind } = codecOf(given.of as CustomCodec<unknown>);
+      keyKindOf(given.key);
+      const indexes = declaredIndexes(given.indexes);
+      for (const index of indexes) new IndexSpace(name, index.name, index.shape, kind, 0);
+    } catch (cause) {
+      throw Object.assign(badArgument(`${what}: ${(cause as Error).message}`), { cause });
+    }
+  }
+}
+
+function entriesOf(option: string, given: unknown): [string, unknown][] {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw badArgument(`The option ${option} of serve() must be an object, by name.`, given);
+  }
+  return Object.entries(given);
+}
+
+/** Serves whatever database a client names: the package's own worker. */
+export function serveAny(): void {
+  carryPorts();
+  const worker = dedicatedWorker();
+  if (worker === undefined) return;
+  const hosting: Hosting = {
+    options: {},
+    procedures: {},
+    collections: {},
+    version: undefined,
+    migrate: undefined,
+    eagerModules: EAGER_MODULES,
+  };
+  listen(worker, (name, version, tell) => new Host(name, hosting, version, tell, true));
+}
+
+const KNOWN = [
+  "storage",
+  "durability",
+  "memory",
+  "spaceFactor",
+  "ordered",
+  "strictViews",
+  "onError",
+  "wasm",
+  "readOnly",
+  "recovery",
+  "procedures",
+  "collections",
+  "version",
+  "migrate",
+];
+
+function dedicatedWorker(): ServedPort | undefined {
+  const { DedicatedWorkerGlobalScope: Scope } = globalThis as {
+    DedicatedWorkerGlobalScope?: new () => ServedPort;
+  };
+  if (Scope === undefined || !(globalThis instanceof Scope)) return undefined;
+  return globalThis as unknown as ServedPort;
+}
+
+function listen(
+  port: ServedPort,
+  hostOf: (name: string, version: number | undefined, tell: (message: FromHost) => void) => Host,
+): void {
+  let host: Host | undefined;
+  const tell = (message: FromHost) => port.postMessage(message);
+  port.addEventListener("message", (event) => {
+    const message = event.data as ToHost;
+    if (message.type === "hello") {
+      try {
+        host ??= hostOf(message.name, message.version, tell);
+        host.serves(message.version);
+        host.begin();
+      } catch (error) {
+        tell({ type: "failed", error: toWire(error) });
+      }
+    } else if (message.type === "release") {
+      const released = () => tell({ type: "released" });
+      if (host === undefined) released();
+      else host.release().then(released, released);
+    } else if (message.type === "visit") {
+      const [visitor] = event.ports;
+      if (visitor !== undefined) host?.visit(visitor);
+    } else {
+      host?.hear(message, tell);
+    }
+  });
+  port.start?.();
+}
+
+function otherName(name: string, wanted: string): Error {
+  return badArgument(
+    `The worker serves the database "${name}", but connect() asks for "${wanted}".`,
+  );
+}

@@ -1,0 +1,549 @@
+/**
+ * What collections a database has, and where: descriptors in the engine's own keyspace, as FORMAT.md
+ * section 8 says. A new collection's descriptor is written by its first write, in the same commit, so
+ * that asking for a collection writes nothing.
+ */
+
+import type { Engine } from "../engine/engine.js";
+import {
+  badArgument,
+  CorruptionError,
+  describe,
+  QuotaExceededError,
+  ReentrancyError,
+  SchemaMismatchError,
+} from "../errors/index.js";
+import type { Source, Space } from "../session/cursor.js";
+import type { Session } from "../session/session.js";
+import type { Codec, Descriptor } from "../struct/codec.js";
+import type { Key } from "../util/bytes.js";
+import { decoder, encoder } from "../util/text-coders.js";
+import { notedIndexes, noteIndexes } from "./index-counts.js";
+import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
+import type { Keys } from "./keys.js";
+import { type Declaration, MIGRATE, refuseOther } from "./schema-diff.js";
+
+/** Whose collection it is: the session of the handle, as long as that is open. */
+export interface Handle {
+  readonly session: Session;
+}
+
+/** Where a collection's records are, and the forms of their keys and values. */
+export interface Form<K, View, Writable, Input, Given = K> {
+  readonly source: Source;
+  readonly space: CollectionSpace;
+  readonly keys: Keys<K, Given>;
+  readonly codec: Codec<View, Writable, Input>;
+}
+
+/** The engine's own keyspace. */
+export const OWN = 1;
+
+/** Flags of descriptors. */
+const INDEX = 1;
+const DROPPED = 2;
+const BUILDING = 4;
+
+const NOTHING: Pending = { clear: [] };
+
+const HEAD = 24;
+const SLASH = 0x2f;
+
+/** So many keys are looked at together. */
+const PAGE = 1_024;
+
+const FIRST_KEYSPACE = 2;
+const LAST_KEYSPACE = 65_535;
+const MAX_NAME = 200;
+
+/** Under it the number of the next keyspace that was never given out, as 4 bytes. */
+export const GIVEN_OUT = "keyspaces";
+
+/** What a descriptor says: of a collection, or of an index. */
+export interface Stored {
+  readonly fingerprint: string;
+  readonly keyspace: number;
+  readonly flags: number;
+  readonly parent: number;
+  readonly json: {
+    readonly value?: unknown;
+    readonly key?: unknown;
+    /** The names of a collection's indexes: each has a descriptor of its own. */
+    readonly indexes?: readonly string[];
+    /** The names of those that are being built: kept by every write, and not to be read. */
+    readonly building?: readonly string[];
+    readonly fields?: unknown;
+    readonly unique?: unknown;
+  };
+}
+
+/** What is under way with a collection, stored beside its descriptor while it is. */
+export interface Pending {
+  /** The values are being converted, into other keyspaces. */
+  readonly to?: {
+    readonly fingerprint: string;
+    readonly key: Declaration["key"];
+    readonly keyspace: number;
+    readonly indexes: readonly (readonly [name: string, shape: IndexShape, keyspace: number])[];
+    /** Records up to this key were, as hexadecimal digits. */
+    readonly after: string;
+  };
+  /** Indexes are being built. Records up to this key have their entries. */
+  readonly built?: string;
+  /** Keyspaces that nothing names any more, to be emptied. */
+  readonly clear: readonly number[];
+}
+
+/** Ends the name of an index's descriptor while it is built in the place of one of the same name. */
+const ANEW = "\0";
+
+/** A collection as all handles of a database share it. */
+export class CollectionSpace implements Space {
+  readonly name: string;
+  declaration: Declaration;
+  keyspace: number;
+  /** The engine's `undone` when its descriptor was last known to be written; never that before. */
+  sure: number;
+  /** All that it has, whoever declared them: every write keeps them. */
+  readonly indexes: IndexSpace[];
+  /** The key that was pushed last, and the engine's `changes` and `undone` as they then were. */
+  pushed: { key: number; changes: number; undone: number };
+  /** Up to which id all were in use, as it is stored, and the engine's `undone` when it was read. */
+  used: { upTo: bigint; isStored: boolean; undone: number };
+  private readonly catalogue: Catalogue;
+
+  constructor(catalogue: Catalogue, name: string, declaration: Declaration, keyspace: number) {
+    this.catalogue = catalogue;
+    this.name = name;
+    this.declaration = declaration;
+    this.keyspace = keyspace;
+    this.sure = -1;
+    this.indexes = [];
+    this.pushed = { key: 0, changes: -1, undone: -1 };
+    this.used = { upTo: 0n, isStored: false, undone: -1 };
+  }
+
+  /** Before a write: has its descriptor written, unless it is. */
+  ensure(): void {
+    this.catalogue.ensure(this);
+  }
+}
+
+/** The catalogue of one open database. */
+export class Catalogue {
+  private readonly engine: Engine;
+  private readonly spaces: Map<string, CollectionSpace>;
+  /** The collections whose values are being converted: nothing is written to them. */
+  readonly converting: Set<string>;
+  /** The number of the next keyspace that was never given out, once that is known, */
+  private next: number;
+  /** and what it was at first. */
+  private first: number;
+  /** Numbers that may be given out again, found when all were given out, and those that were since. */
+  private spare: number[];
+  private readonly again: Set<number>;
+
+  private constructor(engine: Engine) {
+    this.engine = engine;
+    this.spaces = new Map();
+    this.converting = new Set();
+    this.next = 0;
+    this.first = 0;
+    this.spare = [];
+    this.again = new Set();
+  }
+
+  private static readonly all = new WeakMap<Engine, Catalogue>();
+
+  static of(engine: Engine): Catalogue {
+    let catalogue = Catalogue.all.get(engine);
+    if (catalogue === undefined) {
+      catalogue = new Catalogue(engine);
+      Catalogue.all.set(engine, catalogue);
+    }
+    return catalogue;
+  }
+
+  /** @throws SchemaMismatchError when it is another collection than the one of this name */
+  collection(
+    name: string,
+    declaration: Declaration,
+    indexes: readonly DeclaredIndex[],
+  ): CollectionSpace {
+    const space = this.space(name, declaration);
+    const before = space.indexes.length;
+    try {
+      for (const index of indexes) this.join(space, index);
+    } catch (error) {
+      space.indexes.length = before;
+      throw error;
+    }
+    return space;
+  }
+
+  /** The same, whatever its indexes are. */
+  space(name: string, declaration: Declaration): CollectionSpace {
+    const space = this.spaces.get(name) ?? this.load(name, declaration);
+    refuseOther(name, space.declaration, declaration);
+    if (fieldsIn(declaration.value) > fieldsIn(space.declaration.value)) {
+      // A later version of its struct.
+      space.declaration = declaration;
+      space.sure = -1;
+    }
+    this.spaces.set(name, space);
+    return space;
+  }
+
+  /** What the collection of this name is, written or not. */
+  known(name: string): Declaration | undefined {
+    const stored = this.read(keyOf(name));
+    return stored === undefined ? this.spaces.get(name)?.declaration : declarationOf(stored);
+  }
+
+  private load(name: string, declaration: Declaration): CollectionSpace {
+    const stored = this.read(keyOf(name));
+    if (stored === undefined) return new CollectionSpace(this, name, declaration, this.number());
+    const there = declarationOf(stored);
+    refuseOther(name, there, declaration);
+    const space = new CollectionSpace(this, name, declaration, stored.keyspace);
+    for (const index of [...(stored.json.indexes ?? []), ...(stored.json.building ?? [])]) {
+      const found = this.read(indexKeyOf(space.keyspace, index));
+      if (found === undefined || isDropped(found)) continue;
+      const shape = found.json as unknown as IndexShape;
+      // A later version of a struct may have fields that this program does not know.
+      const { value } = fieldsIn(there.value) > fieldsIn(declaration.value) ? there : declaration;
+      const [title] = index.split(ANEW, 1);
+      const one = new IndexSpace(name, title as string, shape, value, found.keyspace);
+      one.storedAs = index;
+      one.isBuilt = (found.flags & BUILDING) === 0;
+      space.indexes.push(one);
+    }
+    const isSame = there.fingerprint === declaration.fingerprint;
+    if (isSame && this.pending(name).to === undefined) space.sure = this.engine.undone;
+    return space;
+  }
+
+  /** Has a collection have an index, if it has it already or has no records that would be missing. */
+  private join(space: CollectionSpace, { name, shape }: DeclaredIndex): void {
+    const found = space.indexes.find((index) => index.name === name);
+    if (found?.isBuilt) {
+      if (JSON.stringify(found.shape) === JSON.stringify(shape)) return;
+      throw new SchemaMismatchError(
+        `The index "${name}" of "${space.name}" is ${JSON.stringify(found.shape)}, not ` +
+          `${JSON.stringify(shape)}. ${MIGRATE}`,
+      );
+    }
+    if (found !== undefined || this.engine.count(space.keyspace) !== 0) {
+      throw new SchemaMismatchError(
+        `The collection "${space.name}" has records, but no index "${name}". ${MIGRATE}`,
+      );
+    }
+    space.indexes.push(this.newIndex(space, name, shape));
+    space.sure = -1;
+  }
+
+  newIndex(space: CollectionSpace, name: string, shape: IndexShape): IndexSpace {
+    const index = new IndexSpace(space.name, name, shape, space.declaration.value, this.number());
+    if (space.indexes.some(({ storedAs }) => storedAs === name)) index.storedAs += ANEW;
+    return index;
+  }
+
+  /** Has the descriptors of a collection and its indexes be written, unless they are. */
+  ensure(space: CollectionSpace): void {
+    const { name } = space;
+    if (this.converting.has(name)) {
+      throw new ReentrancyError(
+        `The collection "${name}" is being migrated and cannot be written to: await ` +
+          "db.migrate() first.",
+      );
+    }
+    const stored = this.read(keyOf(name));
+    const isWritten =
+      stored?.fingerprint === space.declaration.fingerprint &&
+      namesIn(stored.json.indexes) === namesIn(namesOf(space, true)) &&
+      namesIn(stored.json.building) === namesIn(namesOf(space, false));
+    if (!isWritten) this.describe(space, stored);
+    // What was converted before is no longer all.
+    const { to, ...rest } = this.pending(name);
+    if (to !== undefined) {
+      const clear = [...rest.clear, to.keyspace, ...to.indexes.map(([, , keyspace]) => keyspace)];
+      this.note(name, { ...rest, clear });
+    }
+    space.sure = this.engine.undone;
+  }
+
+  /** Writes the descriptors of a collection and its indexes: its own last, which names the others. */
+  describe(space: CollectionSpace, stored = this.read(keyOf(space.name))): void {
+    const { name, keyspace, indexes } = space;
+    // Where another version of the struct was written, the longer one stays.
+    const isLonger =
+      stored?.keyspace === keyspace &&
+      fieldsIn(stored.json.value) > fieldsIn(space.declaration.value);
+    const { fingerprint, value, key } = isLonger ? declarationOf(stored) : space.declaration;
+    this.noteNumbers();
+    for (const index of indexes) {
+      const { shape, isBuilt } = index;
+      const flags = INDEX | (isBuilt ? 0 : BUILDING);
+      const of = { fingerprint, flags, parent: keyspace, json: shape };
+      this.write(indexKeyOf(keyspace, index.storedAs), { ...of, keyspace: index.keyspace });
+    }
+    noteIndexes(
+      this.engine,
+      keyspace,
+      indexes.map((index) => index.keyspace),
+    );
+    const [built, building] = [namesOf(space, true), namesOf(space, false)];
+    const json = {
+      value,
+      key,
+      ...(built.length === 0 ? {} : { indexes: built }),
+      ...(building.length === 0 ? {} : { building }),
+    };
+    this.write(keyOf(name), { fingerprint, keyspace, flags: 0, parent: 0, json });
+  }
+
+  /** Notes which numbers were given out by now, whoever got them. */
+  noteNumbers(): void {
+    if (this.next !== 0) this.engine.set(GIVEN_OUT, numberAsBytes(this.next), OWN);
+  }
+
+  /** Forgets the descriptor of an index. */
+  forget(space: CollectionSpace, { storedAs }: IndexSpace): void {
+    this.engine.remove(indexKeyOf(space.keyspace, storedAs), OWN);
+  }
+
+  /** Has a collection be another one from now on. Those that were asked for before end. */
+  replace(name: string, space: CollectionSpace | undefined): void {
+    const old = this.spaces.get(name);
+    if (space === undefined) this.spaces.delete(name);
+    else this.spaces.set(name, space);
+    if (old === undefined || old === space) return;
+    this.end(name, [old, ...old.indexes]);
+  }
+
+  /** Has whatever is done with these throw: all of it begins with a number. */
+  end(name: string, spaces: readonly Space[]): void {
+    for (const one of spaces) {
+      Object.defineProperty(one, "keyspace", {
+        get() {
+          throw new SchemaMismatchError(
+            `The collection "${name}" was migrated: get it again with db.collection().`,
+          );
+        },
+      });
+    }
+  }
+
+  /** What is under way with a collection. */
+  pending(name: string): Pending {
+    const bytes = this.engine.get(pendingKeyOf(name), OWN);
+    return bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
+  }
+
+  note(name: string, pending: Pending): void {
+    const isNothing =
+      pending.to === undefined && pending.built === undefined && pending.clear.length === 0;
+    if (isNothing) this.engine.remove(pendingKeyOf(name), OWN);
+    else this.engine.set(pendingKeyOf(name), JSON.stringify(pending), OWN);
+  }
+
+  private write(key: Key, stored: Stored): void {
+    this.engine.set(key, encoded(stored), OWN);
+  }
+
+  private read(key: Key): Stored | undefined {
+    const bytes = this.engine.get(key, OWN);
+    return bytes === undefined ? undefined : decoded(key, bytes);
+  }
+
+  /** The number of entries in all indexes: those that are noted, and those of collections that are in use here. */
+  indexEntries(): number {
+    const keyspaces = notedIndexes(this.engine);
+    for (const { indexes } of this.spaces.values()) {
+      for (const { keyspace } of indexes) keyspaces.add(keyspace);
+    }
+    return [...keyspaces].reduce((sum, keyspace) => sum + this.engine.count(keyspace), 0);
+  }
+
+  /**
+   * Gives out a number for a keyspace: one that none has or had or, when all were given out, one of a
+   * keyspace that is empty and that nothing names any more.
+   *
+   * @throws QuotaExceededError if there is none
+   */
+  number(): number {
+    if (this.next === 0) {
+      this.next = this.firstFree();
+      this.first = this.next;
+    }
+    if (this.next > LAST_KEYSPACE) return this.freed();
+    this.next += 1;
+    return this.next - 1;
+  }
+
+  private firstFree(): number {
+    const { engine } = this;
+    const noted = engine.get(GIVEN_OUT, OWN);
+    let free = noted === undefined ? FIRST_KEYSPACE : dataOf(noted).getUint32(0, true);
+    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
+    while (free <= LAST_KEYSPACE && engine.count(free) !== 0) free += 1;
+    return free;
+  }
+
+  private freed(): number {
+    const { engine, again } = this;
+    if (this.spare.length === 0) this.spare = this.unused();
+    const number = this.spare.pop();
+    if (number !== undefined) {
+      again.add(number);
+      return number;
+    }
+    throw new QuotaExceededError(
+      `The database "${engine.name}" has reached its limit of ${LAST_KEYSPACE - 1} collections and indexes. ` +
+        "Nothing was written. Put records that differ in a name into one collection, with keys that " +
+        "are tuples and begin with that name: { key: [str, str] }.",
+    );
+  }
+
+  /** What this session gave out may be in use without a descriptor. */
+  private unused(): number[] {
+    const { engine, first, again } = this;
+    const unused: number[] = [];
+    const named = namedKeyspaces(engine);
+    if (named === undefined) return unused;
+    for (let number = first - 1; number >= FIRST_KEYSPACE; number--) {
+      if (named.has(number) || again.has(number) || engine.count(number) !== 0) continue;
+      unused.push(number);
+    }
+    return unused;
+  }
+}
+
+/** The keyspaces that anything in the engine's own keyspace names; `undefined` where keys have no order. */
+function namedKeyspaces(engine: Engine): Set<number> | undefined {
+  const named = new Set<number>();
+  let lower = new Uint8Array(0);
+  try {
+    for (;;) {
+      const range = { lower, lowerExcluded: true, upper: undefined, upperIncluded: false };
+      const { bytes, numbers, count } = engine.scan({ ...range, reverse: false }, PAGE, false, OWN);
+      for (let i = 0; i < count; i++) {
+        lower = bytes.slice(numbers[i], numbers[i + 1]);
+        for (const number of namedBy(engine, lower)) named.add(number);
+      }
+      if (count === 0) return named;
+    }
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "VARVE_BAD_ARGUMENT") return undefined;
+    throw error;
+  }
+}
+
+function namedBy(engine: Engine, key: Uint8Array<ArrayBuffer>): readonly number[] {
+  const name = decoder.decode(key.subarray(0, key.indexOf(SLASH) + 1));
+  if (name === "collection/" || name === "index/") {
+    const bytes = engine.get(key, OWN);
+    return bytes === undefined ? [] : [decoded(key, bytes).keyspace];
+  }
+  if (name !== "migration/") return [];
+  const bytes = engine.get(key, OWN);
+  const { to, clear } =
+    bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
+  const indexes = to?.indexes.map(([, , keyspace]) => keyspace) ?? [];
+  return [...clear, ...indexes, ...(to === undefined ? [] : [to.keyspace])];
+}
+
+function keyOf(name: unknown): string {
+  if (typeof name !== "string" || name.length === 0 || name.length > MAX_NAME) {
+    throw badArgument(`A collection name must be a string of 1 to ${MAX_NAME} characters.`, name);
+  }
+  if (/\p{Cs}/u.test(name)) {
+    throw badArgument("A collection name must not contain a lone surrogate.", name);
+  }
+  return `collection/${name}`;
+}
+
+function pendingKeyOf(name: string): string {
+  return `migration/${name}`;
+}
+
+function namesOf(space: CollectionSpace, isBuilt: boolean): string[] {
+  return space.indexes.filter((index) => index.isBuilt === isBuilt).map(({ storedAs }) => storedAs);
+}
+
+function namesIn(names: readonly string[] | undefined): string {
+  return JSON.stringify(names ?? []);
+}
+
+function fieldsIn(value: unknown): number {
+  return (value as { fields?: readonly unknown[] }).fields?.length ?? 0;
+}
+
+/** The key of an index's descriptor. */
+export function indexKeyOf(keyspace: number, name: string): Uint8Array<ArrayBuffer> {
+  const text = encoder.encode(`index/1234${name}`);
+  dataOf(text).setUint32(6, keyspace);
+  return text;
+}
+
+function declarationOf({ fingerprint, json }: Stored): Declaration {
+  return {
+    fingerprint,
+    value: json.value as Descriptor,
+    key: json.key as Declaration["key"],
+  };
+}
+
+/** A descriptor as its bytes. */
+export function encoded({
+  fingerprint,
+  keyspace,
+  flags,
+  parent,
+  json,
+}: Stored): Uint8Array<ArrayBuffer> {
+  const text = encoder.encode(JSON.stringify(json));
+  const bytes = new Uint8Array(HEAD + text.length);
+  const data = dataOf(bytes);
+  data.setBigUint64(0, BigInt(`0x${fingerprint}`), true);
+  data.setUint32(8, keyspace, true);
+  data.setUint32(12, flags, true);
+  data.setUint32(16, parent, true);
+  data.setUint32(20, text.length, true);
+  bytes.set(text, HEAD);
+  return bytes;
+}
+
+/** Whether it tells of something that is gone. */
+export function isDropped({ flags }: Stored): boolean {
+  return (flags & DROPPED) !== 0;
+}
+
+/** What the bytes of a descriptor say. */
+export function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
+  try {
+    const data = dataOf(bytes);
+    const text = decoder.decode(bytes.subarray(HEAD, HEAD + data.getUint32(20, true)));
+    return {
+      fingerprint: data.getBigUint64(0, true).toString(16).padStart(16, "0"),
+      keyspace: data.getUint32(8, true),
+      flags: data.getUint32(12, true),
+      parent: data.getUint32(16, true),
+      json: JSON.parse(text) as Stored["json"],
+    };
+  } catch (cause) {
+    throw new CorruptionError(
+      `The descriptor ${describe(key)} in this database is invalid. It was written by a newer ` +
+        "version, or by another program.",
+      { cause },
+    );
+  }
+}
+
+function dataOf(bytes: Uint8Array<ArrayBuffer>): DataView<ArrayBuffer> {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
+function numberAsBytes(number: number): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(new Uint32Array([number]).buffer);
+}

@@ -1,0 +1,34 @@
+/** How many entries the indexes of a database have: what tells keys that are records from those that are not. */
+
+import type { Engine } from "../engine/engine.js";
+
+/** The engine's own keyspace. */
+const OWN = 1;
+
+/** Under it the keyspaces of all indexes, as 4 bytes each (FORMAT.md, section 8). */
+export const INDEX_KEYSPACES = "index-keyspaces";
+
+/** The keyspaces that are noted to be those of indexes. */
+export function notedIndexes(engine: Engine): Set<number> {
+  const bytes = engine.get(INDEX_KEYSPACES, OWN);
+  if (bytes === undefined) return new Set();
+  const data = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const noted = new Set<number>();
+  for (let at = 0; at + 4 <= bytes.length; at += 4) noted.add(data.getUint32(at, true));
+  return noted;
+}
+
+/** Notes that these are the keyspaces of a collection's indexes, and that another one, its own, is not. */
+export function noteIndexes(engine: Engine, own: number, indexes: readonly number[]): void {
+  const noted = notedIndexes(engine);
+  const isNoted = !noted.has(own) && indexes.every((keyspace) => noted.has(keyspace));
+  if (isNoted) return;
+  for (const keyspace of indexes) noted.add(keyspace);
+  noted.delete(own);
+  const bytes = new Uint8Array(4 * noted.size);
+  const data = new DataView(bytes.buffer);
+  [...noted].forEach((keyspace, i) => {
+    data.setUint32(4 * i, keyspace, true);
+  });
+  engine.set(INDEX_KEYSPACES, bytes, OWN);
+}

@@ -1,0 +1,253 @@
+/** Looking records up by an index. */
+
+import { badArgument } from "../errors/index.js";
+import { Scan, Steps } from "../session/cursor.js";
+import type { Bounds } from "../session/key-range.js";
+import type { Session } from "../session/session.js";
+import type { Form } from "./catalog.js";
+import { copier, type IndexSpace } from "./indexes.js";
+import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
+
+/** Selects entries of an index, and the order in which they come. All that is given applies together. */
+export interface IndexRange<Value, K> {
+  /**
+   * Only records with exactly this value; for several fields, records whose first fields have these values.
+   * `null` selects records without a value, since `undefined` would be no bound.
+   */
+  eq?: BoundOf<Value> | Absent<Value> | undefined;
+  /** Only records above this value. Not together with `gte`. */
+  gt?: BoundOf<Value> | undefined;
+  /** Only records with this value or above. Not together with `gt`. */
+  gte?: BoundOf<Value> | undefined;
+  /** Only records below this value. Not together with `lte`. */
+  lt?: BoundOf<Value> | undefined;
+  /** Only records with this value or below. Not together with `lt`. */
+  lte?: BoundOf<Value> | undefined;
+  /** Only records whose text or bytes start with this; for several fields, as `eq`. */
+  prefix?: PrefixOf<Value> | undefined;
+  /** Continues after this record, in the direction of the walk. It is given by its value in the index and its key. */
+  after?: readonly [Value, K] | undefined;
+  /** From the last record to the first. `false` by default. */
+  reverse?: boolean | undefined;
+  /** At most this many records. Unlimited by default. */
+  limit?: number | undefined;
+}
+
+/** What stands for the absence of a value, where it may be absent. */
+type Absent<Value> = undefined extends Value ? null : never;
+
+/** What a step of a walk gives, of the three that it can. */
+type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
+
+/**
+ * The records of a collection in the order of some of their fields. Records with the same values are in the
+ * order of their keys. Every write updates the index in the same commit.
+ *
+ * Records may move in the index during a walk over it: a loop that raises all prices in the order of prices
+ * does so once for each. A record that moves is seen where it was, and not where it moved to during the walk.
+ */
+export class Index<Value, K, View> {
+  /** The name of the index. */
+  readonly name: string;
+  /** Whether no two records may have the same values. */
+  readonly unique: boolean;
+  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly space: IndexSpace;
+  private readonly lone: boolean;
+
+  /** @internal */
+  constructor(form: Form<K, View, unknown, never, unknown>, space: IndexSpace, lone: boolean) {
+    this.name = space.name;
+    this.unique = space.shape.unique === true;
+    this.form = form;
+    this.space = space;
+    this.lone = lone;
+  }
+
+  /**
+   * Returns the first record with this value, or `undefined` if there is none; in a unique index, it is the
+   * only one. For an optional field, `undefined` is a value, too.
+   *
+   * @throws TypeError for a bad value
+   */
+  get(value: Value): View | undefined {
+    const eq = (value ?? null) as BoundOf<Value>;
+    // Never told that it was left, the walk does not take back what it shows.
+    return this.values({ eq, limit: 1 })[Symbol.iterator]().next().value;
+  }
+
+  /**
+   * Returns the number of records, in total or in a range. It takes as long as going over their entries.
+   *
+   * @throws TypeError for a bad range
+   */
+  count(range?: IndexRange<Value, K>): number {
+    const session = this.form.source();
+    session.admitRead();
+    const bounds = this.bounds("count()", range);
+    if (bounds.limit === 0) return 0;
+    return Math.min(bounds.limit, session.engine.countRange(bounds, this.space.keyspace));
+  }
+
+  /**
+   * The keys of the records in a range, or of all records, in the order of the index.
+   *
+   * @throws TypeError for a bad range
+   */
+  keys(range?: IndexRange<Value, K>): Scan<K> {
+    return this.walk("keys()", range, (key) => this.form.keys.decode(key));
+  }
+
+  /**
+   * The records in a range, or all records, in the order of the index. Each is valid until the next step.
+   *
+   * ```ts
+   * for (const product of products.index.byPrice.values({ gte: 10, lt: 20 })) total += product.stock;
+   * ```
+   *
+   * @throws TypeError for a bad range
+   */
+  values(range?: IndexRange<Value, K>): Scan<View> {
+    const { codec } = this.form;
+    return this.walk("values()", range, (_, at, steps, session) => steps.typed(session, codec, at));
+  }
+
+  /**
+   * The keys and values of the records in a range, or of all records, as pairs in the order of the index.
+   * Each value is valid until the next step.
+   *
+   * @throws TypeError for a bad range
+   */
+  entries(range?: IndexRange<Value, K>): Scan<[K, View]> {
+    const { codec, keys } = this.form;
+    return this.walk("entries()", range, (key, at, steps, session) => [
+      keys.decode(key),
+      steps.typed(session, codec, at),
+    ]);
+  }
+
+  private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
+    const { form, space } = this;
+    form.source().admitRange(call);
+    const bounds = this.bounds(call, range);
+    return new Scan(() => new IndexSteps(form, space, bounds, pick));
+  }
+
+  private bounds(call: string, range: IndexRange<Value, K> | undefined): Bounds {
+    const { tuple } = this.space;
+    const values = (value: unknown) => (this.lone ? [value] : (value as readonly unknown[]));
+    const ordered = {
+      write: (area: Uint8Array, value: unknown) => {
+        const given = values(value);
+        if (!Array.isArray(given))
+          throw badArgument(`A bound of ${call} must be an array here.`, value);
+        return tuple.write(area, given, true);
+      },
+    };
+    const { engine } = this.form.source();
+    const whole = (after: unknown) => {
+      if (!Array.isArray(after) || after.length !== 2) {
+        throw badArgument(`The option after of ${call} must be a record's [value, key].`, after);
+      }
+      const head = bytesOf(ordered, after[0]);
+      const key = engine.encoded(this.form.keys.encode(engine, after[1]));
+      const bytes = new Uint8Array(head.length + key.length);
+      bytes.set(head);
+      bytes.set(key, head.length);
+      return bytes;
+    };
+    const isRun = this.lone && tuple.parts[0]?.isRun;
+    return orderedBounds(call, range, ordered, { whole, isRun, withEq: true });
+  }
+}
+
+/** The error for an index that a program did not declare. */
+export function noIndex(collection: string, name: string, declared: object): Error {
+  const names = Object.keys(declared).join(", ") || "none";
+  return badArgument(
+    `The collection "${collection}" has no index ${JSON.stringify(name)} here. Declared by the option ` +
+      `indexes: ${names}.`,
+  );
+}
+
+/** Names that consoles, frameworks and test libraries look for in whatever they are given. */
+const LOOKED_FOR =
+  /^([_$@].*|then|to[A-Z].*|valueOf|constructor|prototype|is[A-Z].*|has[A-Z].*|nodeType|nodeName|tagName|parentNode|length|inspect|asymmetricMatch)$/;
+
+/** The indexes of a collection by their names. One that was not declared throws when it is asked for. */
+export function indexesByName<T>(collection: string): Record<string, T> {
+  const indexes: Record<string, T> = Object.create(
+    // Only what is not there is asked for here.
+    new Proxy(Object.create(null) as object, {
+      get(_, name) {
+        if (typeof name !== "string" || LOOKED_FOR.test(name)) return undefined;
+        throw noIndex(collection, name, indexes);
+      },
+    }),
+  );
+  return indexes;
+}
+
+class IndexSteps<K, View, T> extends Steps<T> {
+  private readonly index: IndexSpace;
+  private readonly isLone: boolean;
+  /** The last version that there was when it began; below zero before that. */
+  private began: number;
+  /** The engine's `changes` then: as long as it is that, nothing is newer. */
+  private changes: number;
+  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly pick: Pick3<T>;
+
+  constructor(
+    form: Form<K, View, unknown, never, unknown>,
+    index: IndexSpace,
+    bounds: Bounds,
+    pick: Pick3<T>,
+  ) {
+    super(form.source, bounds, true, index);
+    this.index = index;
+    this.isLone = bounds.limit === 1;
+    this.began = -1;
+    this.changes = 0;
+    this.form = form;
+    this.pick = pick;
+  }
+
+  next(): IteratorResult<T, undefined> {
+    const { walk, form, pick } = this;
+    const session = this.session();
+    session.admitView();
+    if (this.began < 0) this.begin(session);
+    while (walk.advance(session)) {
+      const key = this.recordKey(session);
+      if (key === undefined) continue;
+      const { engine } = session;
+      const at = engine.find(engine.encodeBy(copier, key), form.space.keyspace);
+      if (at === 0) continue;
+      walk.count();
+      return { done: false, value: pick(key, at, this, session) };
+    }
+    return { done: true, value: undefined };
+  }
+
+  private begin({ engine }: Session): void {
+    // Of one step there is no meanwhile.
+    this.began = this.isLone ? Number.POSITIVE_INFINITY : engine.stats().version;
+    this.changes = engine.changes;
+  }
+
+  /** The key of the record that the entry leads to, unless the entry is gone, or came meanwhile. */
+  private recordKey(session: Session): Uint8Array<ArrayBuffer> | undefined {
+    const { walk, index, began, changes } = this;
+    const at = walk.find(session);
+    if (at === 0) return undefined;
+    const { engine } = session;
+    const head = engine.memory.data.getUint32(at, true);
+    const key = walk.key() as Uint8Array<ArrayBuffer>;
+    if (engine.changes !== changes) {
+      const version = engine.version(engine.encodeBy(copier, key), index.keyspace);
+      if (version > began) return undefined;
+    }
+    return key.subarray(head);
+  }
+}

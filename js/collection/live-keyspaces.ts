@@ -1,0 +1,74 @@
+/** What is current in a database, keyspace by keyspace: what a copy of it needs, and nothing else. */
+
+import type { Engine } from "../engine/engine.js";
+import { RAW } from "../engine/wasm-memory.js";
+import { encoder, newDecoder } from "../util/text-coders.js";
+import { decoded, encoded, GIVEN_OUT, indexKeyOf, isDropped, OWN, type Stored } from "./catalog.js";
+import { idsKeyOf } from "./ids.js";
+import { INDEX_KEYSPACES } from "./index-counts.js";
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** What there is beside the raw keys. */
+export interface Living {
+  /** Every keyspace whose records are current: that of the raw keys, of collections, of their indexes. */
+  readonly keyspaces: readonly number[];
+  /**
+   * What tells of collections and indexes. Answers to clients, notes about frames and what is under way
+   * are left out, and so are indexes that are not complete.
+   */
+  readonly descriptors: readonly (readonly [key: Bytes, value: Bytes])[];
+}
+
+const COLLECTION = "collection/";
+const PAGE = 1_024;
+
+const decoder = newDecoder("utf-8", { ignoreBOM: true });
+
+export function livingOf(engine: Engine): Living {
+  const keyspaces = [RAW];
+  const descriptors: [Bytes, Bytes][] = [];
+  for (const key of collectionKeys(engine)) {
+    const stored = read(engine, key);
+    if (stored === undefined || isDropped(stored)) continue;
+    const { building, indexes = [], ...json } = stored.json;
+    const there = indexes.flatMap((name) => {
+      const index = indexKeyOf(stored.keyspace, name);
+      const found = read(engine, index);
+      return found === undefined || isDropped(found) ? [] : [{ name, index, found }];
+    });
+    keyspaces.push(stored.keyspace, ...there.map(({ found }) => found.keyspace));
+    for (const { index, found } of there) descriptors.push([index, encoded(found)]);
+    const names = there.length === 0 ? {} : { indexes: there.map(({ name }) => name) };
+    descriptors.push([key, encoded({ ...stored, json: { ...json, ...names } })]);
+    const ids = encoder.encode(idsKeyOf(decoder.decode(key.subarray(COLLECTION.length))));
+    const used = engine.get(ids, OWN);
+    if (used !== undefined) descriptors.push([ids, used.slice()]);
+  }
+  // Which numbers were given out: nothing tells of an empty keyspace but its descriptor.
+  const givenOut = engine.get(GIVEN_OUT, OWN);
+  if (givenOut !== undefined) descriptors.push([encoder.encode(GIVEN_OUT), givenOut.slice()]);
+  const noted = engine.get(INDEX_KEYSPACES, OWN);
+  if (noted !== undefined) descriptors.push([encoder.encode(INDEX_KEYSPACES), noted.slice()]);
+  return { keyspaces, descriptors };
+}
+
+/** Copies: reading what they lead to may move the others. */
+function collectionKeys(engine: Engine): Bytes[] {
+  const found: Bytes[] = [];
+  let lower: Bytes = encoder.encode(COLLECTION);
+  const upper = lower.slice();
+  upper[upper.length - 1] = (upper.at(-1) as number) + 1;
+  for (;;) {
+    const range = { lower, upper, lowerExcluded: true, upperIncluded: false, reverse: false };
+    const { bytes, numbers, count } = engine.scan(range, PAGE, false, OWN);
+    for (let i = 0; i < count; i++) found.push(bytes.slice(numbers[i], numbers[i + 1]));
+    if (count < PAGE) return found;
+    lower = found.at(-1) as Bytes;
+  }
+}
+
+function read(engine: Engine, key: Bytes): Stored | undefined {
+  const bytes = engine.get(key, OWN);
+  return bytes === undefined ? undefined : decoded(key, bytes);
+}

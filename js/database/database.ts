@@ -1,0 +1,779 @@
+/** `Database`: the handle of an open database that programs hold. */
+
+import { Catalogue } from "../collection/catalog.js";
+import {
+  type Collection,
+  type CollectionOptions,
+  collectionOf,
+  type MigrateOptions,
+  migrated,
+} from "../collection/collection.js";
+import type { IndexSpecs, KnownIndexes } from "../collection/indexes.js";
+import type { Recovery, Verification } from "../engine/stats.js";
+import { badArgument, refuseMore } from "../errors/index.js";
+import { entriesOf, keysOf, type Scan, type Source, valuesOf } from "../session/cursor.js";
+import {
+  type Bounds,
+  type ByteRange,
+  boundsOf,
+  type Range,
+  type TextRange,
+} from "../session/key-range.js";
+import {
+  type CompactOptions,
+  type Durability,
+  type ExportOptions,
+  type ExportProgress,
+  refuseUnknown,
+  type VerifyOptions,
+} from "../session/options.js";
+import { Pin } from "../session/pinned-value.js";
+import {
+  type Change,
+  closedSession,
+  type DatabaseStats,
+  type Entry,
+  type Session,
+  type SetOptions,
+  type UpdateOptions,
+} from "../session/session.js";
+import type { CustomCodec, Declared, Structure } from "../struct/codec.js";
+import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
+import type { Given } from "../struct/value-codecs.js";
+import type { Key, Value } from "../util/bytes.js";
+import { asyncDispose } from "../util/dispose.js";
+import { type Format, INSPECT } from "../util/inspect.js";
+import { moduleAt } from "../util/modules.js";
+import { decoder } from "../util/text-coders.js";
+
+function decode(view: Uint8Array<ArrayBuffer>): string {
+  try {
+    return decoder.decode(view);
+  } catch (cause) {
+    throw Object.assign(badArgument("The value is not UTF-8 text. Use get() for its bytes."), {
+      cause,
+    });
+  }
+}
+
+/** One operation of a batch. */
+export type BatchOperation =
+  | { readonly type: "set"; readonly key: Key; readonly value: Value }
+  | { readonly type: "delete"; readonly key: Key };
+
+/** A result that is not a promise or a generator. The function of a transaction has to return such a result. */
+export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncGenerator
+  ? "A transaction is synchronous: its function must not be async or a generator."
+  : T;
+
+/**
+ * An open database. Made by `open`.
+ *
+ * **Views.** `get` and the callbacks of `updateIf` give a `Uint8Array` that is a view of the database's own
+ * memory, not a copy. It is valid until your code yields: at the next `await`, or at the end of the callback
+ * that the runtime called. Kept longer, it shows its own record or has length 0, but never another record. To
+ * keep the bytes, copy them with `view.slice()`. Never write through a view from `get`, store it or post it.
+ *
+ * **Errors.** Besides the errors that it lists, every call may throw:
+ *
+ * - `DatabaseClosedError` after `close`
+ * - once, the error of writes that failed since the last call (see `OpenOptions.onError`)
+ * - `DatabasePoisonedError` after a failure inside the engine
+ * - `StorageError` if it needs the file and the file cannot be read, `CorruptionError` if what it reads is
+ *   damaged
+ */
+export class Database {
+  private session: Session;
+  /** The session for those that this handle hands out and that are asked more often than pins. */
+  private readonly handle: { session: Session };
+  private readonly source: Source;
+  private readonly pins: Set<Pin>;
+  private readonly leave: () => boolean;
+  private readonly onError: ((error: Error) => void) | undefined;
+  private closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(
+    session: Session,
+    leave: () => boolean,
+    onError: ((error: Error) => void) | undefined,
+  ) {
+    this.session = session;
+    this.handle = { session };
+    this.source = () => this.session;
+    this.pins = new Set();
+    this.leave = leave;
+    // A function of its own, so that one listener given to two handles is heard for each.
+    this.onError = onError === undefined ? undefined : (error) => onError(error);
+    this.closing = undefined;
+    session.addListener(this.onError);
+  }
+
+  /** @internal What keeps records of its own beside the program's goes through the session. */
+  static sessionOf(db: Database): Session {
+    return db.session;
+  }
+
+  /**
+   * Returns a view of the value in the database's memory, or `undefined` if the key is missing.
+   *
+   * The view is valid until your code yields. When the views of one turn show all of the database's memory
+   * (the option `memory`), the next ones are copies, in buffers of their own, and a call that needs more than
+   * as much memory again throws `OutOfMemoryError`, so that no view ends. To keep the bytes, copy them with
+   * `.slice()`. After a write to its key it may show the old bytes or the new ones. It is for reading only.
+   *
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   */
+  get(key: Key): Uint8Array<ArrayBuffer> | undefined {
+    const { session } = this;
+    if (session.gate !== 0) return session.carefulGet(key);
+    const { engine } = session;
+    const view = engine.get(key);
+    if (!engine.viewsHeld && view !== undefined) session.holdViews();
+    return view;
+  }
+
+  /**
+   * Returns the value as a string, or `undefined` if the key is missing. The string is a copy, so it stays
+   * valid.
+   *
+   * @throws TypeError for a bad key, and if the value is not UTF-8
+   * @throws StaleViewError if the key is a dead view
+   */
+  getText(key: Key): string | undefined {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    const view = session.engine.get(key);
+    return view === undefined ? undefined : decode(view);
+  }
+
+  /**
+   * Returns whether the key has a value.
+   *
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   */
+  has(key: Key): boolean {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    return session.engine.has(key);
+  }
+
+  /**
+   * Returns the values of several keys, as `get` does, in the order of the keys. All views are alive when it
+   * returns, and valid until your code yields. In a large database this takes half the time of as many calls
+   * of `get`: those wait for memory one after the other, this waits for many records at once.
+   *
+   * @throws TypeError if `keys` is not iterable, or for a bad key
+   * @throws StaleViewError if a key is a dead view
+   * @throws OutOfMemoryError if all values together are larger than the database's memory
+   */
+  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    return session.getMany(keys);
+  }
+
+  /**
+   * Returns the value of a key with its version, or `undefined` if the key is missing. With the version,
+   * `set` can make sure that nobody has written to the key since (see `SetOptions.ifVersion`). The value is a
+   * view, like that of `get`.
+   *
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   */
+  getEntry(key: Key): Entry | undefined {
+    return this.session.getEntry(key);
+  }
+
+  /**
+   * Returns the number of keys, in total or in a range. Without a range it takes no time; with one, as long
+   * as going over its keys. Like all calls for keys, it does not see collections: `stats().records` is the
+   * number of all records.
+   *
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
+   * @throws StaleViewError if a bound is a dead view
+   */
+  count(range?: Range): number {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    if (range === undefined) return session.engine.count();
+    const bounds = this.bounds("count()", range, false);
+    if (bounds.limit === 0) return 0;
+    return Math.min(bounds.limit, session.engine.countRange(bounds));
+  }
+
+  /**
+   * The keys of a range, or all keys, in order, for use in `for…of`. Nothing is read before that, and each
+   * `for…of` starts again. A loop may be left early.
+   *
+   * ```ts
+   * for (const key of db.keys({ prefix: "user/", limit: 10 })) console.log(key);
+   * ```
+   *
+   * **Writing during the loop** is allowed, also between two steps in different turns. A key that is there
+   * throughout is seen exactly once. A key that is written or deleted meanwhile may be seen or not, but never
+   * twice.
+   *
+   * Keys are strings or, with `keyAs: "bytes"`, bytes: copies that you may keep.
+   *
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`; during the loop,
+   * for a key that is not UTF-8, unless keys are bytes
+   * @throws StaleViewError if a bound is a dead view
+   * @throws DatabaseClosedError during the loop, after `close`
+   * @throws StorageError during the loop, if the file cannot be read; `next` may be called again
+   */
+  keys(range?: TextRange): Scan<string>;
+  keys(range: ByteRange): Scan<Uint8Array<ArrayBuffer>>;
+  keys(range?: TextRange | ByteRange): Scan<string | Uint8Array<ArrayBuffer>>;
+  keys(range?: TextRange | ByteRange): Scan<string | Uint8Array<ArrayBuffer>> {
+    return keysOf(this.source, this.bounds("keys()", range, true));
+  }
+
+  /**
+   * The values of a range, or all values, in the order of their keys. See `keys` for the loop and for writing
+   * during it. Each value is that of its key at that step.
+   *
+   * **A value is a view that is valid until the next step**, so a scan may be larger than the database's
+   * memory. It is for reading only; to keep it, copy it with `.slice()`.
+   *
+   * @throws as `keys`
+   */
+  values(range?: Range): Scan<Uint8Array<ArrayBuffer>> {
+    return valuesOf(this.source, this.bounds("values()", range, false));
+  }
+
+  /**
+   * The keys and values of a range, or all of them, as pairs in the order of the keys. See `keys` for the
+   * keys and for writing during the loop, and `values` for how long a value is valid.
+   *
+   * ```ts
+   * for (const [key, value] of db.entries({ gte: "a", lt: "b" })) total += value.length;
+   * ```
+   *
+   * @throws as `keys`
+   */
+  entries(range?: TextRange): Scan<[string, Uint8Array<ArrayBuffer>]>;
+  entries(range: ByteRange): Scan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
+  entries(
+    range?: TextRange | ByteRange,
+  ): Scan<[string | Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
+  entries(
+    range?: TextRange | ByteRange,
+  ): Scan<[string | Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]> {
+    return entriesOf(this.source, this.bounds("entries()", range, true));
+  }
+
+  private bounds(call: string, range: Range | undefined, keyed: boolean): Bounds {
+    this.session.admitRange(call);
+    return boundsOf(call, range, keyed);
+  }
+
+  /**
+   * Pins the value of a key: its bytes stay in memory, unchanged, until the pin is disposed, whatever is
+   * written meanwhile. Returns `undefined` if the key is missing. All writes so far are committed first, as
+   * by `commit`.
+   *
+   * ```ts
+   * using lease = db.pin("picture"); // lease.bytes gives a live view, also after an await
+   * ```
+   *
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   * @throws ReentrancyError inside a transaction or a callback
+   * @throws QuotaExceededError, StorageError if that commit fails; all writes since the last commit are
+   * undone
+   */
+  pin(key: Key): Pin | undefined {
+    const handle = this.session.pin(key);
+    if (handle === 0) return undefined;
+    const pin = new Pin(this.source, handle, (gone) => this.pins.delete(gone));
+    this.pins.add(pin);
+    return pin;
+  }
+
+  /**
+   * Stores a value under a key and replaces what was there. The bytes are copied: what you passed is yours
+   * again when the call returns. Keys and values may be views of this database, or shared or resizable
+   * memory, which is taken as it is during the call.
+   *
+   * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), which every
+   * `await` ends, or by `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
+   *
+   * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
+   * @throws StaleViewError if the key or value is a dead view
+   * @throws ConflictError if `ifVersion` is given and the key has another version; nothing was written
+   * @throws QuotaExceededError if there is no room; nothing of this call was written
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
+   * @throws ReentrancyError inside a callback of `updateIf`
+   */
+  set(key: Key, value: Value, options?: SetOptions): void {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("set()");
+    if (options !== undefined) session.admitVersion(options, () => session.engine.encodeKey(key));
+    session.engine.set(key, value);
+    if (!session.queued) session.queue();
+  }
+
+  /**
+   * Deletes a key. Returns whether it was there.
+   *
+   * @throws TypeError for a bad key
+   * @throws StaleViewError if the key is a dead view
+   * @throws QuotaExceededError if there is no room to record the deletion; nothing was deleted
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
+   * @throws ReentrancyError inside a callback of `updateIf`
+   */
+  delete(key: Key): boolean;
+  delete(key: Key, ...more: unknown[]): boolean {
+    const { session } = this;
+    if (more.length > 0) refuseMore("delete()", more);
+    if (session.gate !== 0) session.admitWrite("delete()");
+    const removed = session.engine.remove(key);
+    if (removed && !session.queued) session.queue();
+    return removed;
+  }
+
+  /**
+   * Deletes all keys, or those of a range: all of them or, if it throws, none. Returns how many were deleted.
+   * To delete all keys takes as long, and as much room, as to delete one, however many there are; their room is
+   * given back in the background. A range costs its keys.
+   *
+   * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
+   * @throws StaleViewError if a bound is a dead view
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
+   */
+  clear(range?: Range): number;
+  clear(range?: Range, ...more: unknown[]): number {
+    const { session } = this;
+    refuseMore("clear()", more);
+    if (session.gate !== 0) session.admitWrite("clear()");
+    const bounds = this.bounds("clear()", range, false);
+    return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit);
+  }
+
+  /**
+   * Changes a value in place. The callback is given a view of the current bytes and writes into it, or
+   * returns new bytes to change the size. Returns whether the value was changed.
+   *
+   * ```ts
+   * db.updateIf("stock", (view) => { view[0]! -= 1 }, { predicate: (view) => view[0]! > 0 });
+   * ```
+   *
+   * `false` means that the predicate refused, or that the key is missing and there is no `valueIfMissing`;
+   * nothing was changed. If the callback or the predicate throws or returns a promise, every byte is as it
+   * was. Both may read the database, but must not write to it. The view is valid until they return.
+   *
+   * @throws whatever the callback or the predicate throws
+   * @throws TypeError for a bad key or option, or a wrong result of the predicate or callback, promises
+   * included
+   * @throws StaleViewError if a key or value is a dead view
+   * @throws QuotaExceededError if there is no room; nothing was changed
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReadOnlyError if the database was opened with `readOnly`
+   * @throws ReentrancyError inside another callback of `updateIf`
+   */
+  updateIf(key: Key, change: Change, options?: UpdateOptions): boolean {
+    const { session } = this;
+    if (session.gate !== 0) session.admitWrite("updateIf()");
+    return session.updateIf(key, change, options);
+  }
+
+  /**
+   * Runs several writes in the given order, all of them or none. If one of them depends on a version, call
+   * `set` with `ifVersion` in a `transaction` instead.
+   *
+   * ```ts
+   * db.batch([
+   *   { type: "set", key: "a", value: "1" },
+   *   { type: "delete", key: "b" },
+   * ]);
+   * ```
+   *
+   * @throws TypeError for a bad operation, key or value, with the number of the operation, counted from 0;
+   * nothing was written
+   * @throws StaleViewError, QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as
+   * `set`; nothing was written
+   */
+  batch(operations: readonly BatchOperation[]): void;
+  batch(operations: readonly BatchOperation[], ...more: unknown[]): void {
+    const { session } = this;
+    refuseMore("batch()", more);
+    if (session.gate !== 0) session.admitWrite("batch()");
+    session.batch(operations, this);
+  }
+
+  /**
+   * Runs a function whose writes are kept together or not at all, and returns its result. The function is
+   * synchronous. `tx` is this database, and every call on the database inside takes part. A transaction
+   * inside another is a savepoint: it can fail on its own. If the function throws, or returns a promise or a
+   * generator, all its writes are undone and the error is thrown.
+   *
+   * ```ts
+   * db.transaction((tx) => { tx.set("a", "1"); tx.set("b", "2"); });
+   * ```
+   *
+   * It is one commit, whatever its size. Rows that come one by one, as in a loop of `for await`, would be a commit
+   * each: collect some, and store a thousand of them in one transaction. For JSON lines, `fromJsonLines` of a
+   * collection does so.
+   *
+   * @throws whatever the function throws
+   * @throws TypeError if the argument is not a function, if it returned a promise or a generator, or if there is
+   * a second argument: a transaction has no options
+   * @throws ReentrancyError inside a callback of `updateIf`
+   * @throws QuotaExceededError, StorageError if its writes could not be committed; they are undone
+   */
+  transaction<T>(body: (tx: this) => Synchronous<T>): T;
+  transaction<T>(body: (tx: this) => Synchronous<T>, ...more: unknown[]): T {
+    const { session } = this;
+    refuseMore("transaction()", more);
+    if (session.gate !== 0) session.admitIdle("transaction()");
+    if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
+    return session.transaction(() => body(this) as T);
+  }
+
+  /**
+   * A collection: records of one kind, in a keyspace of their own that the other calls of this database never
+   * see. A collection exists from its first record on; asking for it writes nothing.
+   *
+   * ```ts
+   * const sessions = db.collection("sessions", json<Session>());
+   * sessions.set("a1", { user: "ann", since: Date.now() });
+   * ```
+   *
+   * The codec says what the values are: `json()`, `text()` or a schema made by `struct`, all from
+   * "varve/struct", or an object with two functions of your own, `encode` and `decode`.
+   *
+   * Keys are strings by default. With the option `key` they are numbers, dates or tuples of several parts, in
+   * the order of their values; with `auto()` the collection counts them, and gives none out twice:
+   *
+   * ```ts
+   * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);
+   * db.collection("jobs", json<Job>(), { key: auto() }).push({ kind: "mail" });
+   * ```
+   *
+   * The option `indexes` also keeps the records of structs in the order of their fields. Every write updates
+   * the indexes in the same commit:
+   *
+   * ```ts
+   * const products = db.collection("products", Product, {
+   *   indexes: { byStock: "stock", bySku: { fields: "sku", unique: true } },
+   * });
+   * for (const [key, product] of products.index.byStock.entries({ lt: 10 })) reorder(key, product);
+   * ```
+   *
+   * @throws TypeError for a bad name, codec or option
+   * @throws SchemaMismatchError if the collection of this name holds something else, or has records but lacks
+   * one of these indexes, or has an index of that name over other fields
+   */
+  collection<T, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: CollectionOptions<S, undefined>,
+  ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
+  collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
+    name: string,
+    codec: Declared<View, Writable, Input>,
+    options?: CollectionOptions<S, undefined>,
+  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
+  // The last one, since it is the one that the compiler tells of when none fits.
+  collection<
+    View,
+    Writable,
+    Input,
+    const S extends KeySpec | undefined = undefined,
+    const Specs extends IndexSpecs<View> = Record<never, never>,
+  >(
+    name: string,
+    codec: Structure<View, Writable, Input>,
+    options: CollectionOptions<S, Specs & KnownIndexes<Specs>>,
+  ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
+  collection<T>(
+    name: string,
+    codec: Given<T>,
+    options: CollectionOptions<KeySpec | undefined> = {},
+  ): Collection<unknown, T, T, T> {
+    return collectionOf(this.handle, name, codec, options);
+  }
+
+  /**
+   * Converts a collection to what the program declares, and resolves to it. Values of another schema are
+   * converted, missing indexes are built, and others are dropped. It works in slices of a few milliseconds
+   * while the program goes on, and all of it becomes visible in one commit. If nothing has to change, it
+   * changes nothing, so a program may call it every time it starts.
+   *
+   * ```ts
+   * const products = await db.migrate("products", Product, {
+   *   migrate: (old: { price: number }) => ({ cents: Math.round(old.price * 100) }),
+   *   indexes: { byCents: "cents" },
+   * });
+   * ```
+   *
+   * `migrate` is given a copy of the old value; for a codec of two functions, its bytes. Without `migrate`,
+   * fields of the same name are taken over. If the keys are of another kind than before, `rekey` makes the
+   * new ones:
+   *
+   * ```ts
+   * await db.migrate("users", User, { key: u32, rekey: (key: string) => Number(key) });
+   * ```
+   *
+   * While values are converted, the collection can be read but not written to, and `Collection` objects from
+   * before the conversion end with it: they throw `SchemaMismatchError`. While indexes are built, it can be
+   * written to. Indexes to be dropped are dropped when the new ones are complete; index objects from before
+   * end then. After a crash, or if `signal` aborted it, the next call goes on where it stopped.
+   *
+   * @throws (rejects) the reason of `signal`, what `migrate` and `onProgress` throw, and what the codec
+   * throws for a bad value: the collection is as it was
+   * @throws (rejects) UniqueViolationError if records have the same values in a unique index: the collection
+   * is as it was
+   * @throws (rejects) SchemaMismatchError if its keys are of another kind and there is no `rekey`
+   * @throws (rejects) TypeError if `rekey` gives two records the same key
+   * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError as `set`
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
+   */
+  migrate<T, Old = unknown, const S extends KeySpec | undefined = undefined, OldKey = unknown>(
+    name: string,
+    codec: CustomCodec<T>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<T>, OldKey>,
+  ): Promise<Collection<KeyOf<S>, T, T, T, KeyInput<S>>>;
+  migrate<
+    View,
+    Writable,
+    Input,
+    Old = unknown,
+    const S extends KeySpec | undefined = undefined,
+    OldKey = unknown,
+  >(
+    name: string,
+    codec: Declared<View, Writable, Input>,
+    options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, OldKey>,
+  ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>>;
+  migrate<
+    View,
+    Writable,
+    Input,
+    Old = unknown,
+    const S extends KeySpec | undefined = undefined,
+    const Specs extends IndexSpecs<View> = Record<never, never>,
+    OldKey = unknown,
+  >(
+    name: string,
+    codec: Structure<View, Writable, Input>,
+    options: MigrateOptions<S, Specs & KnownIndexes<Specs>, Old, NoInfer<Input>, OldKey>,
+  ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
+  migrate<T>(
+    name: string,
+    codec: Given<T>,
+    options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown> = {},
+  ): Promise<Collection<unknown, T, T, T>> {
+    return migrated(this.handle, name, codec, options);
+  }
+
+  /**
+   * Commits everything written so far to the file, now. After that, a crash of the tab, the browser or the
+   * process loses nothing of it.
+   *
+   * @throws QuotaExceededError, StorageError if that fails; all writes since the last commit are undone
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReentrancyError inside a transaction or a callback
+   */
+  commit(): void {
+    this.session.commit();
+  }
+
+  /**
+   * Commits everything written so far to the file and flushes it, now. After that, a power loss loses nothing
+   * of it, as far as the platform's flush holds.
+   *
+   * @throws QuotaExceededError, StorageError if that fails. After a failed flush the database can be read and
+   * refuses writes.
+   * @throws DatabasePoisonedError if an earlier failure made the database read-only
+   * @throws ReentrancyError inside a transaction or a callback
+   */
+  flush(): void {
+    this.session.flush();
+  }
+
+  /**
+   * Resolves when everything written so far is in the file. Rejects with the reason if it was undone instead.
+   * A failure rejects only the promises that were asked for, so there are no unhandled rejections otherwise.
+   */
+  get committed(): Promise<void> {
+    return this.session.committed;
+  }
+
+  /**
+   * Resolves when everything written so far has been flushed. Asking for it brings about that flush, at the
+   * end of this turn. Rejects with the reason if it failed.
+   */
+  get flushed(): Promise<void> {
+    return this.session.flushed;
+  }
+
+  /**
+   * Gives back all space in the file that no current data needs, a slice of a fraction of a millisecond at a
+   * time, while the program goes on. As far as `spaceFactor` requires it, this happens by itself.
+   *
+   * @throws (rejects) the reason of `signal` if it is aborted, and what `onProgress` throws: what was done
+   * until then stays done
+   * @throws (rejects) QuotaExceededError, StorageError if the file fails: nothing is lost by that
+   * @throws (rejects) ReadOnlyError if the database was opened with `readOnly`
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
+   */
+  async compact(options: CompactOptions = {}): Promise<void> {
+    refuseUnknown("compact()", options, ["onProgress", "signal"]);
+    const { onProgress, signal } = options;
+    await this.session.compact(() => {
+      signal?.throwIfAborted();
+      if (onProgress === undefined) return;
+      const { fileBytes, liveBytes } = this.stats();
+      onProgress({ fileBytes, liveBytes });
+      signal?.throwIfAborted();
+    });
+  }
+
+  /**
+   * Verifies everything in the file that the database relies on, a few milliseconds at a time, while the
+   * program goes on: both superblocks, every header, frame and record with its place in the index, every
+   * large value, the checkpoint, and the space that has to be blank. Damage is reported and not thrown, and
+   * nothing is written. A damaged database can be opened with `recovery`.
+   *
+   * @throws (rejects) the reason of `signal` if it is aborted, and what `onProgress` throws
+   * @throws (rejects) StorageError if the file cannot be read
+   * @throws (rejects) ReentrancyError inside a transaction or a callback
+   */
+  async verify(options: VerifyOptions = {}): Promise<Verification> {
+    refuseUnknown("verify()", options, ["onProgress", "signal"]);
+    const { onProgress, signal } = options;
+    this.session.admitOutside("verify()");
+    const total = this.stats().fileBytes;
+    const { verified } = await moduleAt("database/verify", () => import("./verify.js"));
+    return verified(this.session, (bytes) => {
+      signal?.throwIfAborted();
+      onProgress?.({ bytes: Math.min(bytes, total), total });
+    });
+  }
+
+  /**
+   * Exports all live data, collections and indexes included, as the bytes of a database file. Nothing is in
+   * it of what was deleted or replaced, nor of the database's own bookkeeping. Saved as a file it is a
+   * database like any other; `open(name, { from, readOnly: true })` opens the bytes themselves, also where
+   * there are no files.
+   *
+   * ```ts
+   * await bucket.put("shop.varve", new Response(db.export()).body);
+   * ```
+   *
+   * The stream is a copy as of one moment after this call. It is made in memory before the first bytes
+   * arrive, a few milliseconds at a time while the program goes on reading and writing; in a Durable Object
+   * at once. One step at the end cannot be divided: writing the index of the copy, which takes time with the
+   * number of keys. Versions start anew in the copy. Canceling the stream ends the copying.
+   *
+   * @throws TypeError if the database was opened with `ordered: false`
+   * @throws (errors the stream) the reason of `signal` if it is aborted, and what `onProgress` throws;
+   * StorageError if the file cannot be read, CorruptionError for damage
+   */
+  export(options: ExportOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
+    refuseUnknown("export()", options, ["onProgress", "signal"]);
+    this.session.admitRange("export()");
+    const cancelled = new AbortController();
+    const { onProgress, signal } = options;
+    const heed = (progress: ExportProgress) => {
+      cancelled.signal.throwIfAborted();
+      onProgress?.(progress);
+    };
+    const loaded = moduleAt("database/export", () => import("./export.js")).then(({ exported }) =>
+      exported(this.source, { onProgress: heed, signal }),
+    );
+    // Who reads is told, and nobody else.
+    loaded.catch(() => {});
+    return new ReadableStream({
+      async pull(controller) {
+        const chunk = (await loaded)();
+        if (chunk === undefined) controller.close();
+        else controller.enqueue(chunk);
+      },
+      cancel: (reason) => cancelled.abort(reason),
+    });
+  }
+
+  /**
+   * Counts and sizes, as of now: `records` is how many records there are, in collections and outside of them,
+   * where `db.count()` counts only those outside. Browsers report `usage`, `quota` and `persisted` only asynchronously, so
+   * these are as last reported. The browser is asked when the database is opened, and again by each call of
+   * `stats`. They are `undefined` until the first answer, and always for `memory()`.
+   */
+  stats(): DatabaseStats {
+    const { session } = this;
+    if (session.gate !== 0) session.admitRead();
+    const { count, ...stats } = session.stats();
+    const indexEntries = Catalogue.of(session.engine).indexEntries();
+    return { ...stats, records: count - indexEntries, indexEntries };
+  }
+
+  /** What opening found at the end of the file, and what it dropped there. */
+  get recovery(): Recovery {
+    return this.session.recovery;
+  }
+
+  /** When groups of writes go to the file. */
+  get durability(): Durability {
+    return this.session.durability;
+  }
+
+  /**
+   * Closes this handle; all writes are committed and flushed first. The last handle closes the file, ends all
+   * views and gives the memory back. Calling `close` again returns the same promise.
+   *
+   * The file is closed and free for others even if the promise rejects.
+   *
+   * @throws (rejects) QuotaExceededError, StorageError if the last writes failed
+   * @throws (rejects) ReentrancyError inside a transaction or a callback; the handle stays open
+   */
+  close(): Promise<void> {
+    if (this.closing !== undefined) return this.closing;
+    try {
+      this.session.admitClose();
+    } catch (error) {
+      // Refused and not begun: it is called again when what stood in its way is over.
+      return Promise.reject(error);
+    }
+    this.closing = this.closeOnce();
+    return this.closing;
+  }
+
+  private async closeOnce(): Promise<void> {
+    const { session } = this;
+    for (const pin of this.pins) pin.dispose();
+    this.session = closedSession(session);
+    this.handle.session = this.session;
+    // Refs of this handle look at the gate no earlier than at this.
+    session.engine.changes += 1;
+    try {
+      if (this.leave()) session.end();
+      else session.leave();
+    } finally {
+      session.removeListener(this.onError);
+    }
+  }
+
+  /** Closes this handle at the end of an `await using` block. */
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** @internal A console is not to throw, whatever has happened to the database. */
+  [INSPECT](_depth: number, options: unknown, format: Format): string {
+    const { name, engine, durability } = this.session;
+    let facts: object;
+    try {
+      facts = this.closing === undefined ? { keys: engine.count(), durability } : { closed: true };
+    } catch (error) {
+      facts = { error };
+    }
+    return `Database "${name}" ${format(facts, options)}`;
+  }
+}

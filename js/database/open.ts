@@ -1,0 +1,287 @@
+/** `open`: from a name to a database. */
+
+import { Engine } from "../engine/engine.js";
+import { loadModule } from "../engine/load-wasm.js";
+import {
+  badArgument,
+  CorruptionError,
+  DatabaseBusyError,
+  DatabaseExistsError,
+  DatabaseNotFoundError,
+  OptionsMismatchError,
+  UnsupportedFormatError,
+} from "../errors/index.js";
+import {
+  checkFrom,
+  checkOptions,
+  differences,
+  type OpenOptions,
+  type OpenProgress,
+  type Settings,
+} from "../session/options.js";
+import { Session } from "../session/session.js";
+import type { ImageSource } from "../storage/bytes.js";
+import { fileName } from "../storage/file-names.js";
+import { markOf } from "../storage/import-marker.js";
+import type { OpenedStorage, Storage, StorageFile } from "../storage/storage.js";
+import { moduleAt } from "../util/modules.js";
+import { Database } from "./database.js";
+import { Entry, type Interruption, type Opening } from "./open-databases.js";
+import { defaultStorage } from "./storage-admin.js";
+
+const fillModule = () => moduleAt("database/import", () => import("./import.js"));
+
+/** What is read from bytes is in memory already, so that little more is needed. */
+const IMAGE_MEMORY = 4_194_304;
+
+/**
+ * Opens a database and creates it if it is missing. After this, all calls are synchronous.
+ *
+ * ```ts
+ * const db = await open("shop");
+ * db.set("yeezy", "Boost 350");
+ * ```
+ *
+ * Opening a database that is already open in this realm joins it: all handles see the same data, and the last
+ * `close` closes it. Each handle has its own `onError`. `wasm` has an effect only on the first open, and
+ * `recovery` is refused on a later one unless the first one had it too.
+ *
+ * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it. Names that look
+ * like a path or a file (`./data/shop`, `shop.varve`) are refused with the call that was meant. A file that has
+ * such a name from before goes by its own, as `databases()` gives it: `%2E%2Fdata%2Fshop.varve`.
+ * @throws TypeError for a bad name, an unknown option or a bad value of one
+ * @throws DatabaseBusyError if another process, worker or tab has the database open
+ * @throws StorageUnavailableError if there is no such storage here; the message says what to do
+ * @throws OutOfMemoryError if there is not enough memory for the bytes that it is opened from, or no memory or
+ * address space for one more database (about 120 in a tab of Chromium)
+ * @throws DatabaseExistsError if `from` is given without `replace` and the database exists
+ * @throws DatabaseNotFoundError if `readOnly` is set and the database is missing or its file is empty, or if
+ * a program died while it filled the database
+ * @throws OptionsMismatchError if the database is open in this realm with other options
+ * @throws CorruptionError if flushed data is damaged; nothing was changed, and `recovery` is the way out
+ * @throws UnsupportedFormatError if the file is not a database, or has a newer format
+ * @throws QuotaExceededError if there is no room to create it
+ * @throws StorageError if the file cannot be read
+ * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here, and
+ * `VARVE_MODULE` if another module of the package that is loaded on demand cannot be
+ * @throws the reason of `signal` if it was aborted, and what `onProgress` throws
+ */
+export function open(name: string, options: OpenOptions = {}): Promise<Database> {
+  return openWith(loadModule, name, options);
+}
+
+/** How the engine's code is had: `given` is the option `wasm`. */
+type Load = (given: OpenOptions["wasm"]) => Promise<WebAssembly.Module>;
+
+/** The options of `open`, and where the code comes from. */
+interface Asked extends OpenOptions {
+  readonly load: Load;
+  /** What the option `from` comes to. */
+  readonly source: Promise<ImageSource> | undefined;
+}
+
+/** `open`, where the package's own code is not to come along if it comes from elsewhere. */
+export async function openWith(load: Load, name: string, options: OpenOptions): Promise<Database> {
+  if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
+  checkFrom(options);
+  const source = sourceOf(options);
+  const named = source !== undefined && options.readOnly === true ? image(source) : options.storage;
+  const settings = checkOptions({ ...options, storage: named });
+  const storage = named ?? defaultStorage();
+  const identity = storage.identity(name);
+  const { signal } = options;
+  throwIfAborted(signal);
+  const found = Entry.find(identity);
+  if (found !== undefined && source !== undefined) throw openAlready(name, options);
+  if (found !== undefined) refuseOther(name, found.opening.settings, settings);
+  const given = { ...options, load, source };
+  const entry = found ?? Entry.add(identity, begin(name, storage, settings, given));
+  entry.join();
+  let session: Session;
+  try {
+    session = await entry.opening.session;
+  } catch (error) {
+    // At once, and not with the last of those who waited: the next open is to try anew.
+    entry.forget();
+    // That another one gave up its opening is nothing to those who joined it.
+    if (found !== undefined && entry.opening.interrupted !== undefined) {
+      return openWith(load, name, options);
+    }
+    throw error;
+  }
+  const db = new Database(session, () => entry.leave(), options.onError);
+  try {
+    throwIfAborted(signal);
+    return db;
+  } catch (reason) {
+    await db.close();
+    throw reason;
+  }
+}
+
+function sourceOf({ from }: OpenOptions): Promise<ImageSource> | undefined {
+  if (from === undefined) return undefined;
+  const source = Promise.resolve(from);
+  // It may fail while the engine is loaded, when nobody waits for it yet.
+  source.catch(() => {});
+  return source;
+}
+
+/** The storage of bytes that are at hand: one database, for one opening, and nothing is done later with it. */
+function image(source: Promise<ImageSource>): Storage {
+  return {
+    kind: "image",
+    memory: IMAGE_MEMORY,
+    timers: false,
+    identity: (name) => ({ image: fileName(name) }),
+    open: async (name) => {
+      const { openImage } = await moduleAt("storage/bytes", () => import("../storage/bytes.js"));
+      return openImage(name, source);
+    },
+  };
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw signal.reason;
+}
+
+function openAlready(name: string, { replace }: OpenOptions): Error {
+  return replace === true
+    ? new DatabaseBusyError(
+        `The database "${name}" is open in this program. Close it before it is replaced.`,
+      )
+    : new DatabaseExistsError(
+        `The database "${name}" already exists and is open in this program: from fills only new ` +
+          "ones.",
+      );
+}
+
+function refuseOther(name: string, given: Settings, wanted: Settings): void {
+  const different = differences(given, wanted);
+  if (different.length === 0) return;
+  const list = different.map((option) => {
+    const [a, b] = [given[option], wanted[option]];
+    return `${option} is ${JSON.stringify(a)}, not ${JSON.stringify(b)}`;
+  });
+  throw new OptionsMismatchError(
+    `The database "${name}" is already open with other options: ${list.join("; ")}. Open it ` +
+      "with the same options, or close it first.",
+  );
+}
+
+function begin(name: string, storage: Storage, settings: Settings, options: Asked): Opening {
+  let interrupted: Interruption | undefined;
+  const interrupt = (reason: unknown): never => {
+    interrupted = { reason };
+    throw reason;
+  };
+  const session = start(name, storage, settings, options, interrupt).catch((error) => {
+    // What the engine makes of a read that was ended is not what ended it.
+    throw interrupted === undefined ? error : interrupted.reason;
+  });
+  return {
+    settings,
+    session,
+    get interrupted() {
+      return interrupted;
+    },
+  };
+}
+
+async function start(
+  name: string,
+  storage: Storage,
+  settings: Settings,
+  options: Asked,
+  interrupt: (reason: unknown) => never,
+): Promise<Session> {
+  const { onProgress, signal, source } = options;
+  const { readOnly, recovery } = settings;
+  const heed = () => {
+    if (signal?.aborted === true) interrupt(signal.reason);
+  };
+  const tell = (progress: OpenProgress) => {
+    try {
+      onProgress?.(progress);
+    } catch (thrown) {
+      interrupt(thrown);
+    }
+    heed();
+  };
+  // The code first: a file that is open while its engine loads would only be in others' way.
+  const module = await options.load(options.wasm);
+  heed();
+  const opened = await storage.open(name, { readOnly });
+  try {
+    heed();
+    const { file, takenOver } = opened;
+    if (source !== undefined && !readOnly) {
+      const { fill } = await fillModule();
+      const replace = options.replace === true;
+      await fill(name, opened, { from: source, replace, module, settings, signal, tell });
+    }
+    const start = (way: OpenOptions["recovery"]) => {
+      const heard = onProgress && progressOf("opening", file, tell);
+      return Engine.open(name, module, file, { ...settings, takenOver }, way, heard);
+    };
+    // A mark counts only where no superblock is valid. Opening it without recovery tells that, whereas salvaging
+    // would make something of what is only half there.
+    const first = recovery && markOf(file) ? undefined : recovery;
+    const engine = await start(first).catch(async (error) => {
+      const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
+      if (isNone && source === undefined && file.getSize() === 0) throw nothingYet(name);
+      if (isNone && ((await settled(name, opened, readOnly)) || first !== recovery)) {
+        return start(recovery);
+      }
+      throw error;
+    });
+    await quietly(() => opened.tidy?.());
+    if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
+    const strict = settings.strictViews
+      ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
+      : undefined;
+    return new Session(name, engine, opened, settings, strict && new strict.Watch());
+  } catch (error) {
+    await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
+    await quietly(() => opened.file.close());
+    throw error;
+  }
+}
+
+function nothingYet(name: string): Error {
+  return new DatabaseNotFoundError(
+    `The file of the database "${name}" is empty: nothing was ever written to it, and readOnly ` +
+      "writes nothing.",
+  );
+}
+
+/** Whether what a crash has left of filling or replacing it was completed now. */
+async function settled(name: string, opened: OpenedStorage, readOnly: boolean): Promise<boolean> {
+  if (markOf(opened.file) === undefined) return false;
+  return (await fillModule()).settle(name, opened, readOnly);
+}
+
+/** What each read comes to for those who want to know. */
+function progressOf(
+  doing: OpenProgress["doing"],
+  file: StorageFile,
+  onProgress: (progress: OpenProgress) => void,
+): (count: number) => void {
+  let bytes = 0;
+  let total = 0;
+  return (count) => {
+    if (bytes === 0) total = file.getSize();
+    // Some parts are read twice.
+    bytes = Math.min(bytes + count, total);
+    onProgress({ doing, bytes, total });
+  };
+}
+
+/** What fails here leaves what counts for nothing; a failure that led here says more. */
+async function quietly(task: () => unknown): Promise<void> {
+  try {
+    await task();
+  } catch {
+    // The file is given back, or gone with what it was on.
+  }
+}

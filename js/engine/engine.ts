@@ -1,0 +1,843 @@
+/**
+ * The boundary to the wasm module. Only this file names an export; integers cross, and the bytes of keys and
+ * values are written into and read from its memory (`wasm-memory.ts`). Its twin is `crate/src/wasm`. One object,
+ * so that the hot path reads plain fields.
+ */
+
+import { DatabasePoisonedError, OutOfMemoryError, type VarveError } from "../errors/index.js";
+import type { StorageFile } from "../storage/storage.js";
+import {
+  asBytes,
+  byteLengthOf,
+  type Key,
+  refuseLoneSurrogates,
+  type Value,
+} from "../util/bytes.js";
+import { encoder } from "../util/text-coders.js";
+import { Code, type FailureContext, failureOf } from "./error-codes.js";
+import {
+  damageOf,
+  type EngineStats,
+  type Outside,
+  type Recovery,
+  type Report,
+  recoveryOf,
+  statsOf,
+} from "./stats.js";
+import { Host } from "./wasm-imports.js";
+import {
+  BROKEN,
+  EngineMemory,
+  type KeyRange,
+  type Page,
+  RAW,
+  SHORT_TEXT,
+  SHORT_VALUE,
+} from "./wasm-memory.js";
+
+export interface Exports {
+  readonly memory: WebAssembly.Memory;
+  scratch(): number;
+  result(): number;
+  open(
+    segmentLog2: number,
+    flags: number,
+    memory: number,
+    factor: number,
+    ...entropy: number[]
+  ): number;
+  find(keyspace: number, keyLength: number): number;
+  find_many(keyspace: number, count: number): void;
+  set(keyspace: number, keyLength: number, length: number): number;
+  set_waiting(length: number): number;
+  queue_room(): number;
+  set_begin(keyspace: number, keyLength: number, capacity: number): number;
+  remove(keyspace: number, keyLength: number): number;
+  count(keyspace: number): number;
+  sort_part(): number;
+  count_range(keyspace: number, lower: number, upper: number, flags: number): number;
+  clear(keyspace: number, lower: number, upper: number, flags: number, limit: number): number;
+  scan(keyspace: number, lower: number, upper: number, flags: number, maxKeys: number): number;
+  version(keyspace: number, keyLength: number): number;
+  pin(keyspace: number, keyLength: number): number;
+  pinned(handle: number): number;
+  unpin(handle: number): void;
+  update_begin(keyspace: number, keyLength: number): number;
+  update_resize(capacity: number): number;
+  finish(length: number): number;
+  abort(): void;
+  savepoint(): number;
+  release(): number;
+  rollback(): void;
+  commit(): number;
+  flush(): number;
+  witness(): number;
+  close(): number;
+  end_turn(): number;
+  tend(all: number): number;
+  pending(): number;
+  unflushed(): number;
+  unwitnessed(): number;
+  verify(unit: number, part: number): number;
+  stats(): void;
+  recovery(): void;
+  error_report(): void;
+}
+
+/** The status of a call that went well. */
+export const OK = 0;
+
+/** Who hears of what goes wrong below, so that it is decided in one place what that means. */
+export interface EngineListener {
+  /** A call failed while a record of it was staged; the group may be gone with it. */
+  writeFailed(error: Error): void;
+  /** All views have died: the memory has grown, or what they show is about to be used again. */
+  viewsDied(): void;
+  /** The wasm instance is dead and refuses everything. */
+  died(error: DatabasePoisonedError): void;
+}
+
+/** Who is told of a key: its keyspace, and its length in the scratch area. */
+type Heard = (keyspace: number, keyLength: number) => void;
+
+/** What `version` answers for a key that lost writes may have changed. */
+const UNCERTAIN = 3;
+
+/** Texts above this length are encoded apart: what they may come to has no room in the second key area. */
+const LONG_TEXT = 8_192;
+
+const LOWER_EXCLUDED = 1;
+const UPPER_INCLUDED = 2;
+const BACKWARDS = 4;
+const WITH_VALUES = 8;
+
+function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
+  return (
+    (lowerExcluded ? LOWER_EXCLUDED : 0) |
+    (upperIncluded ? UPPER_INCLUDED : 0) |
+    (reverse ? BACKWARDS : 0)
+  );
+}
+
+const SEGMENT_LOG2 = 20;
+
+const POINTS_ONLY = 1;
+const READ_ONLY = 2;
+const RECOVERIES = { prefix: 4, salvage: 8 };
+const FRESH = 16;
+
+/** How an engine opens its file. */
+export interface EngineOptions {
+  readonly memory: number;
+  readonly spaceFactor: number;
+  readonly ordered: boolean;
+  readonly readOnly: boolean;
+  /** Whether the last writer of the file may still finish a write: new frames go where that does no harm. */
+  readonly takenOver?: boolean | undefined;
+  /** Of a file that is made by it: segments have two to the power of this many bytes. */
+  readonly segmentLog2?: number;
+}
+
+/** The platform has no memory for one more instance, or no addresses: each reserves several gigabytes of those. */
+function noMemory(name: string, cause: unknown): OutOfMemoryError {
+  return new OutOfMemoryError(
+    `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
+      "limited. Close some, or keep collections in one database instead of several databases.",
+    { cause },
+  );
+}
+
+/** One wasm instance with one open database. */
+export class Engine extends EngineMemory {
+  /** Its code: another instance of it is another database. */
+  readonly module: WebAssembly.Module;
+  listener: EngineListener | undefined;
+  /** Only for calls before which nothing waits. */
+  private exports: Exports;
+  private readonly host: Host;
+  private readonly slot: Report;
+  /** The exports themselves, where `wasm` lets somebody hear of calls. */
+  private unheard: Exports | undefined;
+  private readonly hearers: Map<Heard, ((keyspace: number) => void) | undefined>;
+  private uncertain = false;
+  private onSorting: ((count: number) => void) | undefined = undefined;
+  private death: DatabasePoisonedError | undefined;
+  private poison: Error | undefined;
+
+  private constructor(name: string, module: WebAssembly.Module, wasm: Exports, host: Host) {
+    super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
+    this.module = module;
+    this.listener = undefined;
+    this.exports = wasm;
+    this.host = host;
+    host.areViewsHeld = () => this.viewsHeld || this.rowsHeld !== 0;
+    host.onCrowded = () => {
+      this.copies = true;
+    };
+    this.slot = (index) => this.f64[this.reportAt + index] as number;
+    this.unheard = undefined;
+    this.hearers = new Map();
+    this.death = undefined;
+    this.poison = undefined;
+  }
+
+  /**
+   * A new instance with the database of this file open in it.
+   *
+   * @throws CorruptionError, UnsupportedFormatError, QuotaExceededError, StorageError; the file is
+   * left open and as it was. What `onBytes` throws ends the opening as if the file could not be read.
+   */
+  static async open(
+    name: string,
+    module: WebAssembly.Module,
+    file: StorageFile,
+    options: EngineOptions,
+    recovery?: "prefix" | "salvage",
+    onBytes?: (count: number) => void,
+  ): Promise<Engine> {
+    const host = new Host(file, options.readOnly);
+    const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
+      (cause) => {
+        throw cause instanceof RangeError ? noMemory(name, cause) : cause;
+      },
+    );
+    const wasm = instance.exports as unknown as Exports;
+    host.memory = wasm.memory;
+    file.moveInto?.(wasm.memory);
+    const engine = new Engine(name, module, wasm, host);
+    const entropy = new Uint32Array(8);
+    // Who only reads makes nothing new, and may begin where there is no randomness yet: in a Worker's
+    // global scope.
+    if (!options.readOnly) crypto.getRandomValues(entropy);
+    const flags =
+      (options.ordered ? 0 : POINTS_ONLY) |
+      (options.readOnly ? READ_ONLY : 0) |
+      (options.takenOver === true ? FRESH : 0) |
+      (recovery === undefined ? 0 : RECOVERIES[recovery]);
+    host.onBytes = onBytes;
+    const { memory, segmentLog2 = SEGMENT_LOG2 } = options;
+    const factor = Math.round(options.spaceFactor * 100);
+    engine.check(engine.call(() => wasm.open(segmentLog2, flags, memory, factor, ...entropy)));
+    host.onBytes = undefined;
+    // Counted from here on, for what is read then is what was not in memory.
+    host.reads = 0;
+    host.readBytes = 0;
+    return engine;
+  }
+
+  // ---------------------------------------------------------------- reading
+
+  /** A view of the value, or `undefined`. */
+  get(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
+    const at = this.find(this.encodeKey(key), keyspace);
+    if (at === 0) return undefined;
+    const length = this.u32[this.lengthAt] as number;
+    return this.copies ? this.copyAt(at, length) : this.view(at, length);
+  }
+
+  has(key: Key, keyspace = RAW): boolean {
+    return this.find(this.encodeKey(key), keyspace) !== 0;
+  }
+
+  /** The address of the value of the encoded key, 0 when there is none; its length is `foundLength()`. */
+  find(keyLength: number, keyspace: number): number {
+    let at: number;
+    // As `wasm` does it, whose call takes as long as a fourteenth of all of this.
+    if (this.queueLimit !== 0) this.settle();
+    try {
+      at = this.exports.find(keyspace, keyLength) >>> 0;
+      // A cold record may have taken memory.
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (at === 0) this.check(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  /** The version of the encoded key's value; 0 when there is none. */
+  version(keyLength: number, keyspace = RAW): number {
+    const found = this.call(() => this.wasm.version(keyspace, keyLength));
+    if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
+    this.uncertain = found === UNCERTAIN;
+    return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
+  }
+
+  /** Whether lost writes may have changed or deleted the key whose version was asked for last. */
+  isUncertain(): boolean {
+    return this.uncertain;
+  }
+
+  // ---------------------------------------------------------------- writing
+
+  set(key: Key, value: Value, keyspace = RAW): void {
+    if (this.queueLimit !== 0 && this.waits(key, value, keyspace)) return;
+    if (typeof value === "string") {
+      this.setText(key, value, keyspace);
+      return;
+    }
+    let bytes = value instanceof Uint8Array ? value : asBytes("value", value);
+    const length = byteLengthOf(bytes);
+    if (length <= SHORT_VALUE) {
+      const keyLength = this.encodeKey(key);
+      this.stage(bytes, length);
+      this.setStaged(keyLength, length, keyspace);
+      return;
+    }
+    if (bytes !== this.lastValue || bytes[0] === undefined) bytes = this.inspect(bytes, length);
+    const at = this.setBegin(this.encodeKey(key), length, keyspace);
+    this.u8.set(bytes, at);
+    this.finish(length);
+  }
+
+  private setText(key: Key, text: string, keyspace: number): void {
+    const { length } = text;
+    const keyLength = this.encodeKey(key);
+    let written = length <= SHORT_TEXT ? this.copyAscii(text, this.secondAt) : -1;
+    if (written < 0) {
+      refuseLoneSurrogates("value", text);
+      if (length > LONG_TEXT) {
+        this.set(key, encoder.encode(text), keyspace);
+        return;
+      }
+      written = encoder.encodeInto(text, this.second).written;
+    }
+    this.setStaged(keyLength, written, keyspace);
+  }
+
+  /** Sets the encoded key to so many bytes of the second key area. */
+  private setStaged(keyLength: number, length: number, keyspace: number): void {
+    const areSeveral = this.queueLimit !== 0;
+    let status: number;
+    this.changes += 1;
+    try {
+      status = this.wasm.set(keyspace, keyLength, length);
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
+    this.letSetsWait(areSeveral);
+  }
+
+  /** Stages a record of the encoded key. `finish` or `abort` has to follow. */
+  setBegin(keyLength: number, capacity: number, keyspace: number): number {
+    let at: number;
+    try {
+      at = this.wasm.set_begin(keyspace, keyLength, capacity) >>> 0;
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  /** Whether the key was there. */
+  remove(key: Key, keyspace = RAW): boolean {
+    return this.removeEncoded(this.encodeKey(key), keyspace);
+  }
+
+  removeEncoded(keyLength: number, keyspace: number): boolean {
+    let before: number;
+    let answer: number;
+    this.changes += 1;
+    try {
+      before = this.wasm.pending();
+      answer = this.exports.remove(keyspace, keyLength);
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (answer < 0) {
+      const code = this.u32[this.codeAt] as number;
+      // Where there was no group, none is lost.
+      throw before === 0 ? this.failure(code) : this.writeFailure(code);
+    }
+    return answer === 1;
+  }
+
+  // ---------------------------------------------------------------- changing in place
+
+  /**
+   * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
+   * length is `foundLength()`. Then `finish` or `abort` has to follow.
+   */
+  updateBegin(key: Key): number {
+    return this.updateBeginEncoded(this.encodeKey(key), RAW);
+  }
+
+  updateBeginEncoded(keyLength: number, keyspace: number): number {
+    let at: number;
+    if (this.queueLimit !== 0) this.settle();
+    try {
+      at = this.exports.update_begin(keyspace, keyLength) >>> 0;
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (at === 0) {
+      const code = this.u32[this.codeAt] as number;
+      if (code !== OK) throw this.failure(code);
+    }
+    return at;
+  }
+
+  /** Replaces the staged bytes by these and gives their length, for `finish`. */
+  updateReplace(value: Value): number {
+    if (typeof value === "string") refuseLoneSurrogates("value", value);
+    let bytes =
+      typeof value === "string"
+        ? encoder.encode(value)
+        : value instanceof Uint8Array
+          ? value
+          : asBytes("value", value);
+    const length = byteLengthOf(bytes);
+    const isShort = length <= SHORT_VALUE;
+    if (isShort) this.stage(bytes, length);
+    else bytes = this.inspect(bytes, length);
+    const at = this.updateResize(length);
+    if (isShort) this.u8.copyWithin(at, this.secondAt, this.secondAt + length);
+    else this.u8.set(bytes, at);
+    return length;
+  }
+
+  /** Room for so many bytes in place of those that are staged: its address. */
+  updateResize(length: number): number {
+    const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return at;
+  }
+
+  // ---------------------------------------------------------------- what is staged
+
+  /** Ends the staged record, new or changed, with so many bytes of value. */
+  finish(length: number): void {
+    let status: number;
+    this.changes += 1;
+    try {
+      status = this.wasm.finish(length);
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    if (status !== OK) throw this.writeFailure(status);
+  }
+
+  /** Gives up the staged record. One that was being changed has every byte as it was. */
+  abort(): void {
+    this.call(this.wasm.abort);
+  }
+
+  // ---------------------------------------------------------------- pins
+
+  /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
+  pin(key: Key): number {
+    const keyLength = this.encodeKey(key);
+    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
+    if (handle === 0) this.check(this.u32[this.codeAt] as number);
+    return handle;
+  }
+
+  /** A view of a pinned value. */
+  pinned(handle: number): Uint8Array<ArrayBuffer> {
+    const at = this.call(() => this.wasm.pinned(handle)) >>> 0;
+    return new Uint8Array(this.buffer, at, this.u32[this.lengthAt]);
+  }
+
+  unpin(handle: number): void {
+    this.call(() => this.wasm.unpin(handle));
+  }
+
+  /**
+   * Views of the values of several keys. What is in memory is looked for together: the processor fetches
+   * it all at once. Looking for the others may kill the views of these.
+   */
+  getMany(keys: readonly Key[], keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
+    const views: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+    while (views.length < keys.length) {
+      const count = this.encodeMany(keys, views.length);
+      this.call(() => this.wasm.find_many(keyspace, count));
+      for (const index of this.viewsOfMany(count, views)) {
+        views[index] = this.get(keys[index] as Key, keyspace);
+      }
+    }
+    return views;
+  }
+
+  count(keyspace = RAW): number {
+    return this.call(() => this.wasm.count(keyspace));
+  }
+
+  countRange(range: KeyRange, keyspace = RAW): number {
+    this.sort();
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    return this.counted(() => this.wasm.count_range(keyspace, lower, upper, flags));
+  }
+
+  /** Sorts a part of the keys, of which the first range sorts all at once. Says whether there are more. */
+  sortPart(): boolean {
+    const more = this.counted(() => this.wasm.sort_part()) > 0;
+    if (!more) this.onSorting = undefined;
+    return more;
+  }
+
+  /** Deletes the first keys of a range, at most so many: all of them or, if it throws, none. Says how many. */
+  clear(range: KeyRange, limit: number, keyspace = RAW): number {
+    if (range.lower !== undefined || range.upper !== undefined) this.sort();
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range);
+    const before = this.call(() => this.wasm.pending());
+    this.changes += 1;
+    this.tellCleared(keyspace);
+    const count = this.call(() => this.wasm.clear(keyspace, lower, upper, flags, limit));
+    if (count >= 0) return count;
+    const code = this.u32[this.codeAt] as number;
+    // Where there was no group, none is lost.
+    throw before === 0 ? this.failure(code) : this.writeFailure(code);
+  }
+
+  private counted(wasmCall: () => number): number {
+    const count = this.call(wasmCall);
+    if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return count;
+  }
+
+  /** The first keys of a range, at most so many. */
+  scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
+    this.sort();
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range) | (withValues ? WITH_VALUES : 0);
+    const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return this.pageAt(at, maxKeys, withValues);
+  }
+
+  /**
+   * The address of the value of the key with this number on a page; 0 when there is none. Its length is
+   * `foundLength()`.
+   */
+  findOnPage(page: Page, index: number, keyspace: number): number {
+    const { numbers, values } = page;
+    if (page.changes === this.changes) {
+      const at = numbers[values + 2 * index] as number;
+      this.u32[this.lengthAt] = numbers[values + 2 * index + 1] as number;
+      if (at !== 0) return at;
+    }
+    const start = numbers[index] as number;
+    const end = numbers[index + 1] as number;
+    this.encodeFromPage(page.bytes, start, end);
+    return this.find(end - start, keyspace);
+  }
+
+  /**
+   * Hears how many bytes each part brings that the first range reads to sort the keys. What it throws ends
+   * that range.
+   */
+  hearSorting(onBytes: (count: number) => void): void {
+    this.onSorting = onBytes;
+  }
+
+  /**
+   * Sorts the keys for somebody who hears of it. He may call anything, another range too, and so hears of it
+   * between calls and never within one.
+   */
+  private sort(): void {
+    const { host, onSorting } = this;
+    for (let more = onSorting !== undefined; more; ) {
+      const before = host.readBytes;
+      more = this.sortPart();
+      if (host.readBytes > before) onSorting?.(host.readBytes - before);
+    }
+  }
+
+  // ---------------------------------------------------------------- groups
+
+  savepoint(): void {
+    this.call(this.wasm.savepoint);
+  }
+
+  release(): void {
+    const status = this.call(this.wasm.release);
+    if (status !== OK) throw this.writeFailure(status);
+  }
+
+  rollback(): void {
+    this.changes += 1;
+    this.undone += 1;
+    this.call(this.wasm.rollback);
+  }
+
+  commit(): void {
+    this.check(this.handOn(this.wasm.commit));
+  }
+
+  flush(): void {
+    this.check(this.handOn(this.wasm.flush));
+  }
+
+  /** What is written must not be lost for want of memory, whatever becomes of views. */
+  private handOn(wasmCall: () => number): number {
+    const { viewsHeld, rowsHeld } = this;
+    this.viewsHeld = false;
+    this.rowsHeld = 0;
+    try {
+      return this.call(wasmCall);
+    } finally {
+      this.viewsHeld = viewsHeld;
+      this.rowsHeld = rowsHeld;
+    }
+  }
+
+  witness(): void {
+    this.check(this.call(this.wasm.witness));
+  }
+
+  /** Bytes of the open group; 0 when there is nothing to commit. */
+  pending(): number {
+    return this.call(this.wasm.pending);
+  }
+
+  /** Whether something was written to the file and not flushed. */
+  unflushed(): boolean {
+    return this.call(this.wasm.unflushed) !== 0;
+  }
+
+  /** Whether a flush has nothing behind it yet that tells of it. */
+  unwitnessed(): boolean {
+    return this.call(this.wasm.unwitnessed) !== 0;
+  }
+
+  // ---------------------------------------------------------------- turns and housekeeping
+
+  /**
+   * Ends a turn. Views are detached when memory that one may show is to be used again. Answers
+   * whether there is housekeeping to do; throws what it met within the turn, if that poisoned.
+   */
+  endTurn(detach: boolean): boolean {
+    this.releaseViews();
+    const answer = this.call(this.wasm.end_turn);
+    this.copies = false;
+    if ((answer & 1) !== 0 || detach) this.detach();
+    if ((answer & 4) !== 0) this.tend(false);
+    return (answer & 2) !== 0;
+  }
+
+  /** Does a slice of housekeeping. Answers whether there is more to do. */
+  tend(all: boolean): boolean {
+    const more = this.call(() => this.wasm.tend(all ? 1 : 0));
+    if (more < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return more !== 0;
+  }
+
+  /** Verifies the next piece of the file, and reports where it stands and what it found. */
+  verify(unit: number, part: number): Report {
+    const status = this.call(() => this.wasm.verify(unit, part));
+    if (status < 0) throw this.failure(this.u32[this.codeAt] as number);
+    return this.slot;
+  }
+
+  /** Has a function called whenever the file is read: memory may have been taken for this turn. */
+  onRead(hear: () => void): void {
+    this.host.onRead = hear;
+  }
+
+  // ---------------------------------------------------------------- the end
+
+  /** Commits, flushes and marks the end as clean. */
+  close(): void {
+    this.check(this.call(this.wasm.close));
+  }
+
+  // ---------------------------------------------------------------- calls
+
+  /** What can be called. Sets that wait are done before it, so that nobody ever sees that they did. */
+  private get wasm(): Exports {
+    if (this.queueLimit !== 0) this.settle();
+    return this.exports;
+  }
+
+  /** Does the sets that wait. */
+  private settle(): void {
+    if (this.queueLimit < 0) throw this.die("stack overflow");
+    const length = this.takeQueue();
+    if (length === 0) return;
+    const status = this.call(() => this.exports.set_waiting(length));
+    // None waits that could fail: the engine contradicts itself.
+    if (status !== OK) throw this.die(this.failure(status));
+  }
+
+  /** Behind several sets more may wait, as many as are sure to find room, unless somebody is to hear of each. */
+  private letSetsWait(areSeveral: boolean): void {
+    const room = areSeveral && this.hearers.size === 0 ? this.call(this.exports.queue_room) : 0;
+    this.queueLimit = this.queueAt + room;
+  }
+
+  /** Runs a call that may grow the memory, and that is not hot: an export, or what gives it arguments. */
+  private call<T>(wasmCall: () => T): T {
+    if (this.death !== undefined) throw this.death;
+    let answer: T;
+    try {
+      answer = wasmCall();
+      if (this.u8.length === 0) this.refresh();
+    } catch (trap) {
+      this.queueLimit = BROKEN;
+      throw this.die(trap);
+    }
+    return answer;
+  }
+
+  /** The memory has grown, or its views were detached. */
+  private refresh(): void {
+    this.renew(this.exports.memory.buffer as ArrayBuffer);
+    this.listener?.viewsDied();
+  }
+
+  /** Kills all views. */
+  detach(): void {
+    this.call(() => this.exports.memory.grow(0));
+  }
+
+  /** Kills all views and lets the memory go. Nothing may be called afterwards. */
+  discard(): void {
+    this.takeQueue();
+    this.exports.memory.grow(0);
+    this.abandon();
+    this.exports = undefined as unknown as Exports;
+    this.unheard = undefined;
+    this.host.abandon();
+  }
+
+  // ---------------------------------------------------------------- who hears of writes
+
+  /**
+   * Hears which keys are about to be written. Not each is written then, and some are taken back. Gives a
+   * function that ends it. Who hears nothing pays nothing for it.
+   *
+   * With `cleared` it hears of a keyspace that is about to be emptied, or a range of it, by that alone. As long
+   * as anybody has none, `hearsEachKey` asks that keys be deleted one by one.
+   */
+  hearKeys(heard: Heard, cleared?: (keyspace: number) => void): () => void {
+    this.hearers.set(heard, cleared);
+    this.hear();
+    return () => {
+      if (this.hearers.delete(heard)) this.hear();
+    };
+  }
+
+  /** Whether somebody has to hear of each key that is deleted. */
+  get hearsEachKey(): boolean {
+    for (const cleared of this.hearers.values()) if (cleared === undefined) return true;
+    return false;
+  }
+
+  private tellCleared(keyspace: number): void {
+    for (const cleared of this.hearers.values()) cleared?.(keyspace);
+  }
+
+  private hear(): void {
+    if (this.death !== undefined) return;
+    // Those that wait were before it.
+    const now = this.wasm;
+    const wasm = this.unheard ?? now;
+    // Nothing is there any more after `discard`.
+    if (wasm === undefined) return;
+    this.unheard = wasm;
+    const { hearers } = this;
+    const before =
+      <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
+      (keyspace: number, keyLength: number, ...more: A): R => {
+        for (const heard of hearers.keys()) heard(keyspace, keyLength);
+        return call(keyspace, keyLength, ...more);
+      };
+    const { set, set_begin, remove, update_begin } = wasm;
+    const hearing = {
+      set: before(set),
+      set_begin: before(set_begin),
+      remove: before(remove),
+      update_begin: before(update_begin),
+    };
+    this.exports = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
+  }
+
+  // ---------------------------------------------------------------- failures
+
+  private die(trap: unknown): DatabasePoisonedError {
+    if (this.death !== undefined) return this.death;
+    const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
+    const death = new DatabasePoisonedError(
+      `The engine of the database "${this.name}" failed and refuses all further calls: ` +
+        `${panic}. Close the database and open it again: what was committed is there. Please ` +
+        "report this.",
+      { cause: trap },
+    );
+    if (this.u8.length === 0) this.refresh();
+    // Noted when it is told: where there is no stack for that, the next call tells it.
+    this.listener?.died(death);
+    this.death = death;
+    return death;
+  }
+
+  private check(status: number): void {
+    if (status !== OK) throw this.failure(status);
+  }
+
+  private writeFailure(code: number): Error {
+    const error = this.failure(code);
+    this.listener?.writeFailed(error);
+    return error;
+  }
+
+  /** The error for a code. What the file threw becomes its cause. */
+  private failure(code: number): Error {
+    this.undone += 1;
+    const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
+    if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
+    if (code === Code.Corruption || code === Code.UnsupportedFormat) {
+      this.assertSame();
+      this.call(this.wasm.error_report);
+      if (code === Code.Corruption) context.details = damageOf(this.slot);
+      else context.format = { major: this.slot(0), features: this.slot(1) };
+    }
+    const error = failureOf(code, context);
+    // Nobody calls out of turn: what went before it was not ended for want of stack.
+    if ((error as VarveError).code === "VARVE_INTERNAL") return this.die(error);
+    if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
+    return error;
+  }
+
+  /** To be asked before damage is told of: throws when somebody else has written to the file that is read. */
+  assertSame(): void {
+    this.host.file.assertSame?.();
+  }
+
+  /** Remembers what made the database read-only, if this did: every later refusal names it. */
+  private notePoison(error: Error): void {
+    if (this.poison === undefined && this.stats().poisoned) this.poison = error;
+  }
+
+  // ---------------------------------------------------------------- reports
+
+  stats(): EngineStats {
+    this.call(this.wasm.stats);
+    return statsOf(this.slot);
+  }
+
+  /** What was read from the file since opening, and all the memory that there is. */
+  outside(): Outside {
+    const { reads, readBytes } = this.host;
+    return { wasmBytes: this.buffer.byteLength, coldReads: reads, coldBytes: readBytes };
+  }
+
+  recovery(): Recovery {
+    this.call(this.wasm.recovery);
+    return recoveryOf(this.slot);
+  }
+}

@@ -1,0 +1,173 @@
+/** The engine's codes as errors: what went wrong, and what to do next. */
+
+import {
+  badArgument,
+  type CorruptionDetails,
+  CorruptionError,
+  DatabaseClosedError,
+  DatabasePoisonedError,
+  FileLostError,
+  OutOfMemoryError,
+  QuotaExceededError,
+  ReadOnlyError,
+  StaleViewError,
+  StorageError,
+  UnsupportedFormatError,
+  VarveError,
+} from "../errors/index.js";
+import { TOO_LONG_KEY, TOO_LONG_VALUE } from "../util/bytes.js";
+
+/** The codes that cross from Rust; the twin is `crate/src/error.rs`. */
+export const Code = {
+  Ok: 0,
+  EmptyKey: 1,
+  KeyTooLong: 2,
+  ValueTooLong: 3,
+  Quota: 4,
+  Io: 5,
+  Lost: 6,
+  Poisoned: 7,
+  Corruption: 8,
+  NotADatabase: 9,
+  UnsupportedFormat: 10,
+  Reentrancy: 11,
+  OutOfMemory: 12,
+  NotOpen: 13,
+  PointsOnly: 15,
+  Conflict: 16,
+  ReadOnly: 18,
+  Full: 19,
+} as const;
+
+/** What a message tells beside the code. */
+export interface FailureContext {
+  /** The database's name. */
+  name: string;
+  /** What the file threw, as an error's options. */
+  cause: { cause?: unknown };
+  /** For damage: where, and what is intact. */
+  details?: CorruptionDetails;
+  /** For a format that is unknown: what the file says of it. */
+  format?: { major: number; features: number };
+}
+
+type Maker = (context: FailureContext) => Error;
+
+const makers: Readonly<Record<number, Maker>> = {
+  [Code.EmptyKey]: () => badArgument("A key must have at least one byte."),
+  [Code.KeyTooLong]: () => badArgument(TOO_LONG_KEY),
+  [Code.ValueTooLong]: () => badArgument(TOO_LONG_VALUE),
+  [Code.Quota]: ({ name, cause }) =>
+    new QuotaExceededError(
+      `There is no room to write to the database "${name}". The write was rolled back, and what ` +
+        "was there is unchanged. Delete what is not needed, large parts in several turns with " +
+        "clear({ limit: 10_000 }), and await db.compact(), or free space elsewhere, then write " +
+        "again. db.stats() shows usage and quota; on a page, persist() may gain more.",
+      cause,
+    ),
+  [Code.Full]: ({ name }) =>
+    new QuotaExceededError(
+      `The database "${name}" has reached its limit of 32 GiB. This call did nothing, and what ` +
+        "was there is unchanged. Delete what is not needed and await compact(), or use another " +
+        "database.",
+    ),
+  [Code.Io]: ({ name, cause }) =>
+    new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
+  [Code.Lost]: ({ name, cause }) =>
+    lossIn(cause) ??
+    new StorageError(
+      `The file handle of the database "${name}" is gone. Close the database and open it again.`,
+      cause,
+    ),
+  [Code.Poisoned]: ({ name, cause }) =>
+    lossIn(cause) ??
+    new DatabasePoisonedError(
+      `The database "${name}" refuses writes because a flush or rollback failed: what the file ` +
+        "holds is uncertain. Reads still work. Close it and open it again.",
+      cause,
+    ),
+  [Code.Corruption]: ({ name, cause, details }) =>
+    new CorruptionError(
+      `The database "${name}" is damaged ${details === undefined ? "" : placeOf(details)}. ` +
+        "Nothing was changed. Copy the file away first. " +
+        `${details === undefined ? "" : waysOut(details)}`,
+      details === undefined ? cause : { details, ...cause },
+    ),
+  [Code.NotADatabase]: ({ name, cause }) =>
+    new UnsupportedFormatError(
+      `The file of the database "${name}" is not a varve database. It was not changed; choose ` +
+        'another name or move the file away. If it was one, recovery: "salvage" finds what is ' +
+        "left.",
+      { reason: "not-a-database", ...cause },
+    ),
+  [Code.UnsupportedFormat]: ({ name, cause, format }) =>
+    new UnsupportedFormatError(
+      `The database "${name}" cannot be opened by this version of varve: the file has format ` +
+        `${format?.major} with unknown features 0x${format?.features.toString(16)}; update varve to open it.`,
+      { reason: "newer-format", ...cause },
+    ),
+  [Code.OutOfMemory]: ({ name, cause }) =>
+    new OutOfMemoryError(
+      `This call needs more memory than the database "${name}" has beside the views of this turn, ` +
+        "which would have ended. It did nothing. Let the turn end first (await null), do less in one " +
+        "turn or callback, get views again after it, or open the database with more memory.",
+      cause,
+    ),
+  [Code.NotOpen]: ({ name, cause }) =>
+    new DatabaseClosedError(`The database "${name}" is closed.`, cause),
+  [Code.PointsOnly]: ({ name }) =>
+    badArgument(`The database "${name}" was opened with ordered: false, so it has no ranges.`),
+  [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
+};
+
+/** What the storage says of a file that was lost is told as it is. */
+function lossIn({ cause }: FailureContext["cause"]): FileLostError | undefined {
+  return cause instanceof FileLostError ? cause : undefined;
+}
+
+/** Where the damage is, and what is intact. */
+function placeOf(details: CorruptionDetails): string {
+  const { position, flushedFrames, intactFrames, intactBytes } = details;
+  if (position === 0) return "at its start: neither of its two superblocks can be read";
+  if (flushedFrames === 0) return `at byte ${position}, where the requested data is`;
+  return (
+    `at byte ${position}, in flushed data; ${intactFrames} frames (${intactBytes} bytes) beyond ` +
+    "it are intact"
+  );
+}
+
+function waysOut({ before }: CorruptionDetails): string {
+  const salvage = 'recovery: "salvage" keeps all that is intact and marks what may be out of date.';
+  if (before === undefined) return `Opened with ${salvage}`;
+  return (
+    `Opened with recovery: "prefix", it has the ${before.keys} keys of version ` +
+    `${before.version}, as they were before the damage; ${salvage}`
+  );
+}
+
+/** What a refused write says. */
+export function readOnlyText(name: string): string {
+  return (
+    `The database "${name}" was opened with readOnly: true, or the program is ending, so it ` +
+    "cannot be written to. To write, close it and open it without that option."
+  );
+}
+
+/** The error for a code of the engine. */
+export function failureOf(code: number, context: FailureContext): Error {
+  const maker = makers[code];
+  if (maker !== undefined) return maker(context);
+  return new VarveError(
+    "VARVE_INTERNAL",
+    `The engine of the database "${context.name}" answered with code ${code}. Please report this.`,
+    context.cause,
+  );
+}
+
+/** The error for a view that died while its callback ran. */
+export function diedInCallback(): StaleViewError {
+  return new StaleViewError(
+    "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
+      "Nothing was changed.",
+  );
+}

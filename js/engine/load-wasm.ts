@@ -1,0 +1,102 @@
+/// <reference path="../util/dom-types.ts" preserve="true" />
+/** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
+
+import { badArgument, VarveError } from "../errors/index.js";
+import { moduleAt } from "../util/modules.js";
+
+/**
+ * What the option `wasm` of `open` takes in place of the package's own wasm: a compiled module, its bytes, or
+ * a response. A promise of one works, too.
+ */
+export type WasmSource = WebAssembly.Module | ArrayBufferView | ArrayBuffer | Response;
+
+let compiled: Promise<WebAssembly.Module> | undefined;
+
+/**
+ * The engine's compiled module. Without a source it is the package's own, which is inlined, so that
+ * there is no second file to serve, fetch or bundle.
+ *
+ * @throws TypeError when the source is none of the listed kinds
+ * @throws VarveError `VARVE_WASM` when it does not compile: no wasm, or none allowed here
+ */
+export async function loadModule(
+  source?: WasmSource | PromiseLike<WasmSource>,
+): Promise<WebAssembly.Module> {
+  if (source !== undefined) return moduleFrom(source);
+  compiled ??= inlined();
+  try {
+    return await compiled;
+  } catch (error) {
+    // The next open may try again: a lazily loaded chunk can fail for a moment only.
+    compiled = undefined;
+    throw error;
+  }
+}
+
+async function inlined(): Promise<WebAssembly.Module> {
+  const { wasmBase64 } = await moduleAt(
+    "engine/wasm-inline",
+    () => import("./wasm-inline.js"),
+    "VARVE_WASM",
+  );
+  return compile(fromBase64(wasmBase64));
+}
+
+/** The compiled module of a source, which may be a compiled one. Throws as `loadModule`. */
+export async function moduleFrom(
+  given: WasmSource | PromiseLike<WasmSource>,
+): Promise<WebAssembly.Module> {
+  const source = await given;
+  // By tag, so that what another realm made is recognized too.
+  const tag = Object.prototype.toString.call(source).slice(8, -1);
+  if (tag === "WebAssembly.Module") return source as WebAssembly.Module;
+  if (ArrayBuffer.isView(source) || tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
+    return compile(source as BufferSource);
+  }
+  if (tag === "Response") return fromResponse(source as Response);
+  throw badArgument(
+    "The option wasm must be a WebAssembly.Module, its bytes, a Response, or a promise of one.",
+    source,
+  );
+}
+
+async function fromResponse(response: Response): Promise<WebAssembly.Module> {
+  if (!response.ok) {
+    throw new VarveError(
+      "VARVE_WASM",
+      `The wasm of varve could not be fetched from ${response.url}: status ${response.status}.`,
+    );
+  }
+  // Not compileStreaming: that refuses servers that do not know the media type of wasm.
+  return compile(await response.arrayBuffer());
+}
+
+async function compile(bytes: BufferSource): Promise<WebAssembly.Module> {
+  if (typeof WebAssembly === "undefined") {
+    throw new VarveError(
+      "VARVE_WASM",
+      "This runtime has no WebAssembly (some browsers switch it off in their strictest mode). " +
+        "varve cannot run here.",
+    );
+  }
+  try {
+    return await WebAssembly.compile(bytes);
+  } catch (cause) {
+    throw new VarveError(
+      "VARVE_WASM",
+      "The wasm of varve does not compile here. With a content security policy, script-src needs " +
+        "'wasm-unsafe-eval'; a runtime older than Chrome 102, Firefox 111, Safari 16.4 or Node 20.16 " +
+        "lacks SIMD; where code may not be compiled at run time, give open() a compiled module " +
+        "as its option wasm.",
+      { cause },
+    );
+  }
+}
+
+/** Node 20 and browsers of the same age have no `Uint8Array.fromBase64`; `atob` is everywhere. */
+function fromBase64(base64: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(base64);
+  const bytes = new Uint8Array(binary.length);
+  for (let index = 0; index < binary.length; index += 1) bytes[index] = binary.charCodeAt(index);
+  return bytes;
+}

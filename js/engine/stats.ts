@@ -1,0 +1,193 @@
+/** What the engine tells about itself: slots of 8 bytes in its result block, and what each means. */
+
+import type { CorruptionDetails } from "../errors/index.js";
+
+/** Counts and sizes of the engine. Sizes are in bytes. */
+export interface EngineStats {
+  /** Number of keys in all keyspaces: those of collections and the entries of their indexes included. */
+  count: number;
+  /** Bytes of the current records, including their keys and headers. */
+  liveBytes: number;
+  /** Length of the file. */
+  fileBytes: number;
+  /**
+   * Bytes of memory that hold records: segments of the log, copies of what was read from the file, and values
+   * above half a MiB. Between turns at most 1.25 times `budgetBytes`; the quarter is for what finds the
+   * copies again. Pinned values come on top.
+   */
+  memoryBytes: number;
+  /** Number of segments of the file in use, of 1 MiB each. */
+  segments: number;
+  /** Number of the last frame. A frame is the unit in which the log is written, of up to 256 KiB of writes. */
+  frame: number;
+  /** The version that was given out last. */
+  version: number;
+  /** Whether an earlier failure made the database read-only. */
+  poisoned: boolean;
+  /** Bytes written to the database and not yet to the file. */
+  pendingBytes: number;
+  /**
+   * Bytes of the table that finds the record of a key and, after the first range, of the table that tells
+   * where records still lie.
+   */
+  indexBytes: number;
+  /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
+  budgetBytes: number;
+  /** How many buffers of 1 MiB with records were given up for others since opening. */
+  evictions: number;
+}
+
+/** Counts and sizes taken outside the engine. */
+export interface Outside {
+  /**
+   * Bytes of all memory that the database has: records, the index, the order of keys, and what is kept free
+   * for the next turn. It grows and does not shrink; closing gives all of it back.
+   */
+  wasmBytes: number;
+  /** How often the file was read since opening, for data that was not in memory. */
+  coldReads: number;
+  /** Bytes read that way. */
+  coldBytes: number;
+}
+
+/** What opening found at the end of the file. */
+export interface Recovery {
+  /** Bytes of unflushed writes that a crash left incomplete. They were dropped. */
+  readonly tornBytes: number;
+  /** Complete frames behind those bytes. They were dropped as well. */
+  readonly droppedFrames: number;
+  /** Number of the last frame that is kept. */
+  readonly lastSequence: number;
+  /** Frames that were read to open the database: all, or those behind the checkpoint. */
+  readonly replayedFrames: number;
+  /** Whether the index came from a checkpoint, so that not all of the log had to be read. */
+  readonly fromCheckpoint: boolean;
+  /** Whether the database had been closed properly. */
+  readonly wasClean: boolean;
+  /** Whether the database is new. */
+  readonly created: boolean;
+  /** What the option `recovery` could not bring back; `undefined` if nothing was damaged. */
+  readonly lost: Loss | undefined;
+}
+
+/** What is lost of a damaged database that was opened with the option `recovery`. */
+export interface Loss {
+  /** Lost frames that had been flushed. Each held up to 256 KiB of writes. */
+  readonly frames: number;
+  /** Bytes of the file that were given up, as far as they could be seen. */
+  readonly bytes: number;
+  /**
+   * Keys whose values are known to be lost. They are absent, since an older value is not what they held last.
+   * There may have been more keys, of which nothing tells any more.
+   */
+  readonly keys: number;
+  /**
+   * Keys that have their last intact value, but that lost frames may have changed or deleted; `getEntry`
+   * marks each as `uncertain`. 0 with `recovery: "prefix"`.
+   */
+  readonly uncertainKeys: number;
+}
+
+/** The result of a verification. */
+export interface Verification {
+  /** Whether everything that the database relies on is as it was written. */
+  readonly ok: boolean;
+  /** Bytes that were read and verified. */
+  readonly bytes: number;
+  /** Segments that were verified, including large values and checkpoints. */
+  readonly segments: number;
+  /** Intact frames of the log. */
+  readonly frames: number;
+  /** Records in those frames. */
+  readonly records: number;
+  /**
+   * What is not as it was written, in the order of the file. What a crash or a power loss can leave is none: a
+   * header or a superblock that was not flushed yet, of which the other copy is there.
+   */
+  readonly problems: readonly Problem[];
+}
+
+/** A place in the file that is not as it was written. */
+export interface Problem {
+  /** What is damaged there. */
+  readonly what: ProblemKind;
+  /** Offset in the file of the first byte that may be affected. */
+  readonly offset: number;
+  /** Number of bytes that may be affected. */
+  readonly length: number;
+}
+
+/**
+ * What is damaged, and what follows from it:
+ *
+ * - `"superblock"`, `"header"`: one of two copies; the other one is used
+ * - `"frame"`, `"record"`: writes; those of them that are current cannot be read
+ * - `"value"`: a value above half a MiB that has segments of its own. Others of that size lie in pieces,
+ *   which are records; damage to them is reported as that.
+ * - `"checkpoint"`: the saved index; opening reads the whole log instead
+ * - `"zeros"`: space that nothing uses yet; opening after a crash may report it as torn
+ * - `"index"`: the index in memory does not match the segment there
+ */
+export type ProblemKind =
+  | "superblock"
+  | "header"
+  | "frame"
+  | "record"
+  | "zeros"
+  | "value"
+  | "checkpoint"
+  | "index";
+
+/** Gives the number in a slot of the report that was made last. */
+export type Report = (slot: number) => number;
+
+export function statsOf(slot: Report): EngineStats {
+  return {
+    count: slot(0),
+    liveBytes: slot(1),
+    fileBytes: slot(2),
+    memoryBytes: slot(3),
+    segments: slot(4),
+    // The engine counts the next ones.
+    frame: slot(5) - 1,
+    version: slot(6) - 1,
+    poisoned: slot(7) !== 0,
+    pendingBytes: slot(8),
+    indexBytes: slot(9),
+    evictions: slot(10),
+    budgetBytes: slot(11),
+  };
+}
+
+export function recoveryOf(slot: Report): Recovery {
+  return Object.freeze({
+    tornBytes: slot(0),
+    droppedFrames: slot(1),
+    lastSequence: slot(2),
+    replayedFrames: slot(3),
+    wasClean: slot(4) !== 0,
+    created: slot(5) !== 0,
+    fromCheckpoint: slot(6) !== 0,
+    lost: slot(7) === 0 ? undefined : lossOf(slot),
+  });
+}
+
+function lossOf(slot: Report): Loss {
+  return Object.freeze({
+    frames: slot(8),
+    bytes: slot(9),
+    keys: slot(10),
+    uncertainKeys: slot(11),
+  });
+}
+
+export function damageOf(slot: Report): CorruptionDetails {
+  return {
+    position: slot(0),
+    expectedFrame: slot(1),
+    flushedFrames: slot(2),
+    intactFrames: slot(3),
+    intactBytes: slot(4),
+    before: slot(5) === 0 ? undefined : { keys: slot(6), version: slot(7) },
+  };
+}

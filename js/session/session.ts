@@ -1,0 +1,527 @@
+/**
+ * One open database as all of its handles share it, and its calls as far as they are more than a call
+ * into the engine: reads that are watched, versions, pins, `updateIf`, transactions. What may be called
+ * when is decided in `call-guard.ts`, when writes are handed on in `commit-scheduler.ts`. The three are
+ * one object, so that the hot path reads plain fields.
+ */
+
+import type { Engine } from "../engine/engine.js";
+import { diedInCallback } from "../engine/error-codes.js";
+import type { EngineStats, Outside } from "../engine/stats.js";
+import { type KeyRange, RAW } from "../engine/wasm-memory.js";
+import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
+import type { OpenedStorage, StorageRoom } from "../storage/storage.js";
+import type { Memory } from "../struct/codec.js";
+import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
+import { laterOf } from "./async-guard.js";
+import { CLOSED, IN_CALLBACK } from "./call-guard.js";
+import { Groups } from "./commit-scheduler.js";
+import { refuseUnknown, type Settings } from "./options.js";
+import type { Watch } from "./strict-views.js";
+
+/** So many keys are deleted between two looks at which come next. */
+const CLEAR_PAGE = 1_024;
+
+/** Decides from the bytes of a record whether to change it. Has to return `true` or `false`, synchronously. */
+export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
+
+/** Changes the bytes of a record in place, or returns the new value. */
+export type Change = (view: Uint8Array<ArrayBuffer>) => Nothing | Value;
+
+/** Also what a function returns that is declared to return nothing. */
+type Nothing = ReturnType<() => void>;
+
+/** The options of `updateIf`. */
+export interface UpdateOptions {
+  /** The record is changed only if this returns `true` for its current bytes. */
+  predicate?: Predicate | undefined;
+  /**
+   * The predicate is given the value of this key instead; `predicate` is required then. If that key is
+   * missing, nothing is changed.
+   */
+  predicateKey?: Key | undefined;
+  /**
+   * The value that a missing key gets first. It is then updated like any other; if the predicate refuses it,
+   * the key stays missing.
+   */
+  valueIfMissing?: Value | undefined;
+}
+
+/** The options of `set`. */
+export interface SetOptions {
+  /**
+   * Sets the value only if the key still has this version, as returned by `getEntry`. 0 means that the key is
+   * missing. Otherwise `ConflictError` is thrown and nothing is written.
+   */
+  ifVersion?: number | undefined;
+}
+
+/** A value and its version, which no other value of the same key ever had or will have. */
+export interface Entry {
+  /** A view of the value, like that of `get`. */
+  readonly value: Uint8Array<ArrayBuffer>;
+  /** The version of the value. Every write gives a higher one. It survives closing and opening. */
+  readonly version: number;
+  /**
+   * Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key.
+   * Stays `true` until the key is written again.
+   */
+  readonly uncertain: boolean;
+}
+
+/** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
+export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageRoom {
+  /** Number of keys outside of collections: those that `db.count()` counts. */
+  keys: number;
+  /**
+   * Number of all records: these keys, and the records of all collections. While a collection is converted by
+   * `migrate`, the converted records count beside the old ones.
+   */
+  records: number;
+  /** Number of entries in the indexes of all collections: each record has one in each index. */
+  indexEntries: number;
+  /** Whether the file has writes that were not flushed yet. */
+  unflushed: boolean;
+}
+
+const RESOLVED = Promise.resolve();
+
+/** Of a storage that tells nothing about it. */
+const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+
+const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
+
+/** One step of a batch, and what does it. */
+interface Operation {
+  readonly type: "set" | "delete";
+  readonly key: unknown;
+  readonly value?: unknown;
+}
+
+interface Performer {
+  set(key: unknown, value: unknown): void;
+  delete(key: unknown): boolean;
+}
+
+/** The state that the handles of one open database share. */
+export class Session extends Groups {
+  private lastOptions: UpdateOptions | undefined;
+  private readonly releaseViews: () => void;
+
+  constructor(
+    name: string,
+    engine: Engine,
+    opened: OpenedStorage,
+    settings: Settings,
+    watch?: Watch,
+  ) {
+    super(name, engine, opened, settings, watch);
+    this.lastOptions = undefined;
+    this.releaseViews = () => engine.releaseViews();
+  }
+
+  protected override turnEnds(): void {
+    this.lastOptions = undefined;
+  }
+
+  // ---------------------------------------------------------------- reads that are watched
+
+  carefulGet(key: Key): Uint8Array<ArrayBuffer> | undefined {
+    this.admitRead();
+    const view = this.engine.get(key);
+    return view === undefined ? undefined : this.given(view);
+  }
+
+  /** What is given for a view that is promised to live until the turn ends: in strict mode bytes of its own. */
+  private given(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    if (!this.engine.viewsHeld) this.holdViews();
+    if (this.watch === undefined) return view;
+    this.soon();
+    return this.watch.lend(view, "get()");
+  }
+
+  /** Notes until the turn ends that views were given which have to live until then. */
+  holdViews(): void {
+    this.engine.viewsHeld = true;
+    RESOLVED.then(this.releaseViews);
+  }
+
+  /** The values of several keys, whose views are all alive. */
+  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
+    if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
+      throw badArgument("getMany() needs an array or other iterable of keys.", keys);
+    }
+    // What tells its bytes by getters is asked before the first is looked for: they may call the database.
+    const wanted = Array.from(keys, (key) =>
+      typeof key === "string" || key instanceof Uint8Array ? key : asBytes("key", key),
+    );
+    // Those before must not die of those behind.
+    if (!this.engine.viewsHeld && wanted.length > 0) this.holdViews();
+    const views = this.engine.getMany(wanted);
+    if (this.watch === undefined) return views;
+    return views.map((view) => (view === undefined ? view : this.given(view)));
+  }
+
+  getEntry(key: Key): Entry | undefined {
+    this.admitRead();
+    const version = this.engine.version(this.engine.encodeKey(key));
+    const uncertain = version !== 0 && this.engine.isUncertain();
+    const value = version === 0 ? undefined : this.carefulGet(key);
+    return value === undefined ? undefined : { value, version, uncertain };
+  }
+
+  /** Without what only collections know. */
+  stats(): Omit<DatabaseStats, "records" | "indexEntries"> & EngineStats {
+    const { engine } = this;
+    return {
+      ...engine.stats(),
+      keys: engine.count(RAW),
+      ...engine.outside(),
+      unflushed: engine.unflushed(),
+      ...(this.opened.room?.() ?? NO_ROOM),
+    };
+  }
+
+  /** Lets a typed read pass. Where views are watched, they die at the end of this turn. */
+  admitView(): void {
+    this.admitRead();
+    if (this.watch !== undefined) this.soon();
+  }
+
+  // ---------------------------------------------------------------- ranges
+
+  /** Whether views are watched. */
+  get strict(): boolean {
+    return this.watch !== undefined;
+  }
+
+  /** Refuses ranges where keys are in no order. */
+  admitRange(call: string): void {
+    this.admitRead();
+    if (this.settings.ordered) return;
+    throw badArgument(
+      `The database "${this.name}" was opened with ordered: false, so it has no ranges: ${call} ` +
+        "needs order. Open it without that option.",
+    );
+  }
+
+  /** The value that an iteration has found at this address, good until its next step. */
+  shown(at: number): Uint8Array<ArrayBuffer> {
+    const view = this.engine.freshView(at);
+    if (this.watch === undefined) return view;
+    this.soon();
+    return this.watch.lend(view, "an iteration");
+  }
+
+  /** What typed views of such a value read through in strict mode. */
+  lentMemory(lent: Uint8Array): Memory {
+    return (this.watch as Watch).memory(lent);
+  }
+
+  /** That next step: in strict mode the value dies. */
+  takeBack(lent: Uint8Array<ArrayBuffer>): void {
+    const written = this.watch?.takeBack(lent);
+    if (written !== undefined) throw written;
+  }
+
+  /** Deletes the keys of a range, all or none, and says how many. */
+  clear(range: KeyRange, limit: number, keyspace = RAW): number {
+    const { engine } = this;
+    return this.undoUnless(
+      () => true,
+      () => {
+        if (!engine.hearsEachKey) return engine.clear(range, limit, keyspace);
+        let cleared = 0;
+        while (cleared < limit) {
+          // What was deleted is no longer there: the first keys are always the next ones.
+          const wanted = Math.min(CLEAR_PAGE, limit - cleared);
+          const { bytes, numbers, count } = engine.scan(range, wanted, false, keyspace);
+          if (count === 0) break;
+          for (let i = 0; i < count; i++) {
+            engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
+          }
+          cleared += count;
+        }
+        return cleared;
+      },
+    );
+  }
+
+  // ---------------------------------------------------------------- versions and pins
+
+  /**
+   * Refuses a `set` whose options want another version of the key than there is. That is encoded when they were
+   * read: a getter among them may read other keys.
+   */
+  admitVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
+    refuseUnknown("set()", options, ["ifVersion"]);
+    const { ifVersion } = options;
+    if (ifVersion === undefined) return;
+    if (!Number.isSafeInteger(ifVersion) || ifVersion < 0) {
+      throw badArgument(
+        "The option ifVersion of set() must be a version from getEntry(), or 0 for a missing key.",
+        ifVersion,
+      );
+    }
+    const version = this.engine.version(encode(), keyspace);
+    if (version === ifVersion) return;
+    const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
+    const wanted = ifVersion === 0 ? "it should be missing" : `version ${ifVersion} was expected`;
+    throw new ConflictError(
+      `Nothing was written to "${this.name}": ${is}, but ${wanted}. Get the entry again and ` +
+        "decide again.",
+    );
+  }
+
+  /** A handle for the pinned value of a key; 0 when there is none. */
+  pin(key: Key): number {
+    this.admitOutside("pin()");
+    // What has been handed on is never changed in place, so that it is handed on first.
+    if (this.engine.pending() !== 0) this.commit();
+    return this.engine.pin(key);
+  }
+
+  pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
+    return this.given(this.engine.pinned(handle));
+  }
+
+  unpin(handle: number): void {
+    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    this.engine.unpin(handle);
+    // Its memory may be used again, after the views of this turn have died.
+    this.soon();
+  }
+
+  // ---------------------------------------------------------------- updateIf
+
+  updateIf(key: Key, change: Change, options: UpdateOptions | undefined): boolean {
+    if (typeof change !== "function") {
+      throw badArgument("updateIf() needs a function that changes the bytes.", change);
+    }
+    if (options === undefined) return this.update(key, change, undefined, undefined);
+    if (options !== this.lastOptions) {
+      refuseUnknown("updateIf()", options, UPDATE_OPTIONS);
+      this.lastOptions = options;
+    }
+    const { predicate, predicateKey, valueIfMissing } = options;
+    if (predicate !== undefined && typeof predicate !== "function") {
+      throw badArgument("The option predicate of updateIf() must be a function.", predicate);
+    }
+    if (predicateKey === undefined) return this.update(key, change, predicate, valueIfMissing);
+    if (predicate === undefined) {
+      throw badArgument("updateIf() has a predicateKey but no predicate.");
+    }
+    if (!this.judgeOther(predicateKey, predicate)) return false;
+    return this.update(key, change, undefined, valueIfMissing);
+  }
+
+  /** What the predicate says of another key's value, or of a copy of it. */
+  private judgeOther(key: Key, predicate: Predicate, copied = false): boolean {
+    const found = this.engine.get(key);
+    if (found === undefined) return false;
+    const view = copied ? found.slice() : this.given(found);
+    const { length } = view;
+    this.gate |= IN_CALLBACK;
+    try {
+      const answer = this.judged(predicate(view));
+      // An answer that is due to bytes that had died is none.
+      if (view.length !== length) throw diedInCallback();
+      return answer;
+    } finally {
+      this.gate &= ~IN_CALLBACK;
+    }
+  }
+
+  private update(
+    key: Key,
+    change: Change,
+    predicate: Predicate | undefined,
+    valueIfMissing: Value | undefined,
+  ): boolean {
+    const { engine } = this;
+    if (this.watch !== undefined) {
+      this.throwIfWritten();
+      this.soon();
+    }
+    let at: number;
+    try {
+      at = engine.updateBegin(key);
+    } catch (error) {
+      // Where there is no room, a refused predicate is still an answer and not a failure. It is shown
+      // a copy, for nothing was staged that would undo what it writes.
+      const full = error instanceof QuotaExceededError && predicate !== undefined;
+      if (full && !this.judgeOther(key, predicate, true)) return false;
+      throw error;
+    }
+    if (at === 0) {
+      if (valueIfMissing === undefined) return false;
+      return this.insertAndUpdate(key, change, predicate, valueIfMissing);
+    }
+    let length = engine.foundLength();
+    // A copy, where a view that is kept would hold memory that there is none of, or be watched.
+    const apart = engine.copies || this.watch !== undefined;
+    const view = apart ? engine.copyAt(at, length) : engine.view(at, length);
+    const before = apart ? view.slice() : undefined;
+    let applied = false;
+    this.gate |= IN_CALLBACK;
+    try {
+      if (predicate === undefined || this.judged(predicate(view))) {
+        const result = change(view);
+        if (view.length !== length) throw diedInCallback();
+        if (apart) engine.memory.u8.set(view, at);
+        if (result !== undefined) length = this.replaced(result);
+        applied = true;
+      }
+      if (before !== undefined) this.ended(view, applied ? undefined : before);
+    } catch (error) {
+      if (before !== undefined) this.ended(view, before);
+      this.gate &= ~IN_CALLBACK;
+      if (this.death === undefined) engine.abort();
+      throw error;
+    }
+    this.gate &= ~IN_CALLBACK;
+    if (!applied) {
+      engine.abort();
+      return false;
+    }
+    engine.finish(length);
+    if (!this.queued) this.queue();
+    return true;
+  }
+
+  /** A callback that was given a copy has ended; what it has to show is its record. */
+  private ended(copy: Uint8Array<ArrayBuffer>, record: Uint8Array | undefined): void {
+    if (record !== undefined && copy.length !== 0) copy.set(record);
+    this.watch?.note(copy);
+  }
+
+  private insertAndUpdate(
+    key: Key,
+    change: Change,
+    predicate: Predicate | undefined,
+    value: Value,
+  ): boolean {
+    return this.undoUnless(
+      (applied) => applied,
+      () => {
+        this.engine.set(key, value);
+        return this.update(key, change, predicate, undefined);
+      },
+    );
+  }
+
+  judged(answer: unknown): boolean {
+    if (answer === true) return true;
+    if (answer === false) return false;
+    this.refuseLater("The predicate of updateIf()", answer);
+    throw badArgument("The predicate of updateIf() must return true or false.", answer);
+  }
+
+  private replaced(result: unknown): number {
+    this.refuseLater("The callback of updateIf()", result);
+    const bytes = typeof result === "string" || ArrayBuffer.isView(result) || isBuffer(result);
+    if (!bytes) {
+      throw badArgument(
+        "The callback of updateIf() must return nothing, or the new bytes. (An arrow function " +
+          "returns its expression: put it in braces.)",
+        result,
+      );
+    }
+    return this.engine.updateReplace(result);
+  }
+
+  /** Refuses what an asynchronous function or a generator returns: it runs when its bytes were taken back. */
+  refuseLater(what: string, result: unknown): void {
+    if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
+    const later = laterOf(result);
+    if (later === undefined) return;
+    // What runs on must not find a living view: it would write into a record unseen.
+    if (this.death === undefined) this.engine.detach();
+    throw badArgument(
+      `${what} must be synchronous, but it returned a ${later}. Nothing was kept. Await what ` +
+        "you need first, then call.",
+    );
+  }
+
+  // ---------------------------------------------------------------- transactions
+
+  transaction<T>(body: () => T): T {
+    return this.undoUnless((result) => {
+      this.refuseLater("The function given to transaction()", result);
+      return true;
+    }, body);
+  }
+
+  /** Does the operations of a batch, all or none. */
+  batch(operations: readonly Operation[], on: Performer): void {
+    if (!Array.isArray(operations)) {
+      throw badArgument("batch() needs an array of operations.", operations);
+    }
+    let index = 0;
+    this.transaction(() => {
+      try {
+        for (; index < operations.length; index += 1) perform(operations[index], on);
+      } catch (error) {
+        throw numbered(error, index);
+      }
+    });
+  }
+
+  /** Runs a body between savepoints. A throw undoes all of it, and so does a result not to be kept. */
+  undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
+    const { engine } = this;
+    engine.savepoint();
+    this.depth += 1;
+    let kept = false;
+    let result: T;
+    try {
+      result = body();
+      kept = keep(result);
+    } finally {
+      this.depth -= 1;
+      if (!kept && this.death === undefined) this.undo();
+    }
+    if (kept) {
+      engine.release();
+      if (!this.queued) this.queue();
+    }
+    return result;
+  }
+
+  private undo(): void {
+    const written = this.watch?.verify();
+    this.engine.rollback();
+    // Memory was freed: the end of the turn has to look after the views that may show it.
+    if (!this.queued) this.queue();
+    if (written !== undefined) this.fail(written);
+  }
+}
+
+/** Does one step of a batch. The types promise more than a program in JavaScript keeps. */
+function perform(operation: Operation, on: Performer): void {
+  for (const name in operation) {
+    if (name === "type" || name === "key" || name === "value") continue;
+    throw badArgument(
+      `it has no property ${describe(name)}. Its properties are: type, key, value. ` +
+        "For more, call set() with options in a transaction().",
+    );
+  }
+  const type: unknown = operation?.type;
+  if (type === "set") on.set(operation.key, operation.value);
+  else if (type === "delete") on.delete(operation.key);
+  else throw badArgument('it must be an object with the type "set" or "delete".', type);
+}
+
+/** What a step of a batch threw. Of a bad argument the number is told. */
+function numbered(error: unknown, index: number): unknown {
+  const { code, message } = Object(error) as { code?: unknown; message?: unknown };
+  if (code !== "VARVE_BAD_ARGUMENT") return error;
+  return Object.assign(badArgument(`Operation ${index} of the batch: ${message}`), {
+    cause: error,
+  });
+}
+
+/** The session as a closed handle sees it: everything is refused, while other handles go on. */
+export function closedSession(session: Session): Session {
+  return Object.create(session, { gate: { value: CLOSED } }) as Session;
+}

@@ -1,0 +1,96 @@
+/**
+ * What `strictViews` watches: that nobody writes through a view that `get` gave, that none of an
+ * iteration is kept beyond its step, and none at all beyond its turn. Loaded where it is asked for.
+ */
+
+import { VarveError } from "../errors/index.js";
+import type { Memory } from "../struct/codec.js";
+import { lone } from "../struct/type.js";
+import { bury } from "../util/bytes.js";
+
+interface Lent {
+  readonly giver: string;
+  readonly proof: Uint8Array<ArrayBuffer>;
+}
+
+/**
+ * The views of one turn. Each has bytes of its own: it can be killed alone, a write through it reaches no
+ * record, and a clone of it has nothing but its record.
+ */
+export class Watch {
+  /** What was lent, who gave it, and what it has to look like. */
+  private readonly lent: Map<Uint8Array<ArrayBuffer>, Lent>;
+
+  constructor() {
+    this.lent = new Map();
+  }
+
+  /** Gives a copy in place of a view. It is good until it is taken back, at the end of the turn at latest. */
+  lend(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
+    const copy = new Uint8Array(view);
+    this.lent.set(copy, { giver, proof: new Uint8Array(view) });
+    return copy;
+  }
+
+  /** A copy that a callback was given: from here on nobody may write to it any more. */
+  note(copy: Uint8Array<ArrayBuffer>): void {
+    this.lent.set(copy, { giver: "updateIf()", proof: copy.slice() });
+  }
+
+  /** Kills what was lent. Gives the error if it was written to. */
+  takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
+    const lent = this.lent.get(copy);
+    if (lent === undefined) return undefined;
+    const error = compared(copy, lent);
+    this.lent.delete(copy);
+    kill(copy);
+    return error;
+  }
+
+  /** Compares all of them. Puts back what was changed and gives the error. */
+  verify(): VarveError | undefined {
+    let error: VarveError | undefined;
+    for (const [copy, lent] of this.lent) {
+      const found = compared(copy, lent);
+      error ??= found;
+    }
+    return error;
+  }
+
+  /** The memory that typed views of a copy that was lent read through: they end when it is killed. */
+  memory(copy: Uint8Array): Memory {
+    return {
+      ...lone(copy),
+      get epoch() {
+        return copy.length === 0 ? -1 : 0;
+      },
+    };
+  }
+
+  forget(): void {
+    for (const copy of this.lent.keys()) kill(copy);
+    this.lent.clear();
+  }
+}
+
+/** Puts back what was changed in a copy that was lent, and gives the error. */
+function compared(copy: Uint8Array, { giver, proof }: Lent): VarveError | undefined {
+  const first = proof.findIndex((byte, index) => byte !== copy[index]);
+  if (first < 0) return undefined;
+  copy.set(proof);
+  return written(giver, first, proof.length);
+}
+
+function kill({ buffer }: Uint8Array<ArrayBuffer>): void {
+  structuredClone(buffer, { transfer: [buffer] });
+  bury(buffer);
+}
+
+function written(giver: string, first: number, length: number): VarveError {
+  return new VarveError(
+    "VARVE_VIEW_WRITTEN",
+    `A view from ${giver} was written to, at byte ${first} of ${length}. The bytes were ` +
+      "restored. Such views are read-only: change a value in place with updateIf(), or change a " +
+      "copy made with .slice() and set() it.",
+  );
+}

@@ -1,0 +1,110 @@
+/** Database names, and how they become file names. A name is never a path. */
+
+import { badArgument } from "../errors/index.js";
+
+/** The longest file name, without its suffix, that every file system takes with a lock beside it. */
+const LONGEST = 200;
+
+/** What every database file ends with. */
+export const SUFFIX = ".varve";
+
+/** What the file beside a database's has behind its name, in which its successor is made. */
+export const BESIDE = ".next";
+
+/**
+ * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" stand for themselves,
+ * and "." does anywhere but in front; every other byte of the name's UTF-8 becomes %XX. So two names
+ * never share a file, not even where the file system ignores case or normalizes Unicode, and none
+ * leaves its folder.
+ *
+ * A name that looks like a path or a file is refused: whoever gives it means a folder. A file that has such a
+ * name all the same goes by its own: `%2E%2Fdata%2Fshop.varve`.
+ *
+ * @param storageIn how a program writes the storage of a folder, if there is one
+ * @throws TypeError when the name is no string, is empty, looks like a path or a file, holds half of a
+ * surrogate pair, or is longer than 200 bytes in this form
+ */
+export function fileName(name: string, storageIn?: (folder: string) => string): string {
+  if (isMisleading(name)) {
+    const inside = unescaped(name);
+    if (inside !== undefined && isMisleading(inside)) return name;
+    throw badArgument(advice(name, escapeName(name, "database name") + SUFFIX, storageIn));
+  }
+  return escapeName(name, "database name") + SUFFIX;
+}
+
+/** Whether whoever gives this as a name means a file or its folder. */
+function isMisleading(name: string): boolean {
+  return typeof name === "string" && /[/\\]|^\.\.?$|\.varve$/i.test(name);
+}
+
+function advice(name: string, file: string, storageIn?: (folder: string) => string): string {
+  const [, folder, stem] = /^(?:(.*)[/\\])?(?!\.\.?$)([^/\\]+?)(?:\.varve)*$/is.exec(name) ?? [
+    "",
+    name.replace(/[/\\]+$/, ""),
+  ];
+  const wanted = `the name ${JSON.stringify(stem ?? "shop")}`;
+  const where =
+    folder === undefined || storageIn === undefined
+      ? ""
+      : ` and the option storage: ${storageIn(folder || "/")}`;
+  return (
+    `A database's name is no path and has no ".varve" at its end. For ${JSON.stringify(name)} give ` +
+    `${wanted}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
+  );
+}
+
+/** The name of which this is the file name, or `undefined` when it is none's. */
+function unescaped(file: string): string | undefined {
+  if (!file.endsWith(SUFFIX)) return undefined;
+  try {
+    const name = decodeURIComponent(file.slice(0, -SUFFIX.length));
+    // What is escaped in another way was not written here.
+    return escapeName(name, "database name") + SUFFIX === file ? name : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The name by which the database in a file of this name is opened, or `undefined` when that is no database's. */
+export function nameOf(file: string): string | undefined {
+  const name = unescaped(file);
+  return name !== undefined && isMisleading(name) ? file : name;
+}
+
+/** Every database among files of these names. */
+export function namesOf(files: Iterable<string>): string[] {
+  return Array.from(files, nameOf).filter((name) => name !== undefined);
+}
+
+/** Escapes one name or folder; `what` is how the messages call it. */
+export function escapeName(name: string, what: string): string {
+  if (typeof name !== "string") throw badArgument(`A ${what} must be a string.`, name);
+  if (name === "") throw badArgument(`A ${what} must not be empty.`);
+  let escaped = "";
+  for (const character of name) {
+    if (/^[a-z0-9_-]$/.test(character) || (character === "." && escaped !== "")) {
+      escaped += character;
+    } else {
+      escaped += percent(character, name, what);
+    }
+  }
+  if (escaped.length > LONGEST) {
+    throw badArgument(
+      `A ${what} may take at most ${LONGEST} bytes; this one takes ${escaped.length}. ` +
+        "(Characters other than a-z, 0-9, dash, underscore and dot count three per byte.)",
+      name,
+    );
+  }
+  return escaped;
+}
+
+function percent(character: string, name: string, what: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  if (code >= 0xd800 && code <= 0xdfff) {
+    throw badArgument(`A ${what} must not contain a lone surrogate.`, name);
+  }
+  // encodeURIComponent leaves A-Z and some punctuation as they are, which must not stay.
+  if (code < 0x80) return `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
+  return encodeURIComponent(character);
+}

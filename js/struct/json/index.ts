@@ -1,0 +1,101 @@
+/**
+ * Values as JSON, for every schema: straight from the bytes to the text and from the text to the
+ * bytes, without an object in between. It is no part of a program that does not import it.
+ */
+
+import { encoder, newDecoder } from "../../util/text-coders.js";
+import type { Descriptor, Memory } from "../codec.js";
+import type { Leaf } from "../layout.js";
+import { lone, noMore, wrong } from "../type.js";
+import { read } from "./parse.js";
+import { planOf } from "./plan.js";
+import { write } from "./stringify.js";
+
+/** What can be written as JSON: a schema, or the codec of a collection. */
+export interface HasJson {
+  readonly kind: Descriptor;
+}
+
+/** Options for reading JSON. */
+export interface JsonOptions {
+  /** Skips fields that the schema does not have. Otherwise they are an error. `false` by default. */
+  ignoreUnknown?: boolean;
+}
+
+/**
+ * Returns the JSON of a value. u64 and i64 are strings of digits, since most JSON parsers would round them;
+ * timestamps are milliseconds; bytes are base64; floats that are not finite are `"NaN"`, `"Infinity"` or
+ * `"-Infinity"`; a missing value is `null`. A variant of a union is its name or, with a value,
+ * `{"Name":value}`.
+ *
+ * ```ts
+ * toJson(Product, bytes); // {"stock":20001,"name":"Yeezy Boost 350 V2"}
+ * ```
+ *
+ * @throws MalformedValueError if the bytes are not a value of the schema
+ */
+export function toJson(schema: HasJson, bytes: Uint8Array): string;
+export function toJson(schema: HasJson, bytes: Uint8Array, ...more: unknown[]): string {
+  noMore("toJson()", more);
+  return newDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
+}
+
+/**
+ * Returns the bytes of the value that this JSON describes: those that `schema.encode` would make of it.
+ * Fields may come in any order; the order of their parts in the value follows it.
+ *
+ * It reads all that `toJson` writes. u64 and i64 may also be numbers, which are read exactly, and timestamps
+ * may also be ISO 8601 times. It is strict: a field that is unknown, missing or given twice, a number out of
+ * range or a wrong variant throws. Only `option`, `optNonZero` and `added` fields may be left out.
+ *
+ * A variant of a union may also be `{"type":"Name","value":value}`, as in what `JSON.stringify` makes of a
+ * `snapshot()`. (`JSON.stringify(view)` makes what `toJson` does, of every type; of a snapshot it refuses bigints,
+ * and its bytes are no base64.) Where a variant is itself called "type", `{"type":…}` is that one.
+ *
+ * @throws MalformedValueError for wrong JSON. Its `field` is a path such as `$.lines[3].price`.
+ */
+export function fromJson(
+  schema: HasJson,
+  json: string | Uint8Array,
+  options: JsonOptions = {},
+): Uint8Array<ArrayBuffer> {
+  for (const option in Object(options)) {
+    if (option !== "ignoreUnknown") {
+      throw wrong("fromJson() has no option but ignoreUnknown.", option);
+    }
+  }
+  if (Object(options) !== options)
+    throw wrong("The options of fromJson() must be an object.", options);
+  const bytes = typeof json === "string" ? encoder.encode(json) : json;
+  return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
+}
+
+/**
+ * For many values, such as lines: returns a function that reads the text between two positions of an array.
+ * The bytes that it returns are valid until it is called again.
+ */
+export function jsonReader(
+  schema: HasJson,
+  { ignoreUnknown = false }: JsonOptions = {},
+): (text: Uint8Array, from: number, to: number) => Uint8Array {
+  const reading = { node: planOf(schema.kind), leaves: leavesOf(schema), lenient: ignoreUnknown };
+  return (text, from, to) => read(reading, text, from, to);
+}
+
+/**
+ * For many values: returns a function that writes a value in memory as JSON in UTF-8. The bytes that it
+ * returns are valid until it is called again.
+ */
+export function jsonWriter(
+  schema: HasJson,
+): (memory: Memory, at: number, length: number) => Uint8Array {
+  const { kind } = schema;
+  const name = kind.kind === "struct" ? kind.name : kind.kind;
+  const writing = { name, node: planOf(kind), leaves: leavesOf(schema) };
+  return (memory, at, length) => write(writing, memory, at, length);
+}
+
+/** A schema's fields with their defaults, in the plan's order. */
+function leavesOf(schema: HasJson): readonly Leaf[] {
+  return (schema as { leaves?: readonly Leaf[] }).leaves ?? [];
+}

@@ -1,0 +1,147 @@
+/** Lists: as many items as the type says, or any number. */
+
+import {
+  alive,
+  type Cursor,
+  copied,
+  each,
+  inner,
+  inside,
+  type Mode,
+  noMore,
+  placeIn,
+  reserve,
+  type Type,
+  typed,
+  type Writer,
+  walking,
+  whole,
+  wrong,
+} from "../type.js";
+import { Copied, writable } from "../view.js";
+import { referred } from "./out-of-line.js";
+
+/** A list in a value. An item is read when you access it. */
+export interface List<V, P = unknown> extends Iterable<V> {
+  /** The number of items. */
+  readonly length: number;
+  /** The item at this index, counted from the end if negative. `undefined` if there is none. */
+  at(index: number): V | undefined;
+  /** Returns a copy as an array of plain objects, which stays valid. */
+  snapshot(): P[];
+  /** The same for `JSON.stringify`. */
+  toJSON(): unknown;
+}
+
+/** A list in an update, whose items may be replaced. To change the number of items, assign the whole list. */
+export interface WritableList<V, I, P = unknown> extends List<V, P> {
+  /**
+   * Replaces the item at this index.
+   *
+   * @throws TypeError for an index outside the list, or a bad item
+   */
+  set(index: number, item: I): void;
+}
+
+/** What may be stored as a list: an array, a typed array, or a list of another value. */
+export type Items<I> = ArrayLike<I> | List<I>;
+
+/** A type whose values are lists. */
+export type ListType<V, W, I, P> = Type<List<V, P>, WritableList<W, I, P>, Items<I>, P[]>;
+
+class ListView extends Copied {
+  declare readonly $t: Type;
+  declare readonly length: number;
+
+  constructor(place: Cursor, type: Type, length: number) {
+    super();
+    this.$v = place;
+    this.$t = type;
+    this.length = length;
+    // An item is assigned by set(): list[0] = item would be kept nowhere, and seem to be.
+    if (place.w !== undefined) Object.preventExtensions(this);
+  }
+
+  at(index: number): unknown {
+    const place = alive(this.$v);
+    const { bytes, take } = this.$t;
+    const at = Math.trunc(index < 0 ? index + this.length : index);
+    if (!(at >= 0 && at < this.length)) return undefined;
+    return inside(`[${at}]`, () => take(place, place.o + at * bytes));
+  }
+
+  set(index: number, item: unknown): void {
+    const place = writable(this.$v, `[${index}]`);
+    place.w.item(this, place, index, item);
+  }
+
+  *[Symbol.iterator](): Iterator<unknown> {
+    for (let index = 0; index < this.length; index++) yield this.at(index);
+  }
+
+  $c(mode: Mode): unknown[] {
+    const place = alive(this.$v);
+    const { bytes, take } = this.$t;
+    const items: unknown[] = [];
+    each(this.length, (i) => {
+      const item = copied(take(place, place.o + i * bytes), mode);
+      // Who only wants to know whether it can be made does not keep it.
+      if (mode !== 2) items.push(item);
+    });
+    return items;
+  }
+}
+
+/** What was given as a list. */
+function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
+  const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
+  const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
+  if (isList && items.length === (length ?? items.length)) return items;
+  throw wrong(`must be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
+}
+
+function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<unknown>): void {
+  const { bytes, put } = type;
+  each(items.length, (i) => put(to, at + i * bytes, items[i]));
+}
+
+/** Writes all items of a list. Those of a list in another value may have parts that overlap. */
+function writing<T>(value: unknown, write: () => T): T {
+  return value instanceof ListView ? walking(value.$v.n, write) : write();
+}
+
+/** Exactly `length` items, stored in the struct itself. */
+export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
+  const type = inner(of);
+  return typed(
+    { kind: "array", of: type.kind, length: whole(length) },
+    whole(type.bytes * length),
+    type.align,
+    (to, at, value) => writing(value, () => putAll(type, to, at, itemsOf(value, length))),
+    (from, at) => new ListView(placeIn(from, at), type, length),
+    { composite: true, apart: type.apart },
+  );
+}
+
+/**
+ * Any number of items: eight bytes in the struct, and the items elsewhere in the value. In an update, the
+ * same number of items is written in place, unless they have parts elsewhere themselves.
+ */
+export function vec<V, W, I, P>(of: Type<V, W, I, P>): ListType<V, W, I, P>;
+export function vec<V, W, I, P>(of: Type<V, W, I, P>, ...more: unknown[]): ListType<V, W, I, P> {
+  noMore("vec()", more);
+  const type = inner(of);
+  return referred(
+    { kind: "vec", of: type.kind },
+    type,
+    (to, value) =>
+      writing(value, () => {
+        const items = itemsOf(value);
+        const { length } = items;
+        const bytes = length * type.bytes;
+        putAll(type, to, reserve(to, bytes, type.align, bytes), items);
+        return length;
+      }),
+    ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),
+  );
+}

@@ -1,0 +1,38 @@
+/** A byte that tells which of a few forms follows, each with a value of its own type or none. */
+
+import type { Descriptor } from "../codec.js";
+import { inside, type Type, typed, unknown, up } from "../type.js";
+
+/** A form: its name, and the type of what follows. */
+export type Form = readonly [name: string, type: Type | null];
+
+/** What `option` and `union` are: `split` finds a value's form and what is in it, or throws; `join` is the reverse. */
+export function tagged<T extends Type>(
+  kind: Descriptor,
+  forms: readonly Form[],
+  split: (value: unknown) => [tag: number, value: unknown],
+  join: (form: Form, value: unknown) => unknown,
+  item?: Type,
+): T {
+  const types = forms.flatMap(([, type]) => type ?? []);
+  const align = Math.max(1, ...types.map((type) => type.align));
+  const bytes = up(Math.max(1, ...types.map((type) => type.align + type.bytes)), align);
+  return typed(
+    kind,
+    bytes,
+    align,
+    (to, at, value) => {
+      const [tag, payload] = split(value);
+      const [name, type] = forms[tag] as Form;
+      to.m.u8[at] = tag;
+      if (type !== null) inside(name, () => type.put(to, at + type.align, payload));
+    },
+    (from, at) => {
+      const tag = from.m.u8[at] as number;
+      const form = forms[tag] ?? unknown(tag, forms.length);
+      const [name, type] = form;
+      return join(form, type && inside(name, () => type.take(from, at + type.align)));
+    },
+    { composite: true, apart: types.some((type) => type.apart), item },
+  );
+}

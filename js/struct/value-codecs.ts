@@ -1,0 +1,93 @@
+/** What collections do with the values that a program declares. */
+
+import { badArgument } from "../errors/base.js";
+import { decoder, encoder } from "../util/text-coders.js";
+import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
+import { CopyCodec } from "./copied-codec.js";
+import { jsonOf } from "./json-form.js";
+import { SchemaCodec } from "./schema-codec.js";
+import type { StructSchema } from "./struct.js";
+import { inside } from "./type.js";
+import { textOf } from "./utf8.js";
+
+/** A codec that a program makes of two functions of its own. */
+class OwnCodec<T> extends CopyCodec<T> {
+  private readonly custom: CustomCodec<T>;
+
+  constructor(custom: CustomCodec<T>) {
+    super({ kind: "custom", name: custom.name ?? "custom" });
+    this.custom = custom;
+  }
+
+  protected encode(value: T): Uint8Array {
+    const bytes: unknown = this.custom.encode(value);
+    if (bytes instanceof Uint8Array) return bytes;
+    if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
+    throw badArgument("A codec's encode() must return bytes.", bytes);
+  }
+
+  protected decode(bytes: Uint8Array): T {
+    return this.custom.decode(bytes);
+  }
+}
+
+/** Values that are stored as text. */
+class TextCodec extends CopyCodec<unknown> {
+  protected encode(value: unknown): Uint8Array {
+    // Half of a surrogate pair would get three bytes in its place that are another character's.
+    const isJson = this.kind.kind === "json";
+    return encoder.encode(isJson ? jsonOf(value) : inside("text", () => textOf(value)));
+  }
+
+  protected decode(bytes: Uint8Array): unknown {
+    const text = decoder.decode(bytes);
+    return this.kind.kind === "json" ? JSON.parse(text) : text;
+  }
+}
+
+/** What a program gives as the kind of a collection's values. */
+export type Given<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
+
+/** What has been made of schemas: a program asks for its collections again and again. */
+const made = new WeakMap<object, SchemaCodec>();
+
+/**
+ * The codec of a collection of such values: of a schema, whose values it stores and changes in place, of
+ * `json()` or `text()`, or of two functions.
+ *
+ * @throws TypeError for anything else
+ */
+export function codecOf<View, Writable, Input>(
+  given: Structure<View, Writable, Input>,
+): StructCodec<View, Writable, Input>;
+export function codecOf<T>(given: Given<T>): Codec<T, T, T>;
+export function codecOf<T>(given: Given<T>): Codec<T, T, T> {
+  const codec = known(given as Given<unknown>);
+  if (codec !== undefined) return codec as Codec<T, T, T>;
+  throw badArgument(
+    "A collection needs a codec: json(), text() or a struct() schema of varve/struct, or an " +
+      "object with encode() and decode().",
+    given,
+  );
+}
+
+function known(given: Given<unknown>): unknown {
+  if (typeof given !== "object" || given === null) return undefined;
+  if ("fingerprint" in given) return given;
+  if ("kind" in given) return declared(given);
+  return typeof given.encode === "function" && typeof given.decode === "function"
+    ? new OwnCodec(given)
+    : undefined;
+}
+
+function declared(given: Declared<unknown, unknown, unknown>): unknown {
+  const { kind } = given as Partial<typeof given>;
+  if (kind?.kind === "json" || kind?.kind === "text") return new TextCodec(kind);
+  if (!("leaves" in given)) return undefined;
+  let codec = made.get(given);
+  if (codec === undefined) {
+    codec = new SchemaCodec(given as unknown as StructSchema);
+    made.set(given, codec);
+  }
+  return codec;
+}
