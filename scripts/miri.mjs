@@ -1,6 +1,6 @@
 // Miri over the tests of the engine that it can run in a few minutes: it interprets, a thousand times
 // slower than the machine, and finds what unsafe code does wrong. There are two such blocks in what
-// runs natively (crate/src/memory.rs), those of the wasm's allocator, which its tests run, and those of
+// runs natively (crate/src/aligned_buf.rs), those of the wasm's allocator, which its tests run, and those of
 // what reads headers where they lie.
 
 import { ask, entry, must, Problem } from "./lib.mjs";

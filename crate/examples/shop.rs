@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::{env, fs, io};
 
 use musli_zerocopy::{Ref, ZeroCopy};
-use varve::memory::AlignedBytes;
+use varve::aligned_buf::AlignedBytes;
 use varve::native::{KeyRange, Reader, Store};
 use varve::schema::Record;
 

@@ -1,20 +1,20 @@
 //! varve: an append-only key-value engine for browsers, edge runtimes and native programs.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`store`] | the operations; owns log, index and memory |
 //! | [`log`] | the append-only log: append, recover |
 //! | [`index`] | hash table for points, ordered keys for ranges |
 //! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
 //! | [`mod@file`] | the seam to the outside: five methods |
-//! | [`memory`] | aligned memory for segments |
-//! | [`heap`] | the allocator of the wasm |
-//! | [`sort`] | sorting by numbers |
+//! | [`aligned_buf`] | aligned memory for segments |
+//! | [`allocator`] | the allocator of the wasm |
+//! | [`radix_sort`] | sorting by numbers |
 //! | [`error`] | errors and their codes |
 //! | [`schema`] | records that Rust and TypeScript share; not in the wasm |
 //! | [`native`] | what a program uses: files with locks, collections; not in the wasm |
 //!
-//! Imports fall one way: `error`, `heap`, `memory` and `sort` <- `format`, `file` <- `index`, `log` <-
+//! Imports go one way: `error`, `allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <- `index`, `log` <-
 //! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
 //!
 //! On wasm32 it does without the standard library, whose panics bring along the formatting of text: 3 KB
@@ -24,14 +24,14 @@
 
 extern crate alloc;
 
+pub mod aligned_buf;
+pub mod allocator;
 pub mod error;
 pub mod file;
 pub mod format;
-pub mod heap;
 pub mod index;
 pub mod log;
-pub mod memory;
-pub mod sort;
+pub mod radix_sort;
 pub mod store;
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod wasm;

@@ -74,7 +74,7 @@ export interface Exports {
   witness(): number;
   close(): number;
   end_turn(): number;
-  tend(all: number): number;
+  maintain(all: number): number;
   pending(): number;
   unflushed(): number;
   unwitnessed(): number;
@@ -632,7 +632,7 @@ export class Engine extends EngineMemory {
 
   /** Does a slice of housekeeping. Answers whether there is more to do. */
   tend(all: boolean): boolean {
-    const more = this.call(() => this.wasm.tend(all ? 1 : 0));
+    const more = this.call(() => this.wasm.maintain(all ? 1 : 0));
     if (more < 0) throw this.failure(this.u32[this.codeAt] as number);
     return more !== 0;
   }

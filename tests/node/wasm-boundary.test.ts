@@ -47,7 +47,7 @@ const EXPORTS = [
   "set_waiting",
   "sort_part",
   "stats",
-  "tend",
+  "maintain",
   "unflushed",
   "unpin",
   "unwitnessed",

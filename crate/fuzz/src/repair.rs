@@ -3,9 +3,9 @@
 
 use varve::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
 use varve::format::checksum::{checksum, seed_at};
-use varve::format::payload::ExtentRef;
 use varve::format::record::{self, KIND_EXTENT, RecordHeader};
 use varve::format::superblock::{self, SLOT_STRIDE};
+use varve::format::system_records::ExtentRef;
 use varve::format::{DATA_START, frame, segment};
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

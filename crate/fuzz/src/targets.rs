@@ -4,16 +4,16 @@
 use std::ops::Bound;
 
 use musli_zerocopy::ZeroCopy;
+use varve::aligned_buf::AlignedBytes;
 use varve::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::{ExtentRef, PiecesRef, clear_of};
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
+use varve::format::system_records::{ExtentRef, PiecesRef, clear_of};
 use varve::format::{DATA_START, MAX_VALUE};
-use varve::memory::AlignedBytes;
 use varve::{Error, MemoryFile, OnDamage, Options, Spot, Store};
 
 use super::allocations::most_held;
@@ -234,7 +234,7 @@ fn live(data: &[u8], options: Options) {
 
 /// Reads some of everything.
 fn look(store: &mut Store<MemoryFile>) {
-    let _ = (store.stats(), store.footprint(), store.recovery());
+    let _ = (store.stats(), store.memory_usage(), store.recovery());
     for keyspace in [0, 1, 2, 65_535] {
         let _ = store.count(keyspace);
         let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
@@ -289,7 +289,7 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     let _ = store.flush();
     let _ = store.witness();
     for i in 0..60 {
-        if !matches!(store.tend(i == 0), Ok(true)) {
+        if !matches!(store.maintain(i == 0), Ok(true)) {
             break;
         }
     }
@@ -301,7 +301,7 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     let _ = store.clear(0, (Bound::Unbounded, Bound::Excluded(&b"b"[..])), true, 2);
     let _ = store.commit();
     for _ in 0..20 {
-        if !matches!(store.tend(false), Ok(true)) {
+        if !matches!(store.maintain(false), Ok(true)) {
             break;
         }
     }

@@ -74,9 +74,9 @@ pub struct SegmentRow {
     /// and their bytes.
     pub live_bytes: u32,
     /// Bytes of its deletions,
-    pub grave_bytes: u32,
+    pub tombstone_bytes: u32,
     /// and the oldest segment that one of them covers.
-    pub grave_oldest: u32,
+    pub oldest_tombstone: u32,
     /// Zero.
     pub reserved: u32,
 }

@@ -81,7 +81,7 @@ mod vectors {
         v128_and, v128_or, v128_xor,
     };
 
-    use crate::memory::vector;
+    use crate::aligned_buf::vector;
 
     const PRIME64_1: u64 = 0x9E37_79B1_85EB_CA87;
     const PRIME_MX1: u64 = 0x1656_6791_9E37_79F9;

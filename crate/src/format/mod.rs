@@ -7,10 +7,10 @@
 pub mod checkpoint;
 pub mod checksum;
 pub mod frame;
-pub mod payload;
 pub mod record;
 pub mod segment;
 pub mod superblock;
+pub mod system_records;
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("varve reads its file format where it lies, which needs a little-endian target");

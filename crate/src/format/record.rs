@@ -3,7 +3,7 @@
 use musli_zerocopy::ZeroCopy;
 
 use super::checksum::{checksum, seed_at};
-use super::payload::{ExtentRef, PiecesRef, clear_of};
+use super::system_records::{ExtentRef, PiecesRef, clear_of};
 use super::{ALIGN, align_up};
 
 /// Bytes of a record header.
@@ -156,7 +156,7 @@ fn low_half(check: u64) -> u32 {
 
 /// Why a record has to be refused although its checksum holds: that does not prove that the writer meant well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum RecordError {
     /// It is no record.
     Malformed,
     /// It is of a kind that must be understood and is not.
@@ -168,12 +168,12 @@ pub enum Flaw {
 /// # Errors
 /// When it has to be refused, wherever it stands: in a frame that is replayed, or before a checkpoint.
 #[inline(never)]
-pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), Flaw> {
-    let (header, key, value) = parts(bytes).ok_or(Flaw::Malformed)?;
+pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordError> {
+    let (header, key, value) = parts(bytes).ok_or(RecordError::Malformed)?;
     let skippable = header.kind & KIND_SKIPPABLE != 0;
     let sane = header.kind != 0 && header.version >> 56 == 0;
     if !header.fits(bytes.len()) || !sane || (key.is_empty() && !skippable) {
-        return Err(Flaw::Malformed);
+        return Err(RecordError::Malformed);
     }
     let names_value = match header.kind {
         KIND_EXTENT => ExtentRef::decode(value).is_some(),
@@ -182,8 +182,8 @@ pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), Flaw> {
         _ => true,
     };
     match header.kind {
-        kind if kind > KIND_CLEAR && !skippable => Err(Flaw::Unknown),
-        _ if !names_value => Err(Flaw::Malformed),
+        kind if kind > KIND_CLEAR && !skippable => Err(RecordError::Unknown),
+        _ if !names_value => Err(RecordError::Malformed),
         _ => Ok((header, key, value)),
     }
 }

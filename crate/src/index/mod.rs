@@ -1,6 +1,6 @@
 //! Where records are: by key hash for points, by key for order.
 
-pub mod hash;
-pub mod ordered;
-pub mod small;
-pub mod spaces;
+pub mod hash_index;
+pub mod keyspaces;
+pub mod ordered_index;
+pub mod sorted_vec_map;

@@ -5,13 +5,13 @@ use crate::file::{File, read_full, write_all};
 use crate::format::align_up;
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::ExtentRef;
 use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
+use crate::format::system_records::ExtentRef;
 
-use super::group::{Cursor, FrameSpan};
-use super::reserve::Need;
-use super::{DroppedTail, Log, Slot, Use};
+use super::slot_allocator::AllocPriority;
+use super::write_batch::{Cursor, FrameSpan};
+use super::{DiscardedTail, Log, Slot, SlotState};
 
 /// Large values are written in pieces of this many bytes.
 const CHUNK: usize = 256 << 10;
@@ -57,7 +57,7 @@ impl Log {
     pub(crate) fn write_witness(
         &mut self,
         file: &mut impl File,
-        need: Need,
+        need: AllocPriority,
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.make_room(file, 0, need).map_err(WriteError::RolledBack)?;
@@ -65,9 +65,9 @@ impl Log {
     }
 
     fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
-        if self.dropped_tail == DroppedTail::Blotted {
+        if self.dropped_tail == DiscardedTail::NeedsZeroing {
             self.blank_end(file)?;
-            self.dropped_tail = DroppedTail::Gone;
+            self.dropped_tail = DiscardedTail::Nothing;
             (self.marked_open, self.superblock_unflushed) = (false, true);
         }
         if !self.marked_open {
@@ -158,7 +158,8 @@ impl Log {
         let mut from = span.start;
         if !self.slots[span.slot as usize].written {
             self.cancel_dropped_tail(file)?;
-            let flags = if self.slots[span.slot as usize].stale { segment::FLAG_REUSED } else { 0 };
+            let flags =
+                if self.slots[span.slot as usize].dirty_tail { segment::FLAG_REUSED } else { 0 };
             let header = SegmentHeader { first_frame: number, flags, ..self.header_of(span.slot) }
                 .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
@@ -175,9 +176,9 @@ impl Log {
     /// would go on where the dropped ones end, and complete a commit that was none.
     fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
         match self.dropped_tail {
-            DroppedTail::Gone | DroppedTail::Blotted => {}
-            DroppedTail::Stands => self.dropped_tail = DroppedTail::Cancelled,
-            DroppedTail::Cancelled => {
+            DiscardedTail::Nothing | DiscardedTail::NeedsZeroing => {}
+            DiscardedTail::Present => self.dropped_tail = DiscardedTail::Superseded,
+            DiscardedTail::Superseded => {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
                 self.cancelled_tail_is_flushed();
             }
@@ -186,8 +187,8 @@ impl Log {
     }
 
     pub(super) fn cancelled_tail_is_flushed(&mut self) {
-        if self.dropped_tail == DroppedTail::Cancelled {
-            self.dropped_tail = DroppedTail::Gone;
+        if self.dropped_tail == DiscardedTail::Superseded {
+            self.dropped_tail = DiscardedTail::Nothing;
         }
     }
 
@@ -295,7 +296,7 @@ impl Log {
         for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
             let slot = &mut self.slots[slot as usize];
             slot.written = true;
-            self.tail_values += if slot.used == Use::Extent { slot.length } else { 0 };
+            self.tail_values += if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
         self.pending.clear();
         let slot = self.cursor.slot.expect("a group has a frame");

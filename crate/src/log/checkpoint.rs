@@ -2,6 +2,7 @@
 
 use musli_zerocopy::ZeroCopy;
 
+use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
 use crate::format::checkpoint::{
@@ -10,15 +11,14 @@ use crate::format::checkpoint::{
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
-use crate::index::hash::{HashIndex, Position, Run};
-use crate::index::spaces::Spaces;
-use crate::memory::AlignedBytes;
+use crate::index::hash_index::{HashIndex, Position, Run};
+use crate::index::keyspaces::Spaces;
 
 use super::append::WriteError;
-use super::graves::{Graves, UNKNOWN};
-use super::live::ExtentName;
-use super::reserve::Need;
-use super::{Log, Mending, NO_BUFFER, Use};
+use super::slot_allocator::AllocPriority;
+use super::space_accounting::ExtentName;
+use super::tombstones::{Tombstones, UNKNOWN};
+use super::{Log, NO_BUFFER, RecoveryState, SlotState};
 
 /// A checkpoint that was read and can be relied on.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ impl Log {
         file: &mut impl File,
     ) -> Result<Option<Loaded>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
-        let named = |s: &super::Slot| s.used == Use::Checkpoint && u64::from(s.sequence) == wanted;
+        let named =
+            |s: &super::Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
         let Some(first) = self.slots.iter().position(named).filter(|_| wanted != 0) else {
             return Ok(None);
         };
@@ -92,10 +93,10 @@ impl Log {
                 return Ok(None);
             }
             let strange = self.enter_block(&bytes[8..], &mut index, &mut run);
-            if strange > 0 && !self.mending.damaged {
+            if strange > 0 && !self.recovery.damaged {
                 return Ok(None);
             }
-            self.mending.lost_keys += strange;
+            self.recovery.lost_keys += strange;
             at += bytes.len() as u64;
             left -= count;
         }
@@ -126,10 +127,10 @@ impl Log {
     /// Whether all frames before the end of the log are whole in the segment that it goes on in:
     /// that one stays in memory, where nobody verifies it again.
     fn is_end_whole(&mut self, file: &mut impl File, head: &CheckpointHead) -> Result<bool, Error> {
-        let is_end = |s: &super::Slot| s.used == Use::Log && s.sequence == head.end_sequence;
+        let is_end = |s: &super::Slot| s.state == SlotState::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_whole(file, slot as u32)?;
-        Ok(!core::mem::take(&mut self.slots[slot].kept))
+        Ok(!core::mem::take(&mut self.slots[slot].pinned_by_damage))
     }
 
     /// Of what lives in a segment the entries tell how much, whatever its row says.
@@ -155,14 +156,15 @@ impl Log {
         let extents = checkpoint::take_rows::<ExtentRow>(&mut tables, head.extents)?;
         let mut ends_there = false;
         for row in segments {
-            let is_it =
-                |slot: &&mut super::Slot| slot.used == Use::Log && slot.sequence == row.sequence;
+            let is_it = |slot: &&mut super::Slot| {
+                slot.state == SlotState::Log && slot.sequence == row.sequence
+            };
             let Some(slot) = self.slots.get_mut(row.slot as usize).filter(is_it) else {
-                if !self.mending.salvages {
+                if !self.recovery.salvages {
                     return None;
                 }
                 // What lived there is lost; what lives elsewhere is not.
-                self.mending.damaged = true;
+                self.recovery.damaged = true;
                 continue;
             };
             if row.end as usize > room_end {
@@ -172,8 +174,8 @@ impl Log {
             // No more than there is room for, whatever it says: sums stay far from overflowing.
             let at_most = |n: u32| n.min(row.end);
             slot.live_bytes = at_most(row.live_bytes);
-            if row.grave_bytes > 0 {
-                slot.graves.add(at_most(row.grave_bytes), row.grave_oldest, UNKNOWN);
+            if row.tombstone_bytes > 0 {
+                slot.tombstones.add(at_most(row.tombstone_bytes), row.oldest_tombstone, UNKNOWN);
             }
             self.live_total += u64::from(slot.live_bytes);
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
@@ -199,12 +201,13 @@ impl Log {
 
     /// Undoes what a checkpoint entered that turned out to be unusable.
     pub(super) fn forget_tables(&mut self) {
-        self.mending = Mending { salvages: self.mending.salvages, ..Mending::default() };
+        self.recovery =
+            RecoveryState { salvages: self.recovery.salvages, ..RecoveryState::default() };
         self.extent_of.clear();
         self.live_total = 0;
         for slot in &mut self.slots {
             (slot.end, slot.end_frame, slot.live, slot.live_bytes) = (0, 0, 0, 0);
-            slot.graves = Graves::default();
+            slot.tombstones = Tombstones::default();
         }
     }
 
@@ -240,7 +243,7 @@ impl Log {
             let slot = &mut self.slots[end_slot as usize];
             (slot.end, slot.end_frame) = (end, end_frame);
         }
-        let kept = |s: &super::Slot| s.used == Use::Log && s.written && !s.doomed;
+        let kept = |s: &super::Slot| s.state == SlotState::Log && s.written && !s.pending_free;
         let segments = self.slots.iter().filter(|s| kept(s)).count();
         let mut head = CheckpointHead {
             magic: checkpoint::MAGIC,
@@ -259,7 +262,7 @@ impl Log {
         head.length = length as u32;
         let total = length + head.block_bytes() as usize;
         let span = self.geometry.extent_span(total);
-        let first = self.take_span(file, Use::Checkpoint, span, Need::Checkpoint)?;
+        let first = self.take_span(file, SlotState::Checkpoint, span, AllocPriority::Checkpoint)?;
         // Its own slot is not among those that the head speaks of.
         let mut bytes = AlignedBytes::zeroed(length);
         bytes[..HEAD].copy_from_slice(head.to_bytes());
@@ -285,8 +288,8 @@ impl Log {
                 end: s.end,
                 live: s.live,
                 live_bytes: s.live_bytes,
-                grave_bytes: s.graves.bytes(),
-                grave_oldest: s.graves.oldest(),
+                tombstone_bytes: s.tombstones.bytes(),
+                oldest_tombstone: s.tombstones.oldest(),
                 reserved: 0,
             };
             put(row.to_bytes());
@@ -397,7 +400,7 @@ impl Log {
     ) -> Result<(), WriteError> {
         self.flush(file).map_err(WriteError::Unclear)?;
         self.change_over(file, None, next_version)?;
-        let logs = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
+        let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
         self.tail_values = self.values_since(0);
         Ok(())
@@ -412,7 +415,8 @@ impl Log {
         to: Option<(u32, u64)>,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        let oldest = self.slots.iter().filter(|s| s.used == Use::Log && s.written && !s.doomed);
+        let oldest =
+            self.slots.iter().filter(|s| s.state == SlotState::Log && s.written && !s.pending_free);
         let oldest = oldest.min_by_key(|s| s.sequence);
         let mut next = self.superblock;
         if let Some(oldest) = oldest {
@@ -431,14 +435,14 @@ impl Log {
         // first one counts.
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
         self.marked_open = true;
-        self.sure_frames = self.flushed_frames;
+        self.confirmed_frames = self.flushed_frames;
         self.discard_dead_extents();
         let before = core::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
         if let Some(before) = before {
             self.discard(before);
         }
         for index in 0..self.slots.len() {
-            if self.slots[index].doomed {
+            if self.slots[index].pending_free {
                 self.discard(index as u32);
             }
         }
@@ -458,13 +462,13 @@ impl Log {
 
     /// Bytes of values in extents of this sequence or later ones: records behind name them.
     fn values_since(&self, sequence: u32) -> u64 {
-        let extents = self.slots.iter().filter(|s| s.used == Use::Extent && s.written);
+        let extents = self.slots.iter().filter(|s| s.state == SlotState::Extent && s.written);
         extents.filter(|s| s.sequence >= sequence).map(|s| s.length).sum()
     }
 
     /// Bytes of the log behind the place that a checkpoint names.
     fn bytes_since(&self, head: &CheckpointHead) -> u64 {
-        let later = self.slots.iter().filter(|s| s.used == Use::Log && s.written);
+        let later = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         let later = later.filter(|s| s.sequence >= head.end_sequence);
         let bytes = later.map(|s| {
             let from = if s.sequence == head.end_sequence { head.end_offset } else { 0 };

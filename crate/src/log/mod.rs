@@ -7,50 +7,50 @@
 use alloc::vec::Vec;
 
 pub mod append;
-pub mod chain;
+pub mod buffer_pool;
 pub mod checkpoint;
-mod copies;
-pub(crate) mod graves;
-pub mod group;
-pub(crate) mod lift;
-pub(crate) mod live;
-pub mod pool;
+pub mod frame_chain;
+mod large_values;
 pub mod read;
 mod reclaim;
-pub mod recover;
-pub(crate) mod renew;
-pub(crate) mod reserve;
-mod slots;
+mod record_cache;
+pub mod recovery;
+pub(crate) mod relocate_extent;
+pub(crate) mod rewrite;
+pub(crate) mod slot_allocator;
+mod slot_scan;
+pub(crate) mod space_accounting;
 mod superblocks;
-mod values;
+pub(crate) mod tombstones;
 pub mod verify;
+pub mod write_batch;
 
+use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, write_all};
 use crate::format::DATA_START;
 use crate::format::frame;
-use crate::format::payload::{ClearRef, ExtentRef, PiecesRef, clear_of};
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_PIECES, SLOT_STRIDE, Superblock};
-use crate::index::hash::Position;
-use crate::index::small::SmallMap;
-use crate::memory::AlignedBytes;
+use crate::format::system_records::{ClearRef, ExtentRef, PiecesRef, clear_of};
+use crate::index::hash_index::Position;
+use crate::index::sorted_vec_map::SmallMap;
 
 use append::WriteError;
-use copies::Copies;
-use graves::Graves;
-use group::{Cursor, FrameSpan};
-use live::{DeadExtent, ExtentName};
-use pool::{BufferId, Pool};
-use reserve::Need;
-use values::{Assembled, Held};
+use buffer_pool::{BufferId, Pool};
+use large_values::{Assembled, Held};
+use record_cache::RecordCache;
+use slot_allocator::AllocPriority;
+use space_accounting::{DeadExtent, ExtentName};
+use tombstones::Tombstones;
+use write_batch::{Cursor, FrameSpan};
 
 /// What a slot of the file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum SlotState {
     /// Free to be taken.
-    Spare,
+    Free,
     /// A segment of the log.
     Log,
     /// The first slot of an extent.
@@ -58,13 +58,13 @@ enum Use {
     /// The first slot of a checkpoint.
     Checkpoint,
     /// A later slot of what begins before it.
-    Body,
+    Continuation,
     /// No header says what it is.
     Unknown,
     /// Not needed any more, but its headers stand: see [`reclaim`].
-    Garbage,
+    PendingFree,
     /// Of a kind that this build does not know: left alone.
-    Foreign,
+    UnknownKind,
 }
 
 /// Not in memory.
@@ -75,7 +75,7 @@ const NO_BUFFER: BufferId = BufferId::MAX;
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
-    used: Use,
+    state: SlotState,
     /// Whether the header stands in the file.
     written: bool,
     sequence: u32,
@@ -98,21 +98,21 @@ struct Slot {
     live: u32,
     live_bytes: u32,
     /// Log: its deletions.
-    graves: Graves,
+    tombstones: Tombstones,
     /// Log: what lived here lives elsewhere; it goes with the next checkpoint.
-    doomed: bool,
+    pending_free: bool,
     /// Log: something in it is damaged, so it stays where it is.
-    kept: bool,
+    pinned_by_damage: bool,
     /// Whether this session began it, and knows all that is in it.
-    ours: bool,
+    from_this_session: bool,
     /// Whether earlier uses may have left something in it: of a segment of the log, behind its frames.
-    stale: bool,
+    dirty_tail: bool,
 }
 
 impl Slot {
-    fn new(used: Use) -> Self {
+    fn new(used: SlotState) -> Self {
         Slot {
-            used,
+            state: used,
             written: false,
             sequence: 0,
             salt: 0,
@@ -126,18 +126,18 @@ impl Slot {
             end_frame: 0,
             live: 0,
             live_bytes: 0,
-            graves: Graves::default(),
-            doomed: false,
-            kept: false,
-            ours: false,
+            tombstones: Tombstones::default(),
+            pending_free: false,
+            pinned_by_damage: false,
+            from_this_session: false,
             // Nobody has looked.
-            stale: matches!(used, Use::Unknown),
+            dirty_tail: matches!(used, SlotState::Unknown),
         }
     }
 
     /// Whether nothing in it is needed, so that it can be taken at once.
     fn is_free(&self) -> bool {
-        matches!(self.used, Use::Spare | Use::Unknown)
+        matches!(self.state, SlotState::Free | SlotState::Unknown)
     }
 }
 
@@ -226,7 +226,7 @@ impl RecordRef<'_> {
 
     /// The pieces that the value lies in, if it does.
     #[must_use]
-    pub fn pieces(&self) -> Option<PiecesRef> {
+    pub fn chunks(&self) -> Option<PiecesRef> {
         let is_apart = self.header.kind == record::KIND_PIECES;
         is_apart.then(|| PiecesRef::decode(self.value)).flatten()
     }
@@ -247,28 +247,28 @@ impl RecordRef<'_> {
 
 /// Where the value of a record goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum ValueLocation {
     /// Into it.
     #[default]
     Record,
     /// Into the extent with this first slot.
     Extent(u32),
     /// Into pieces.
-    Pieces,
+    Chunks,
 }
 
 /// Frames behind the log's end that opening dropped. A fresh segment takes their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DroppedTail {
+enum DiscardedTail {
     /// There are none, or a segment that cancels them is flushed.
-    Gone,
-    /// There are none, but what earlier uses of the slot left. Zeros go over that, and a flush, before
+    Nothing,
+    /// There are none, but remains of earlier uses of the slot. They are overwritten with zeros and flushed before
     /// anything is appended.
-    Blotted,
+    NeedsZeroing,
     /// No segment that cancels them has been written.
-    Stands,
+    Present,
     /// One was, and is not flushed.
-    Cancelled,
+    Superseded,
 }
 
 /// A header or a trailer that is not there, although the other one is.
@@ -283,7 +283,7 @@ struct LostCopy {
 
 /// What is left of a damaged log.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mending {
+pub(crate) struct RecoveryState {
     /// Whether all that can be verified is wanted, whatever is damaged.
     pub salvages: bool,
     /// Whether anything is.
@@ -303,7 +303,7 @@ pub struct Log {
     marked_open: bool,
     /// Whether a superblock was written that is not flushed.
     superblock_unflushed: bool,
-    dropped_tail: DroppedTail,
+    dropped_tail: DiscardedTail,
     slots: Vec<Slot>,
     cursor: Cursor,
     /// The cursor at the start of the open group.
@@ -327,10 +327,10 @@ pub struct Log {
     /// The largest watermark that stands in the file,
     witnessed_frames: u64,
     /// and the largest one that is flushed: no crash makes these frames look unflushed.
-    sure_frames: u64,
+    confirmed_frames: u64,
     /// Memory of segments and of copies of cold records.
     pool: Pool,
-    copies: Copies,
+    record_cache: RecordCache,
     /// Invariant: if so, every segment is in memory.
     all_at_hand: bool,
     /// Values in memory that lie in pieces.
@@ -358,7 +358,7 @@ pub struct Log {
     /// Whether one of the two superblocks was not valid when the file was opened, and was not written since.
     lost_superblock: bool,
     /// Whether there may be something to give back.
-    untidy: bool,
+    has_garbage: bool,
     /// Whether extents left room since a compaction began: others might move there.
     pub(crate) holes_came: bool,
     /// Garbage that opening found is needed by nobody once this many frames are surely flushed.
@@ -375,7 +375,7 @@ pub struct Log {
     pub(crate) factor: u32,
     /// Whether the file could not grow when it was asked last.
     full: bool,
-    mending: Mending,
+    recovery: RecoveryState,
 }
 
 impl Log {
@@ -459,7 +459,7 @@ impl Log {
     }
 
     /// There may be values in pieces from here on.
-    pub(crate) fn tell_of_pieces(&mut self) {
+    pub(crate) fn mark_chunked_values(&mut self) {
         self.superblock.incompatible |= INCOMPATIBLE_PIECES;
     }
 
@@ -500,7 +500,7 @@ impl Log {
         file.flush()?;
         self.superblock_unflushed = false;
         self.flushed_frames = self.next_frame;
-        self.sure_frames = self.witnessed_frames;
+        self.confirmed_frames = self.witnessed_frames;
         self.discard_dead_extents();
         self.cancelled_tail_is_flushed();
         Ok(())
@@ -526,14 +526,15 @@ impl Log {
         // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
         // being reported.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            let need = if self.cursor.slot.is_some() { Need::Write } else { Need::Note };
+            let need =
+                if self.cursor.slot.is_some() { AllocPriority::Write } else { AllocPriority::Note };
             match self.write_witness(file, need, next_version) {
                 Ok(()) => {}
                 // The superblock tells how many frames are flushed; for a second one to say so there is
                 // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:
                 // it will be found and dropped again.
                 Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
-                    clean = clean.filter(|_| self.dropped_tail != DroppedTail::Stands);
+                    clean = clean.filter(|_| self.dropped_tail != DiscardedTail::Present);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -566,7 +567,7 @@ impl Log {
     pub fn memory_bytes(&self) -> u64 {
         let held = self.quarantine.iter().chain(&self.spare_value);
         let held: usize = held.map(|bytes| bytes.len()).sum();
-        (self.pool.memory() + self.copies.bytes() + self.value_bytes + held) as u64
+        (self.pool.memory() + self.record_cache.bytes() + self.value_bytes + held) as u64
     }
 
     /// Whether so many bytes can be taken in one piece without ending a view that has to live.
@@ -594,36 +595,36 @@ impl Log {
     }
 
     /// Opening is over: from here on there may be views.
-    pub(crate) fn lend_views(&mut self) {
-        self.pool.lend_views();
+    pub(crate) fn expose_views(&mut self) {
+        self.pool.expose_views();
         self.look_for_cold();
     }
 
     /// Says whether every segment is in memory.
     fn look_for_cold(&mut self) {
-        let mut logs = self.slots.iter().filter(|slot| slot.used == Use::Log);
+        let mut logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
         self.all_at_hand = logs.all(|slot| slot.buffer != NO_BUFFER);
     }
 
     /// A callback runs on a view of the value that is staged, which must not die meanwhile.
-    pub(crate) fn lend_staged(&mut self, room: Room) {
+    pub(crate) fn expose_staged(&mut self, room: ValueLocation) {
         self.pool.callback_open = true;
         // The callback is given a copy then.
         if self.pool.is_crowded() {
             return;
         }
         match (room, self.cursor.slot) {
-            (Room::Extent(first), _) => self.slots[first as usize].held.shown = self.views,
+            (ValueLocation::Extent(first), _) => self.slots[first as usize].held.shown = self.views,
             // It is the last that was begun.
-            (Room::Pieces, _) => {
+            (ValueLocation::Chunks, _) => {
                 if let Some(value) = self.assembled.last_mut() {
                     value.held.shown = self.views;
                 }
             }
-            (Room::Record, Some(slot)) => {
+            (ValueLocation::Record, Some(slot)) => {
                 self.pool.show(self.slots[slot as usize].buffer);
             }
-            (Room::Record, None) => {}
+            (ValueLocation::Record, None) => {}
         }
     }
 
@@ -635,7 +636,7 @@ impl Log {
     /// Segments and extents that the log uses.
     #[must_use]
     pub fn segments(&self) -> usize {
-        self.slots.iter().filter(|s| matches!(s.used, Use::Log | Use::Extent)).count()
+        self.slots.iter().filter(|s| matches!(s.state, SlotState::Log | SlotState::Extent)).count()
     }
 
     /// Ends a turn: memory above the budget, and what was held for views, is let go. Returns

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full};
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::PiecesRef;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
-use crate::index::hash::Position;
+use crate::format::system_records::PiecesRef;
+use crate::index::hash_index::Position;
 
-use super::copies::Copies;
-use super::pool::{BufferId, Holds, Purpose};
+use super::buffer_pool::{AccessKind, BufferContent, BufferId};
+use super::record_cache::RecordCache;
 use super::{Log, NO_BUFFER, RecordRef, Slot};
 
 /// Where a record lies in memory, until the pool takes a buffer again.
@@ -36,7 +36,7 @@ pub enum Pin {
 /// Which segments must stay, whatever the pool needs.
 struct Busy<'a> {
     slots: &'a mut [Slot],
-    copies: &'a mut Copies,
+    copies: &'a mut RecordCache,
     all_at_hand: &'a mut bool,
     group: [Option<u32>; 2],
     shift: u8,
@@ -44,9 +44,9 @@ struct Busy<'a> {
 
 impl Busy<'_> {
     /// Lets go of a buffer's content, if it may go.
-    fn let_go(&mut self, id: BufferId, holds: Holds, bytes: &[u8]) -> bool {
+    fn let_go(&mut self, id: BufferId, holds: BufferContent, bytes: &[u8]) -> bool {
         match holds {
-            Holds::Segment(slot) => {
+            BufferContent::Segment(slot) => {
                 let may = self.slots[slot as usize].written && !self.group.contains(&Some(slot));
                 if may {
                     self.slots[slot as usize].buffer = NO_BUFFER;
@@ -54,21 +54,21 @@ impl Busy<'_> {
                 }
                 may
             }
-            Holds::Copies => {
+            BufferContent::RecordCache => {
                 self.copies.forget(id, bytes, self.shift);
                 true
             }
-            Holds::Nothing | Holds::Remains => false,
+            BufferContent::Nothing | BufferContent::Zombie => false,
         }
     }
 }
 
 impl Log {
     /// A buffer for something new. Places that were given before may no longer hold.
-    pub(super) fn take_buffer(&mut self, holds: Holds) -> Result<BufferId, Error> {
+    pub(super) fn take_buffer(&mut self, holds: BufferContent) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, copies, all_at_hand, .. } = self;
+        let Log { pool, slots, record_cache: copies, all_at_hand, .. } = self;
         let mut busy = Busy { slots, copies, all_at_hand, group, shift };
         pool.take(holds, &mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
@@ -77,7 +77,7 @@ impl Log {
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, copies, all_at_hand, .. } = self;
+        let Log { pool, slots, record_cache: copies, all_at_hand, .. } = self;
         let mut busy = Busy { slots, copies, all_at_hand, group, shift };
         pool.end_turn(&mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
@@ -89,16 +89,16 @@ impl Log {
     /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
     #[inline(always)]
     pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
-        self.look(file, position, Purpose::Own)
+        self.load_record(file, position, AccessKind::Own)
     }
 
     /// As [`place`](Log::place), for a purpose.
     #[inline(always)]
-    pub fn look(
+    pub fn load_record(
         &mut self,
         file: &mut impl File,
         position: Position,
-        purpose: Purpose,
+        purpose: AccessKind,
     ) -> Result<Place, Error> {
         match self.resident_for(position, purpose) {
             Some(place) => Ok(place),
@@ -118,13 +118,13 @@ impl Log {
     #[inline(always)]
     #[must_use]
     pub fn resident(&mut self, position: Position) -> Option<Place> {
-        self.resident_for(position, Purpose::Own)
+        self.resident_for(position, AccessKind::Own)
     }
 
     /// As [`resident`](Log::resident), for a purpose.
     #[inline(always)]
     #[must_use]
-    pub fn resident_for(&mut self, position: Position, purpose: Purpose) -> Option<Place> {
+    pub fn resident_for(&mut self, position: Position, purpose: AccessKind) -> Option<Place> {
         let place = self.place_of(position)?;
         self.touch_for(place, purpose);
         Some(place)
@@ -132,14 +132,14 @@ impl Log {
 
     /// Notes that the record at a place was looked at, and for what.
     #[inline(always)]
-    pub fn touch_for(&mut self, place: Place, purpose: Purpose) {
+    pub fn touch_for(&mut self, place: Place, purpose: AccessKind) {
         self.pool.touch_for(place.buffer, purpose);
     }
 
     /// The record at a place that the index led to: none if it lied.
     #[inline]
     #[must_use]
-    pub fn peek(&self, place: Place) -> Option<RecordRef<'_>> {
+    pub fn get(&self, place: Place) -> Option<RecordRef<'_>> {
         let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
@@ -161,7 +161,7 @@ impl Log {
     /// the value of a short one may end in the fourth.
     #[inline(always)]
     #[must_use]
-    pub fn warm(&self, place: Place) -> u8 {
+    pub fn prefetch(&self, place: Place) -> u8 {
         let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..);
         let lines = bytes.and_then(|bytes| bytes.first_chunk::<192>());
         lines.map_or(0, |lines| lines[0] ^ lines[64] ^ lines[128] ^ lines[184])
@@ -169,12 +169,12 @@ impl Log {
 
     /// The record at a place, for a view. Whether that counts as looked at is the caller's to say.
     #[inline]
-    pub fn at_hand(&mut self, place: Place, counts: bool) -> Option<RecordRef<'_>> {
+    pub fn get_resident(&mut self, place: Place, counts: bool) -> Option<RecordRef<'_>> {
         // Where values are given as copies its memory may be used again before it is looked at.
         if self.pool.is_crowded() {
             return None;
         }
-        let bytes = self.pool.lend(place.buffer, counts).get(place.offset as usize..)?;
+        let bytes = self.pool.borrow(place.buffer, counts).get(place.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
     }
@@ -189,7 +189,7 @@ impl Log {
             self.pool.turn_to(resident);
             return Ok(());
         }
-        let id = self.take_buffer(Holds::Segment(slot))?;
+        let id = self.take_buffer(BufferContent::Segment(slot))?;
         let start = self.geometry.slot_start(slot);
         let bytes = self.pool.bytes_mut(id);
         let there = match read_full(file, bytes, start) {
@@ -211,7 +211,7 @@ impl Log {
     /// # Errors
     /// As for [`place`](Log::place).
     pub fn load_whole(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
-        let Slot { buffer, salt, end, kept, .. } = self.slots[slot as usize];
+        let Slot { buffer, salt, end, pinned_by_damage: kept, .. } = self.slots[slot as usize];
         if buffer != NO_BUFFER || kept {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Log {
             let header = FrameHeader::open(&bytes[at..], salt, start + at as u64);
             let Some(length) = header.filter(|it| is_sound(it, &bytes[at..])).map(|it| it.length)
             else {
-                self.slots[slot as usize].kept = true;
+                self.slots[slot as usize].pinned_by_damage = true;
                 self.leave_memory(slot);
                 self.all_at_hand = false;
                 return Ok(());
@@ -270,7 +270,7 @@ impl Log {
         let (slot, _) = self.geometry.locate(position);
         self.load_whole(file, slot)?;
         let place = self.place(file, position)?;
-        match self.peek(place) {
+        match self.get(place) {
             Some(record) => Ok((place, record)),
             None => Err(damaged(0)),
         }
@@ -285,7 +285,7 @@ impl Log {
     /// A copy of the record at a place that the index led to: none if it lied.
     #[inline(never)]
     pub(crate) fn copy_of(&self, place: Place) -> Option<Vec<u8>> {
-        let size = self.peek(place)?.header.size();
+        let size = self.get(place)?.header.size();
         let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?.get(..size)?;
         Some(bytes.to_vec())
     }

@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::{File, IoError, write_all};
 use crate::format::segment;
-use crate::sort;
+use crate::radix_sort;
 
 use super::append::{WriteError, erase};
-use super::{Log, Use};
+use super::{Log, SlotState};
 
 /// Zeros are written in pieces of this many bytes.
 const PIECE: usize = 64 << 10;
@@ -40,13 +40,13 @@ fn is_among(sorted: &[(u32, u32)], pair: (u32, u32)) -> bool {
 impl Log {
     /// Whether there may be anything to give back now.
     pub(crate) fn can_reclaim(&self) -> bool {
-        self.untidy && self.sure_frames >= self.garbage_after
+        self.has_garbage && self.confirmed_frames >= self.garbage_after
     }
 
     /// Whether nothing is left of what a recovery dropped: a segment that cancels it may go, and a
     /// checkpoint need not speak of it.
-    pub(crate) fn is_tidy(&self) -> bool {
-        self.stale.is_empty() && self.sure_frames >= self.garbage_after
+    pub(crate) fn is_reclaimed(&self) -> bool {
+        self.stale.is_empty() && self.confirmed_frames >= self.garbage_after
     }
 
     /// Does one step of a few hundred microseconds. Answers whether it did anything.
@@ -68,7 +68,7 @@ impl Log {
             }
             return Ok(true);
         }
-        if self.slots.iter().any(|slot| slot.used == Use::Garbage) {
+        if self.slots.iter().any(|slot| slot.state == SlotState::PendingFree) {
             self.remove_headers(file)?;
             return Ok(true);
         }
@@ -82,7 +82,7 @@ impl Log {
             self.count_slots();
             return Ok(true);
         }
-        self.untidy = false;
+        self.has_garbage = false;
         Ok(false)
     }
 
@@ -93,14 +93,14 @@ impl Log {
 
     fn remove_headers(&mut self, file: &mut impl File) -> Result<(), WriteError> {
         for index in 0..self.slots.len() {
-            if self.slots[index].used == Use::Garbage {
+            if self.slots[index].state == SlotState::PendingFree {
                 self.erase_headers(file, index as u32)?;
             }
         }
         self.flush(file).map_err(WriteError::Unclear)?;
-        self.forget_copies(|slot| slot.used == Use::Garbage);
+        self.forget_copies(|slot| slot.state == SlotState::PendingFree);
         for index in 0..self.slots.len() {
-            if self.slots[index].used == Use::Garbage {
+            if self.slots[index].state == SlotState::PendingFree {
                 self.free(index as u32);
             }
         }
@@ -113,11 +113,11 @@ impl Log {
     /// and the record about the gap counts.
     pub(crate) fn let_go(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         self.erase_headers(file, index)?;
-        self.forget_copies(|slot| slot.doomed);
+        self.forget_copies(|slot| slot.pending_free);
         let slot = &mut self.slots[index as usize];
-        slot.stale = true;
+        slot.dirty_tail = true;
         self.tail_bytes = self.tail_bytes.saturating_sub(u64::from(slot.end));
-        self.untidy = true;
+        self.has_garbage = true;
         self.free(index);
         Ok(())
     }
@@ -144,10 +144,10 @@ impl Log {
         end: usize,
     ) -> Result<(), Error> {
         // A segment that has no frames yet is not the one in which the log ends.
-        if self.slots[slot as usize].stale && end > 0 {
+        if self.slots[slot as usize].dirty_tail && end > 0 {
             let at = self.geometry.slot_start(slot) + end as u64;
             write_zeros(file, at, self.geometry.room_end() - end)?;
-            self.slots[slot as usize].stale = false;
+            self.slots[slot as usize].dirty_tail = false;
         }
         Ok(())
     }
@@ -167,16 +167,16 @@ impl Log {
         self.dead_extents.clear();
         let named: Vec<(u32, u32)> =
             self.extent_of.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
-        let named = sort::by_number(named);
+        let named = radix_sort::by_number(named);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
             let name = (index, slot.sequence);
-            if slot.used == Use::Extent && !is_among(&named, name) {
-                slot.used = Use::Garbage;
+            if slot.state == SlotState::Extent && !is_among(&named, name) {
+                slot.state = SlotState::PendingFree;
             }
         }
         let is_there = |&&(index, sequence): &&(u32, u32)| {
             let slot = self.slots.get(index as usize);
-            slot.is_some_and(|slot| slot.used == Use::Extent && slot.sequence == sequence)
+            slot.is_some_and(|slot| slot.state == SlotState::Extent && slot.sequence == sequence)
         };
         let missing = named.iter().find(|name| !is_there(name));
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
@@ -184,32 +184,30 @@ impl Log {
 
     /// Whether something is going that may leave room.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.untidy || self.has_unsure_extents()
+        self.has_garbage || self.has_unsure_extents()
     }
 
     /// Whether extents that no record names any more wait for a flush that tells of it.
     pub(crate) fn has_unsure_extents(&self) -> bool {
-        self.dead_extents.last().is_some_and(|dead| dead.frame >= Some(self.sure_frames))
+        self.dead_extents.last().is_some_and(|dead| dead.frame >= Some(self.confirmed_frames))
     }
 
     /// Extents that no record names any more become garbage once no crash could make
     /// the commit that dropped them count as unflushed: else it would count only with them.
     pub(crate) fn discard_dead_extents(&mut self) {
-        let sure = self.sure_frames;
+        let sure = self.confirmed_frames;
         let dead = core::mem::take(&mut self.dead_extents);
         for dead in dead {
             let index = dead.extent.slot as usize;
             let is_sure = dead.frame.is_some_and(|frame| frame < sure);
-            let Some(slot) = self
-                .slots
-                .get_mut(index)
-                .filter(|slot| slot.used == Use::Extent && slot.sequence == dead.extent.sequence)
-            else {
+            let Some(slot) = self.slots.get_mut(index).filter(|slot| {
+                slot.state == SlotState::Extent && slot.sequence == dead.extent.sequence
+            }) else {
                 continue;
             };
             if is_sure && slot.held.pins == 0 {
-                slot.used = Use::Garbage;
-                (self.untidy, self.holes_came) = (true, true);
+                slot.state = SlotState::PendingFree;
+                (self.has_garbage, self.holes_came) = (true, true);
             } else {
                 self.dead_extents.push(dead);
             }
@@ -219,8 +217,8 @@ impl Log {
     /// A segment or checkpoint that nothing leads to any more becomes garbage.
     pub(crate) fn discard(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
-        slot.used = Use::Garbage;
-        slot.doomed = false;
-        self.untidy = true;
+        slot.state = SlotState::PendingFree;
+        slot.pending_free = false;
+        self.has_garbage = true;
     }
 }

@@ -2,19 +2,19 @@
 
 use musli_zerocopy::ZeroCopy;
 
+use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, CheckpointHead, HEAD};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::ExtentRef;
 use crate::format::record::{self, KIND_EXTENT, RecordHeader};
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
-use crate::index::hash::Position;
-use crate::memory::AlignedBytes;
+use crate::format::system_records::ExtentRef;
+use crate::index::hash_index::Position;
 
-use super::{Log, LostCopy, Use};
+use super::{Log, LostCopy, SlotState};
 
 /// The units of a file: its two superblocks, then its slots.
 const FIRST_SLOT: u32 = 2;
@@ -115,15 +115,18 @@ impl Log {
         };
         // The file may have become shorter since the last step.
         let Some(s) = self.slots.get(slot as usize) else { return Ok(found) };
-        let has_headers = matches!(s.used, Use::Log | Use::Extent | Use::Checkpoint);
+        let has_headers =
+            matches!(s.state, SlotState::Log | SlotState::Extent | SlotState::Checkpoint);
         if has_headers && s.written && part < INSIDE {
             found.next = Spot { unit, part: if part == TRAILER { INSIDE } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
-        } else if s.used == Use::Spare && !s.stale || s.used == Use::Log && s.written {
+        } else if s.state == SlotState::Free && !s.dirty_tail
+            || s.state == SlotState::Log && s.written
+        {
             self.verify_segment(file, spot, named, &mut found)?;
-        } else if s.used == Use::Extent && s.written {
+        } else if s.state == SlotState::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
-        } else if s.used == Use::Checkpoint && s.written {
+        } else if s.state == SlotState::Checkpoint && s.written {
             self.verify_blocks(file, spot, &mut found)?;
         }
         Ok(found)
@@ -252,10 +255,11 @@ impl Log {
             found.next = Spot { unit, part: end as u32 };
             return Ok(());
         }
-        let (from, to) = if s.used == Use::Spare { (0, bytes.len()) } else { (end, room_end) };
+        let (from, to) =
+            if s.state == SlotState::Free { (0, bytes.len()) } else { (end, room_end) };
         let rest = &bytes[from..to];
         let is_known = self.stale.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
-            || s.stale && self.group.slot == Some(slot);
+            || s.dirty_tail && self.group.slot == Some(slot);
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {
@@ -269,7 +273,8 @@ impl Log {
         let Some(extent) = ExtentRef::decode(value) else { return false };
         self.slots.get(extent.slot as usize).is_some_and(|slot| {
             let described = (extent.sequence, extent.length, extent.check);
-            slot.used == Use::Extent && (slot.sequence, slot.length, slot.length_check) == described
+            slot.state == SlotState::Extent
+                && (slot.sequence, slot.length, slot.length_check) == described
         })
     }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use musli_zerocopy::ZeroCopy;
 
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::payload::KEY_IDS;
+use crate::format::system_records::KEY_IDS;
 use crate::schema::key::{Key, KeyKind, OwnedKey, Part};
-use crate::schema::renew::{put_root, renewed};
+use crate::schema::upgrade::{put_root, renewed};
 use crate::schema::{Malformed, Parts, Plain, Record, View};
 
-use super::catalogue::Form;
+use super::catalog::Form;
 use super::index::{Index, entry_value, record_key};
 use super::store::Walk;
 use super::{Entries, Error, KeyRange, Store};

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::format::payload::{DESCRIPTOR_BUILDING, IndexEntry};
+use crate::format::system_records::{DESCRIPTOR_BUILDING, IndexEntry};
 use crate::schema::key::{KeyKind, Part, invert, put_bytes, put_float, put_signed, put_unsigned};
 use crate::schema::{Kind, Malformed, Plain};
 
-use super::catalogue::{Descriptor, Form};
+use super::catalog::{Descriptor, Form};
 
 /// An index of a collection.
 #[derive(Debug)]

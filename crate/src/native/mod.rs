@@ -9,16 +9,16 @@
 //! | [`KeyRange`] | which keys, in which order |
 //! | [`Error`] | what can go wrong, with the codes that TypeScript has |
 
-mod catalogue;
+mod catalog;
 mod collection;
 mod error;
-mod file;
 mod index;
-mod lock;
-mod mismatch;
-mod processes;
+mod lock_file;
+mod locked_file;
+mod process_id;
 mod range;
 mod reader;
+mod schema_diff;
 mod std_file;
 mod store;
 

@@ -10,10 +10,10 @@ use crate::format::{KEYSPACE_RAW, MAX_VALUE};
 use crate::schema::key::Key;
 use crate::schema::{Malformed, Record, View};
 use crate::store::Store as Engine;
-use crate::store::places::Value;
+use crate::store::live_records::Value;
 use crate::{OnDamage, Options};
 
-use super::catalogue::{self, Form};
+use super::catalog::{self, Form};
 use super::collection::Entry;
 use super::range::Bounds;
 use super::{Error, KeyRange, Pair};
@@ -98,8 +98,8 @@ impl<'a> Reader<'a> {
             engine.end_turn();
         }
         let mut forms = HashMap::new();
-        for name in catalogue::names(&mut engine)? {
-            if let Some(form) = catalogue::find(&mut engine, &name)? {
+        for name in catalog::names(&mut engine)? {
+            if let Some(form) = catalog::find(&mut engine, &name)? {
                 forms.insert(name, form);
             }
         }

@@ -10,9 +10,9 @@ use crate::schema::key::KeyKind;
 use crate::store::Store as Engine;
 use crate::{OnDamage, Options, Recovery, Stats};
 
-use super::catalogue::{self, Form};
-use super::file::HeldFile;
-use super::lock::random;
+use super::catalog::{self, Form};
+use super::lock_file::random;
+use super::locked_file::HeldFile;
 use super::range::Bounds;
 use super::{Collection, Error, KeyRange};
 
@@ -213,11 +213,11 @@ impl Store {
         let form = match self.forms.get(name) {
             Some(form) => Arc::clone(form),
             None => {
-                let form = match catalogue::find(&mut self.engine, name)? {
+                let form = match catalog::find(&mut self.engine, name)? {
                     Some(form) => form,
                     None => {
                         let key = key.unwrap_or(&KeyKind::Text);
-                        self.atomically(|store| catalogue::make::<T>(&mut store.engine, name, key))?
+                        self.atomically(|store| catalog::make::<T>(&mut store.engine, name, key))?
                     }
                 };
                 let form = Arc::new(form);
@@ -231,7 +231,7 @@ impl Store {
 
     /// The collection as a later version of its struct has it.
     pub(super) fn grow<T: Record>(&mut self, form: &Form) -> Result<Arc<Form>, Error> {
-        catalogue::grow::<T>(&mut self.engine, form)?;
+        catalog::grow::<T>(&mut self.engine, form)?;
         self.forms.remove(&form.name);
         Ok(self.collection_by::<T>(&form.name, None)?.into_form())
     }
@@ -242,7 +242,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn collections(&mut self) -> Result<Vec<String>, Error> {
         self.begin();
-        catalogue::names(&mut self.engine)
+        catalog::names(&mut self.engine)
     }
 
     /// Runs `work`, all of whose writes to this store and its collections are one: an error, or a
@@ -283,10 +283,10 @@ impl Store {
         }
         let done = self.engine.commit();
         self.explained(done)?;
-        if self.engine.wants_tending() {
+        if self.engine.wants_maintenance() {
             // The commit has succeeded whatever fails here: after what poisons, writes are refused, and
             // all else is tried again.
-            drop(self.engine.tend(false));
+            drop(self.engine.maintain(false));
         }
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Store {
         let mut more = Ok(true);
         let mut all = true;
         while self.explained(more)? {
-            more = self.engine.tend(all);
+            more = self.engine.maintain(all);
             all = false;
             self.engine.end_turn();
         }

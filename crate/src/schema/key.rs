@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::Malformed;
-use super::kind::Plain;
+use super::descriptor::Plain;
 
 mod part;
 

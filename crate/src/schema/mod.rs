@@ -24,12 +24,12 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("varve reads records in place, as little-endian: this target is not");
 
-mod check;
+mod descriptor;
+mod fixed_types;
 pub mod key;
-mod kind;
 mod layout;
-pub(crate) mod renew;
-mod text;
+pub(crate) mod upgrade;
+mod validate;
 pub(crate) mod view;
 
 use std::num::{NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64};
@@ -37,9 +37,9 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
 
 use musli_zerocopy::{Ref, ZeroCopy};
 
-pub use kind::{Field, Kind, Malformed, Plain, Variant};
+pub use descriptor::{Field, Kind, Malformed, Plain, Variant};
+pub use fixed_types::{FixedStr, FixedStrError, Opt};
 pub use layout::{Layout, Shape};
-pub use text::{FixedStr, FixedStrError, Opt};
 pub use varve_derive::Record;
 pub use view::{Parts, View};
 

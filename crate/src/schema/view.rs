@@ -6,8 +6,8 @@ use std::ops::Deref;
 use musli_zerocopy::Ref;
 use musli_zerocopy::buf::{Buf, Load};
 
-use super::kind::aligned;
-use super::renew::{completed, earlier, put_root};
+use super::descriptor::aligned;
+use super::upgrade::{completed, earlier, put_root};
 use super::{Kind, Malformed, Record};
 use crate::format::MAX_VALUE;
 

@@ -8,23 +8,23 @@
 use alloc::vec::Vec;
 use core::ops::Bound;
 
+use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::frame::{self, FrameHeader};
-use crate::format::payload::{PiecesRef, clear_key, clear_of};
 use crate::format::record::{self, KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::index::hash::Position;
-use crate::index::ordered::{Key, OrderedKeys};
-use crate::index::spaces::Spaces;
+use crate::format::system_records::{PiecesRef, clear_key, clear_of};
+use crate::index::hash_index::Position;
+use crate::index::keyspaces::Spaces;
+use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;
-use crate::log::graves::covers;
-use crate::log::reserve::Need;
-use crate::memory::AlignedBytes;
-use crate::sort;
+use crate::log::slot_allocator::AllocPriority;
+use crate::log::tombstones::covers;
+use crate::radix_sort;
 
-use super::compact::{Compacting, Moving};
-use super::tend::Job;
+use super::compaction::{Compacting, Moving};
+use super::maintenance::Job;
 use super::{Store, TOGETHER, replay};
 
 /// A keyspace with fewer keys, or less than this part of all, is emptied key by key: a sweep goes over
@@ -154,7 +154,7 @@ impl<F: File> Store<F> {
         match self.clear_all(keyspace) {
             // As for a deletion.
             Err(Error::Quota | Error::Full) if is_first => {
-                self.keep_up(0);
+                self.catch_up(0);
                 self.clear_all(keyspace)
             }
             done => done,
@@ -189,7 +189,7 @@ impl<F: File> Store<F> {
             ..Default::default()
         };
         let size = header.size();
-        self.log.make_room(&mut self.file, size, Need::Relief)?;
+        self.log.make_room(&mut self.file, size, AllocPriority::Relief)?;
         let version = self.take_version();
         // It is never changed where it lies: what was written since must not come behind it.
         let (position, place) = self.log.stage(RecordHeader { version, ..header }, &key);
@@ -249,7 +249,7 @@ impl<F: File> Store<F> {
     }
 
     /// Gives back some of the memory of keys that are gone. Answers whether there is more.
-    pub(super) fn shed_remains(&mut self) -> bool {
+    pub(super) fn sweep_cleared(&mut self) -> bool {
         let remains = &mut self.clears.remains;
         if remains.last_mut().is_some_and(|keys| !keys.shed()) {
             remains.pop();
@@ -294,7 +294,7 @@ impl<F: File> Store<F> {
             self.positions_of(positions);
             order.extend(positions.iter().zip(from..).map(|(&position, i)| (position, i)));
         }
-        let order = sort::by_number(order);
+        let order = radix_sort::by_number(order);
         let geometry = self.log.geometry();
         let slot_of = |one: &(u32, u32)| geometry.locate(one.0).0;
         let mut places = [None; TOGETHER];
@@ -305,9 +305,9 @@ impl<F: File> Store<F> {
             for some in inside.chunks(TOGETHER) {
                 let mut positions = [0; TOGETHER];
                 positions.iter_mut().zip(some).for_each(|(to, one)| *to = one.0);
-                self.foresee(&positions[..some.len()], &mut places);
+                self.prefetch_records(&positions[..some.len()], &mut places);
                 for &(_, i) in some {
-                    self.bury(keyspace, &keys[i as usize])?;
+                    self.append_tombstone(keyspace, &keys[i as usize])?;
                 }
             }
         }
@@ -404,7 +404,7 @@ impl<F: File> Store<F> {
                 continue;
             }
             self.index.remove(hash, position);
-            self.log.died(position, header.size() as u32);
+            self.log.record_superseded(position, header.size() as u32);
             self.log.drop_name(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
@@ -426,7 +426,7 @@ impl<F: File> Store<F> {
         for position in self.log.naming_extents() {
             match self.log.place(&mut self.file, position) {
                 Ok(place) => {
-                    let header = self.log.peek(place).map(|record| *record.header);
+                    let header = self.log.get(place).map(|record| *record.header);
                     if header.is_some_and(|header| self.is_cleared(&header)) {
                         self.log.drop_name(position);
                     }
@@ -456,7 +456,7 @@ impl<F: File> Store<F> {
     }
 
     /// Whether memory of keys that are gone is left.
-    pub(super) fn has_remains(&self) -> bool {
+    pub(super) fn has_cleared(&self) -> bool {
         !self.clears.remains.is_empty()
     }
 
@@ -471,7 +471,7 @@ impl<F: File> Store<F> {
             self.abandon(&compacting);
         }
         self.clears.unswept = false;
-        let mut slots = self.log.living_slots();
+        let mut slots = self.log.live_slots();
         slots.reverse();
         Job::Sweeping(Sweeping { slots, at: None, spare: None, is_stuck: false })
     }
@@ -480,7 +480,7 @@ impl<F: File> Store<F> {
     pub(super) fn sweep_slice(&mut self, mut job: Sweeping) -> Result<Job, WriteError> {
         let Some(mut moving) = job.at.take() else {
             match job.slots.pop() {
-                Some(slot) if self.log.has_living(slot) => {
+                Some(slot) if self.log.has_live_records(slot) => {
                     let taken = self.take_up(slot, job.spare.take());
                     // What fails here is tried again.
                     self.clears.unswept |= taken.is_err();
@@ -495,7 +495,7 @@ impl<F: File> Store<F> {
             return Ok(Job::Sweeping(job));
         };
         match self.sweep_some(&mut moving) {
-            Ok(Swept::Some) if self.log.has_living(moving.slot) => {
+            Ok(Swept::Some) if self.log.has_live_records(moving.slot) => {
                 job.at = Some(moving);
                 return Ok(Job::Sweeping(job));
             }
@@ -582,17 +582,17 @@ impl<F: File> Store<F> {
     fn take_out(&mut self, dead: &[Dead]) -> Result<(), Error> {
         let mut hashes = [0; TOGETHER];
         hashes.iter_mut().zip(dead).for_each(|(hash, one)| *hash = one.hash);
-        self.index.warm(&hashes[..dead.len()]);
+        self.index.prefetch(&hashes[..dead.len()]);
         for &Dead { hash, position, size, pieces } in dead {
-            if !self.index.holds(hash, position) {
+            if !self.index.contains(hash, position) {
                 continue;
             }
             if let Some(pieces) = pieces {
-                self.bury_named(&pieces)?;
+                self.delete_chunks_of(&pieces)?;
                 self.commit_group()?;
             }
             self.index.remove(hash, position);
-            self.log.died(position, size);
+            self.log.record_superseded(position, size);
             self.log.drop_cleared_name(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
@@ -616,7 +616,7 @@ impl<F: File> Store<F> {
     /// A record that emptied a keyspace, of which nothing is left, need not move.
     pub(super) fn drop_clear(&mut self, hash: u32, position: Position, key: &[u8], size: u32) {
         self.index.remove(hash, position);
-        self.log.died(position, size);
+        self.log.record_superseded(position, size);
         self.last = None;
         let space = self.spaces.entry(KEYSPACE_ENGINE);
         space.count = space.count.saturating_sub(1);

@@ -2,48 +2,48 @@
 
 use alloc::vec::Vec;
 
+mod chunked_values;
 mod clear;
-mod compact;
-mod group;
-mod pieces;
-mod pin;
+mod compaction;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) mod places;
+pub(crate) mod live_records;
+mod maintenance;
+mod memory_usage;
+mod pin;
 mod replay;
-mod room;
 mod salvage;
-mod tend;
-mod update;
+mod transaction;
 mod verify;
+mod write;
 
 use core::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::payload::PiecesRef;
 use crate::format::record::{self, KIND_DELETE, KIND_PIECES, KIND_SET, RecordHeader};
+use crate::format::system_records::PiecesRef;
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
-use crate::index::hash::{HashIndex, KeyHash, Position};
-use crate::index::ordered::Range;
-use crate::index::spaces::Spaces;
-use crate::log::graves::UNKNOWN;
+use crate::index::hash_index::{HashIndex, KeyHash, Position};
+use crate::index::keyspaces::Spaces;
+use crate::index::ordered_index::Range;
+use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
-    pool::Purpose,
+    buffer_pool::AccessKind,
     read::{Pin, Place, damaged},
-    reserve::Need,
+    slot_allocator::AllocPriority,
 };
 
-pub use crate::log::pool::Views;
-pub use crate::log::recover::{OnDamage, Recovery};
+pub use crate::log::buffer_pool::Views;
+pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{Part, Spot, Verified};
 use clear::Clears;
-pub use group::Savepoint;
-use group::{SavepointState, Undo};
+use maintenance::{Change, Job};
 pub use pin::PinId;
-use tend::{Change, Job};
-pub use update::Set;
-use update::{Changing, NewRecord, Staged};
+pub use transaction::Savepoint;
+use transaction::{SavepointState, Undo};
+pub use write::Set;
+use write::{Changing, NewRecord, Staged};
 
 /// So many keys are looked for together: the processor waits for all of them at once.
 pub const TOGETHER: usize = 16;
@@ -160,7 +160,7 @@ pub struct Store<F> {
     recovery: Recovery,
     /// The housekeeping that is under way.
     job: Job,
-    is_tending: bool,
+    is_in_maintenance: bool,
     /// All that can be gained was asked for, of segments below this sequence.
     wants_all: Option<u32>,
     /// Compaction is worth trying again when so many bytes are used and dead.
@@ -175,7 +175,7 @@ pub struct Store<F> {
     read_only: bool,
     poisoned: bool,
     /// The failure of housekeeping that poisoned the store and that nobody was told of.
-    trouble: Option<Error>,
+    deferred_error: Option<Error>,
     unflushed: bool,
 }
 
@@ -187,7 +187,7 @@ impl<F: File> Store<F> {
     /// [`Error::ViewsHeld`] inside a callback.
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        match self.find_for(keyspace, key, Purpose::View)? {
+        match self.find_for(keyspace, key, AccessKind::View)? {
             Some(found) => self.value(found.place).map(Some),
             None => Ok(None),
         }
@@ -197,7 +197,7 @@ impl<F: File> Store<F> {
     /// on their way to the processor together, where one after the other it waits for each.
     #[inline]
     pub fn positions_of(&self, hashes: &mut [u32]) {
-        self.index.warm(hashes);
+        self.index.prefetch(hashes);
         for hash in hashes {
             *hash = self.index.find(*hash, |_| true).unwrap_or(0);
         }
@@ -206,14 +206,14 @@ impl<F: File> Store<F> {
     /// Whether the record of a key still lies where it lay.
     #[inline]
     #[must_use]
-    pub fn is_there(&self, position: Position) -> bool {
-        self.index.names(position)
+    pub fn is_current(&self, position: Position) -> bool {
+        self.index.contains_position(position)
     }
 
     /// Records at these positions are to be looked at now: they too are fetched together. Gives where each
     /// is, if that is in memory, for [`at_hand`](Store::at_hand).
     #[inline]
-    pub fn foresee(&self, positions: &[Position], places: &mut [Option<Place>]) {
+    pub fn prefetch_records(&self, positions: &[Position], places: &mut [Option<Place>]) {
         let mut all = 0;
         if self.clears.any {
             // Which of them still count is told by looking at each.
@@ -221,25 +221,25 @@ impl<F: File> Store<F> {
         }
         for (place, &position) in places.iter_mut().zip(positions) {
             *place = if position == 0 { None } else { self.log.place_of(position) };
-            all ^= place.map_or(0, |place| self.log.warm(place));
+            all ^= place.map_or(0, |place| self.log.prefetch(place));
         }
         core::hint::black_box(all);
     }
 
     /// The records of keys with these hashes are to be replaced now: they, what leads to them and what tells that
     /// they are there are fetched together.
-    fn fetch(&self, hashes: &[u32]) {
+    fn prefetch_buckets(&self, hashes: &[u32]) {
         let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
         let positions = &mut positions[..hashes.len()];
         positions.copy_from_slice(hashes);
         self.positions_of(positions);
-        self.foresee(positions, &mut places);
-        let are_named = positions.iter().filter(|&&position| self.is_there(position));
+        self.prefetch_records(positions, &mut places);
+        let are_named = positions.iter().filter(|&&position| self.is_current(position));
         core::hint::black_box(are_named.count());
     }
 
     /// Notes at which position the record of a key lies, for walks to come.
-    pub fn note(&mut self, keyspace: u32, key: &[u8], position: Position) {
+    pub fn index_record(&mut self, keyspace: u32, key: &[u8], position: Position) {
         self.spaces.entry(keyspace).keys.note(key, position);
     }
 
@@ -247,14 +247,14 @@ impl<F: File> Store<F> {
     /// is not that of another key with the same hash. Until all views have died it stays where it is. It `counts` as
     /// looked at if it is not one of all.
     #[inline]
-    pub fn at_hand(
+    pub fn get_resident(
         &mut self,
         place: Place,
         keyspace: u32,
         key: &[u8],
         counts: bool,
     ) -> Option<*const [u8]> {
-        let record = self.log.at_hand(place, counts)?;
+        let record = self.log.get_resident(place, counts)?;
         let is_it = same_bytes(record.key, key)
             && record.header.space() == keyspace
             && record.header.kind == KIND_SET;
@@ -266,7 +266,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn version(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<u64>, Error> {
-        Ok(self.stamp(keyspace, key)?.map(|(version, _)| version))
+        Ok(self.version_and_certainty(keyspace, key)?.map(|(version, _)| version))
     }
 
     /// The version of a key's record, and whether that was salvaged from a damaged file of which lost
@@ -275,7 +275,11 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// As for [`get`](Store::get).
-    pub fn stamp(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<(u64, bool)>, Error> {
+    pub fn version_and_certainty(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<(u64, bool)>, Error> {
         let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
         Ok(found.map(|found| {
             let header = self.log.record_in(found.place).header;
@@ -354,30 +358,30 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
-        match self.bury(keyspace, key) {
+        match self.append_tombstone(keyspace, key) {
             // What follows a commit can make room. A refusal leaves the open group as it is.
             Err(Error::Quota | Error::Full) if is_first => {
-                self.keep_up(0);
-                self.bury(keyspace, key)
+                self.catch_up(0);
+                self.append_tombstone(keyspace, key)
             }
             done => done,
         }
     }
 
     #[inline(never)]
-    fn bury(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+    fn append_tombstone(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        let need = if self.is_tending { Need::Note } else { Need::Relief };
+        let need = if self.is_in_maintenance { AllocPriority::Note } else { AllocPriority::Relief };
         // What names pieces is no piece.
         let is_apart = old.in_pieces && keyspace != KEYSPACE_ENGINE;
         if is_apart {
             let _ = self.savepoint();
         }
-        let buried = if is_apart { self.bury_pieces(hash, keyspace, key) } else { Ok(()) };
+        let buried = if is_apart { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
         let room = buried.and_then(|()| self.log.make_room(&mut self.file, size, need));
         if room.is_err() {
             if is_apart {
@@ -477,7 +481,7 @@ impl<F: File> Store<F> {
     /// no probe.
     #[inline(always)]
     fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        self.find_for(keyspace, key, Purpose::Own)
+        self.find_for(keyspace, key, AccessKind::Own)
     }
 
     #[inline(always)]
@@ -485,7 +489,7 @@ impl<F: File> Store<F> {
         &mut self,
         keyspace: u32,
         key: &[u8],
-        purpose: Purpose,
+        purpose: AccessKind,
     ) -> Result<Option<At>, Error> {
         // Marked as seen by a view only if it is the key that is asked for: else the record could not be
         // changed in place any more for the rest of the turn.
@@ -504,7 +508,7 @@ impl<F: File> Store<F> {
     /// For calls that are not worth code of their own.
     #[inline(never)]
     fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
-        let found = self.probe(hash, keyspace, key, Purpose::Own)?;
+        let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         // Only a lying checkpoint names a record by which no key is there.
         let is_dead = |at: &At| !self.log.record_in(at.place).header.can_live();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
@@ -516,12 +520,12 @@ impl<F: File> Store<F> {
         hash: u32,
         keyspace: u32,
         key: &[u8],
-        purpose: Purpose,
+        purpose: AccessKind,
     ) -> Result<Option<At>, Error> {
         let mut probe = self.index.probe(hash);
         let mut failed = Ok(None);
         while let Some(position) = self.index.next(&mut probe) {
-            let place = match self.log.look(&mut self.file, position, purpose) {
+            let place = match self.log.load_record(&mut self.file, position, purpose) {
                 Ok(place) => place,
                 // It may be a record that does not count any more, before one that does.
                 Err(error @ Error::Corruption(_)) if self.clears.any => {
@@ -530,11 +534,11 @@ impl<F: File> Store<F> {
                 }
                 Err(error) => return Err(error),
             };
-            if purpose == Purpose::View {
+            if purpose == AccessKind::View {
                 // Its value is waited for together with its header.
-                core::hint::black_box(self.log.warm(place));
+                core::hint::black_box(self.log.prefetch(place));
             }
-            let Some(record) = self.log.peek(place) else { return Err(damaged(0)) };
+            let Some(record) = self.log.get(place) else { return Err(damaged(0)) };
             if same_bytes(record.key, key)
                 && record.header.space() == keyspace
                 && !self.is_cleared(record.header)
@@ -596,14 +600,14 @@ impl<F: File> Store<F> {
         let (mut oldest, mut gone) = (0, 0);
         if let Some(old) = old {
             (oldest, gone) = (old.oldest, old.size);
-            self.log.died(old.position, gone);
+            self.log.record_superseded(old.position, gone);
             self.log.drop_name(old.position);
         }
         match new {
-            Some(new) => self.log.born(new, size),
+            Some(new) => self.log.record_added(new, size),
             None => {
                 let newest = old.map_or(UNKNOWN, |old| self.log.sequence_at(old.position));
-                self.log.buried(appended, size, oldest, newest);
+                self.log.tombstone_added(appended, size, oldest, newest);
             }
         }
         let old = old.map(|old| old.position);
@@ -619,11 +623,11 @@ impl<F: File> Store<F> {
             _ => {}
         }
         match undo.new {
-            Some(new) => self.log.died(new, undo.come),
-            None => self.log.unburied(undo.appended, undo.come),
+            Some(new) => self.log.record_superseded(new, undo.come),
+            None => self.log.tombstone_removed(undo.appended, undo.come),
         }
         if let Some(old) = undo.old {
-            self.log.born(old, undo.gone);
+            self.log.record_added(old, undo.gone);
             if !undo.moved {
                 self.log.restore_name(old);
             }

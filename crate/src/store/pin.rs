@@ -21,7 +21,7 @@ impl<F: File> Store<F> {
         self.commit()?;
         let hash = self.hash(keyspace, key);
         let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
-        let pin = match self.log.record_in(found.place).pieces() {
+        let pin = match self.log.record_in(found.place).chunks() {
             Some(pieces) => {
                 self.assemble(&pieces)?;
                 self.log.pin_assembled(pieces)

@@ -6,18 +6,18 @@ use core::ops::Range;
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
-use crate::format::payload::ExtentRef;
 use crate::format::record::RecordHeader;
 use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_PIECES, KIND_SET};
+use crate::format::system_records::ExtentRef;
 use crate::format::{frame, segment};
-use crate::index::hash::{KeyHash, Position};
-use crate::index::ordered::Key;
+use crate::index::hash_index::{KeyHash, Position};
+use crate::index::ordered_index::Key;
 use crate::log::Log;
-use crate::log::chain::FrameAt;
-use crate::log::graves::UNKNOWN;
-use crate::log::live::ExtentName;
-use crate::log::recover::{OnDamage, Opened, Recovered, Recovery, Way};
-use crate::sort;
+use crate::log::frame_chain::FrameAt;
+use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
+use crate::log::space_accounting::ExtentName;
+use crate::log::tombstones::UNKNOWN;
+use crate::radix_sort;
 
 use super::{Changing, Clears, Job, NewRecord, Options, Staged, Store};
 
@@ -71,7 +71,7 @@ impl<F: File> Store<F> {
     /// go better.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
         let Options { read_only, on_damage, fresh, .. } = *options;
-        let way = Way { read_only, on_damage, below, fresh };
+        let way = OpenMode { read_only, on_damage, below, fresh };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, views, way);
         let opened = match opened {
@@ -105,7 +105,7 @@ impl<F: File> Store<F> {
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
             job: Job::Nothing,
-            is_tending: false,
+            is_in_maintenance: false,
             wants_all: None,
             compact_above: 0,
             pressed_from: None,
@@ -113,14 +113,14 @@ impl<F: File> Store<F> {
             knows_gaps: false,
             read_only: options.read_only,
             poisoned: false,
-            trouble: None,
+            deferred_error: None,
             unflushed: false,
         };
         store.log.set_factor(options.factor.clamp(120, 300));
         store.load_clears();
         match store.recover(head, way, options) {
             Ok(None) => {
-                store.log.lend_views();
+                store.log.expose_views();
                 Ok(store)
             }
             Ok(Some((position, end))) => {
@@ -136,7 +136,7 @@ impl<F: File> Store<F> {
     fn recover(
         &mut self,
         head: Option<CheckpointHead>,
-        way: Way,
+        way: OpenMode,
         options: &Options,
     ) -> Result<Option<(u64, u64)>, Error> {
         let mut walk = self.log.begin_walk(head);
@@ -249,7 +249,7 @@ impl<F: File> Store<F> {
 
     /// Takes records into the index, and forgets them.
     fn replay_records(&mut self, ahead: &mut Ahead) -> Result<(), Error> {
-        self.index.warm(&ahead.hashes);
+        self.index.prefetch(&ahead.hashes);
         for (&hash, &(position, ref header)) in ahead.hashes.iter().zip(&ahead.records) {
             self.replay_record(position, hash, header)?;
         }
@@ -276,21 +276,21 @@ impl<F: File> Store<F> {
             && previous != 0
             && self.index.move_if_there(hash, previous, position)
         {
-            self.log.died(previous, header.replaced_size());
+            self.log.record_superseded(previous, header.replaced_size());
             self.log.drop_name(previous);
-            self.log.born(position, size as u32);
+            self.log.record_added(position, size as u32);
             self.last = Some(position);
             return Ok(());
         }
         if header.kind == KIND_PIECES {
-            self.log.tell_of_pieces();
+            self.log.mark_chunked_values();
         }
         if header.kind != KIND_DELETE && self.is_cleared(header) {
             return Ok(());
         }
         let record = self.log.record_at(position);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
-        let is_known = previous != 0 && self.index.holds(hash, previous);
+        let is_known = previous != 0 && self.index.contains(hash, previous);
         // What emptied a keyspace does so once, and not again where it was moved.
         let clear = record.clear();
         let sequence = self.log.sequence_at(position);
@@ -301,7 +301,8 @@ impl<F: File> Store<F> {
             false => {
                 let key = Key::new(record.key);
                 let mut found = self.find_shared(hash, header.space(), &key);
-                if self.log.mending().salvages && matches!(found, Err(Error::Corruption(_))) {
+                if self.log.recovery_state().salvages && matches!(found, Err(Error::Corruption(_)))
+                {
                     self.drop_damaged(hash)?;
                     found = self.find_shared(hash, header.space(), &key);
                 }
@@ -323,7 +324,7 @@ impl<F: File> Store<F> {
             }
         };
         if let Some((old, size)) = old {
-            self.log.died(old, size);
+            self.log.record_superseded(old, size);
             // A record that was moved names the same extent.
             if self.log.extent_of(old) == extent {
                 self.log.forget_name(old);
@@ -333,8 +334,8 @@ impl<F: File> Store<F> {
         }
         let new = (header.kind != KIND_DELETE).then_some(position);
         match new {
-            Some(_) => self.log.born(position, size as u32),
-            None => self.log.buried(position, size as u32, header.oldest, UNKNOWN),
+            Some(_) => self.log.record_added(position, size as u32),
+            None => self.log.tombstone_added(position, size as u32, header.oldest, UNKNOWN),
         }
         if let Some(extent) = extent {
             self.log.name_extent(position, extent);
@@ -385,7 +386,7 @@ impl<F: File> Store<F> {
         if self.sorted == ALL {
             return Ok(true);
         }
-        self.index.tell_names();
+        self.index.track_positions();
         let end = self.sorted.saturating_add(positions);
         let mut outcome = Ok(());
         while outcome.is_ok() && self.sorted < end {
@@ -399,7 +400,7 @@ impl<F: File> Store<F> {
     fn sort_segment(&mut self) -> Result<(), Error> {
         let geometry = self.log.geometry();
         let (slot, _) = geometry.locate(self.sorted);
-        for position in self.living_in(slot)? {
+        for position in self.live_records_in(slot)? {
             if position < self.sorted {
                 continue;
             }
@@ -417,7 +418,7 @@ impl<F: File> Store<F> {
     }
 
     /// Positions of the records in a slot that the index names, in order.
-    fn living_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
+    fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
         let geometry = self.log.geometry();
         let (first, all) = (geometry.position(slot, 0), geometry.positions());
         let count = self.index.count_named(first, all);
@@ -427,7 +428,7 @@ impl<F: File> Store<F> {
         }
         self.log.load_whole(&mut self.file, slot)?;
         self.log.each_record(slot, |position| {
-            if self.index.names(position) {
+            if self.index.contains_position(position) {
                 living.push(position);
             }
         });
@@ -435,7 +436,7 @@ impl<F: File> Store<F> {
             // What is not in a whole frame, or not yet in one, the index alone tells.
             let is_in = |&position: &Position| position.wrapping_sub(first) < all;
             let positions = self.index.positions().filter(is_in).map(|at| (at, at));
-            let sorted = sort::by_number(positions.collect());
+            let sorted = radix_sort::by_number(positions.collect());
             living = sorted.into_iter().map(|(position, _)| position).collect();
         }
         Ok(living)

@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::payload::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
 use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
-use crate::index::hash::{HashIndex, Position};
-use crate::index::ordered::Key;
-use crate::index::spaces::Spaces;
+use crate::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use crate::index::hash_index::{HashIndex, Position};
+use crate::index::keyspaces::Spaces;
+use crate::index::ordered_index::Key;
 use crate::log::Log;
-use crate::log::pool::Pool;
+use crate::log::buffer_pool::Pool;
 use crate::log::read::damaged;
-use crate::sort;
+use crate::radix_sort;
 
 use super::clear::Clears;
 use super::{Options, Store};
@@ -22,7 +22,7 @@ impl<F: File> Store<F> {
     /// Reads all that the index names, and takes out what is not intact: its keys are absent then,
     /// for what they were before is not what they were last.
     pub(super) fn sweep(&mut self) -> Result<(), Error> {
-        let mending = self.log.mending();
+        let mending = self.log.recovery_state();
         self.recovery.damaged |= mending.damaged;
         self.recovery.lost_keys += mending.lost_keys;
         let (mut counts, mut dead) = (Spaces::default(), 0);
@@ -73,7 +73,9 @@ impl<F: File> Store<F> {
     pub(super) fn entries(&self) -> Vec<(Position, u32)> {
         let mut entries = Vec::with_capacity(self.index.len());
         self.index.collect(0, u32::MAX, &mut entries);
-        sort::by_number(entries.into_iter().map(|(hash, position)| (position, hash)).collect())
+        radix_sort::by_number(
+            entries.into_iter().map(|(hash, position)| (position, hash)).collect(),
+        )
     }
 
     /// The keyspace of a record and whether it is uncertain, if it is intact and its value is; none if its
@@ -109,9 +111,9 @@ impl<F: File> Store<F> {
         self.clears = Clears::default();
         self.last = None;
         // No housekeeping yet: it writes superblocks.
-        self.is_tending = true;
+        self.is_in_maintenance = true;
         let copied = self.copy_all(old, index, entries, &spaces);
-        self.is_tending = false;
+        self.is_in_maintenance = false;
         if let Err(error) = copied {
             // What could not be cut off is not there for anybody.
             let _ = self.file.truncate(size);
@@ -138,7 +140,7 @@ impl<F: File> Store<F> {
         for (position, _) in entries {
             let (place, record) = old.find_intact(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
-            let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.pieces());
+            let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.chunks());
             // The new log has no gaps, and other numbers; pieces come with their values; and it never held what
             // is gone.
             let is_left =

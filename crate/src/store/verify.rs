@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::payload::PiecesRef;
 use crate::format::record::{KIND_PIECES, KIND_SET};
+use crate::format::system_records::PiecesRef;
 use crate::log::Log;
 use crate::log::verify::{Part, Spot, Verified};
 
@@ -34,7 +34,7 @@ impl<F: File> Store<F> {
         let mut first = None;
         let mut found = log.verify(file, spot, |position, header, key| {
             let is_named =
-                header.can_live() && index.holds(key_hash.hash(header.space(), key), position);
+                header.can_live() && index.contains(key_hash.hash(header.space(), key), position);
             // Until it is swept, the index leads to records of an emptied keyspace whose values may be gone.
             let counts = !spaces.has_cleared(header.space(), header.version);
             if is_named && counts && header.kind == KIND_PIECES {
@@ -82,9 +82,9 @@ impl<F: File> Store<F> {
         self.log.each_record(slot, |position| {
             let (_, offset) = geometry.locate(position);
             let record = self.log.record_at(position);
-            if let Some(pieces) = record.pieces().filter(|_| offset >= from as usize)
+            if let Some(pieces) = record.chunks().filter(|_| offset >= from as usize)
                 && !self.is_cleared(record.header)
-                && self.index.holds(self.hash(record.header.space(), record.key), position)
+                && self.index.contains(self.hash(record.header.space(), record.key), position)
             {
                 all.push((offset as u32, record.header.size() as u64, pieces));
             }
@@ -96,7 +96,7 @@ impl<F: File> Store<F> {
     fn holds_together(&mut self, pieces: &PiecesRef) -> Result<bool, Error> {
         let mut bytes = 0;
         for piece in 0..pieces.count {
-            let (key, hash) = self.piece(pieces, piece);
+            let (key, hash) = self.chunk(pieces, piece);
             match self.find_shared(hash, KEYSPACE_ENGINE, &key) {
                 Ok(Some(at)) => match self.log.record_in(at.place).header {
                     header if header.kind == KIND_SET => bytes += u64::from(header.value_len),

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
-use super::host::HostFile;
+use super::imports::HostFile;
 use crate::error::Error;
 use crate::format::MAX_KEY;
 use crate::store::Store;
@@ -108,13 +108,13 @@ impl Instance {
         let Some(store) = &self.store else {
             return;
         };
-        let now = store.footprint();
+        let now = store.memory_usage();
         if core::mem::replace(&mut self.footprint, now) != now {
-            let (whole, rest) = store.headroom();
+            let (whole, rest) = store.reserve_needed();
             // What is held for a while is part of that room: it leaves by itself, and beside it memory
             // would grow with each rarer coincidence, and never shrink.
             let turn = besides + store.budget().max(HEADROOM);
-            let room = turn + HEADROOM - store.passing().min(HEADROOM / 4);
+            let room = turn + HEADROOM - store.transient_bytes().min(HEADROOM / 4);
             let room = room.min(self.most_room);
             take_and_leave(whole, room + rest, most);
         }

@@ -16,9 +16,9 @@
 //! [`host`] is what it imports.
 #![allow(unsafe_code)]
 
-mod host;
+mod imports;
 mod instance;
-mod life;
-mod points;
-mod ranges;
-mod reports;
+mod lifecycle;
+mod point_ops;
+mod range_ops;
+mod stats;

@@ -72,12 +72,12 @@ fn a_close_amid_a_checkpoint_leaves_no_tail_of_what_came_since_it_began() {
             store.commit().expect("it commits");
         };
         // Enough for a checkpoint of several slices, between which as much is written.
-        while !store.wants_tending() {
+        while !store.wants_maintenance() {
             write(&mut store, 50_000);
         }
         for _ in 0..turns {
             write(&mut store, 2_000);
-            store.tend(false).expect("it tends");
+            store.maintain(false).expect("it tends");
         }
         let limit = 2 * store.stats().count as usize;
         let file = store.close().map_err(|(_, error)| error).expect("it closes");

@@ -141,9 +141,9 @@ fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
         let at_hand = |store: &mut Store<FaultFile>, keyspace| {
             let (mut positions, mut places) = ([hash], [None]);
             store.positions_of(&mut positions);
-            store.foresee(&positions, &mut places);
+            store.prefetch_records(&positions, &mut places);
             let [place] = places;
-            place.and_then(|place| store.at_hand(place, keyspace, &hot, counts)).is_some()
+            place.and_then(|place| store.get_resident(place, keyspace, &hot, counts)).is_some()
         };
         assert!(!at_hand(&mut store, 1), "another keyspace");
         let mut rng = Rng::new(5);

@@ -195,9 +195,9 @@ fn what_replay_refuses_is_refused_behind_a_checkpoint_and_verification_finds_it(
             // Nor does it get into what is replayed.
             let mut store = Store::open(file.clone(), options(memory)).expect("it opens");
             store.set(0, b"new", b"value").expect("set");
-            let mut more = store.tend(true).expect("tend");
+            let mut more = store.maintain(true).expect("tend");
             while more {
-                more = store.tend(false).expect("tend");
+                more = store.maintain(false).expect("tend");
             }
             store.close().map_err(|(_, e)| e).expect("close");
             look(&file, options(memory), what);

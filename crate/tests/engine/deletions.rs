@@ -69,7 +69,7 @@ fn keys_that_come_and_go_beside_others_that_stay_leave_nothing_that_is_moved_for
                 store.end_turn();
             }
         }
-        store.tend(false).expect("tend");
+        store.maintain(false).expect("tend");
         rounds.push((written.get() - before) / (2 * COME));
     }
     assert_eq!(store.count(0), STAY);
@@ -148,7 +148,7 @@ fn no_segment_stands_that_has_a_key_whose_deletion_has_gone() {
             match rng.below(12) {
                 0 => store.flush().expect("flush"),
                 1..4 => store.commit().expect("commit"),
-                4..8 => _ = store.tend(rng.one_in(60)).expect("tend"),
+                4..8 => _ = store.maintain(rng.one_in(60)).expect("tend"),
                 8 if rng.one_in(12) => {
                     // Killed, or closed; only what this session began is known by heart.
                     if rng.one_in(2) {

@@ -45,10 +45,10 @@ fn is_poisoned_behind_a_commit(nth: u64) -> Option<bool> {
         if file.struck() {
             let is_hidden = done.is_ok() && store.stats().poisoned;
             if is_hidden {
-                assert!(store.is_in_trouble(), "call {nth}: somebody has to tell");
+                assert!(store.has_deferred_error(), "call {nth}: somebody has to tell");
                 assert_eq!(store.set(0, b"more", b""), Err(Error::Poisoned), "call {nth}");
                 assert_eq!(store.flush(), Err(Error::Io), "call {nth}: what it was is told");
-                assert!(!store.is_in_trouble(), "call {nth}: once");
+                assert!(!store.has_deferred_error(), "call {nth}: once");
             }
             return Some(is_hidden);
         }
@@ -77,7 +77,7 @@ fn is_poisoned_by_its_close(keys: u64, slices: usize, nth: u64) -> Option<bool> 
         store.commit().expect("committed");
     }
     for slice in 0..slices {
-        store.tend(slice == 0).expect("tended");
+        store.maintain(slice == 0).expect("tended");
     }
     store.flush().expect("flushed");
     file.enter(Stage::Closing);

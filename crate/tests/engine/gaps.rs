@@ -32,7 +32,7 @@ fn who_dies_amid_housekeeping_and_keeps_house_again_has_a_log_that_tells_all_wit
     let file = FaultFile::new(image);
     let mut store = Store::open(file.clone(), options).expect("opens");
     let mut slices = 0;
-    while store.tend(slices == 0).expect("tended") {
+    while store.maintain(slices == 0).expect("tended") {
         slices += 1;
         assert_log_tells_all(file.pages(), options, &format!("behind slice {slices}"));
     }

@@ -122,7 +122,7 @@ fn a_file_that_is_compacted_does_not_grow_and_brings_nothing_back() {
         store.commit().expect("commit");
         store.end_turn();
         for _ in 0..round % 40 {
-            store.tend(round % 100 == 0).expect("tend");
+            store.maintain(round % 100 == 0).expect("tend");
         }
         if round % 50 == 49 {
             store = open(if round % 100 == 49 { store.into_file() } else { closed(store) });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use varve::index::hash::KeyHash;
+use varve::index::hash_index::KeyHash;
 use varve::{Error, MemoryFile, Options, Store};
 
 use crate::support::oracle::KEYSPACES;
@@ -28,7 +28,7 @@ fn a_walk_remembers_where_records_lie_until_they_move() {
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
     let (mut positions, mut places) = ([store.hash(0, &key(0))], [None]);
     store.positions_of(&mut positions);
-    store.foresee(&positions, &mut places);
+    store.prefetch_records(&positions, &mut places);
     assert!(matches!((positions, places), ([0], [None])), "what is not there lies nowhere");
     (0..1000).for_each(|n| assert!(store.set(0, &key(n), &[7; 50]).is_ok()));
     store.commit().expect("commit");
@@ -36,7 +36,7 @@ fn a_walk_remembers_where_records_lie_until_they_move() {
     let there = |store: &mut Store<MemoryFile>| {
         let keys = store.range_keys(0, all).expect("keys");
         let positions: Vec<_> = keys.map(|key| key.position).collect();
-        positions.iter().filter(|&&position| store.is_there(position)).count()
+        positions.iter().filter(|&&position| store.is_current(position)).count()
     };
     assert_eq!(there(&mut store), 1000);
     (1000..1100).for_each(|n| assert!(store.set(0, &key(n), b"new").is_ok()));
@@ -53,7 +53,7 @@ fn a_walk_remembers_where_records_lie_until_they_move() {
     for n in 0..300 {
         let mut positions = [store.hash(0, &key(n))];
         store.positions_of(&mut positions);
-        store.note(0, &key(n), positions[0]);
+        store.index_record(0, &key(n), positions[0]);
     }
     assert_eq!(there(&mut store), 1100, "and these were looked for");
 }
@@ -78,10 +78,10 @@ fn keys_whose_hashes_are_equal_stay_apart() {
             // One of them is foreseen, and nobody takes its value for the other's.
             let (mut positions, mut places) = ([store.hash(keyspace, a)], [None]);
             store.positions_of(&mut positions);
-            store.foresee(&positions, &mut places);
+            store.prefetch_records(&positions, &mut places);
             let place = places[0].expect("all is in memory");
             let mut length = |key| {
-                let value = store.at_hand(place, keyspace, key, false);
+                let value = store.get_resident(place, keyspace, key, false);
                 value.map(|value| value.len())
             };
             assert!(matches!((length(a), length(b)), (Some(5), None) | (None, Some(1))));

@@ -179,9 +179,9 @@ impl Model {
                 self.store().unpin(pin);
             }
             Op::Tend { slices, all } if self.saved.is_empty() => {
-                let mut more = self.store().tend(*all).map_err(failed("tend"))?;
+                let mut more = self.store().maintain(*all).map_err(failed("tend"))?;
                 for _ in 1..*slices {
-                    more = more && self.store().tend(false).map_err(failed("tend"))?;
+                    more = more && self.store().maintain(false).map_err(failed("tend"))?;
                 }
                 check(!more || *slices < ALL, || "housekeeping has no end".into())?;
             }
@@ -407,17 +407,17 @@ impl Model {
         let keys: Vec<_> = keys.map(|key| (key.to_vec(), key.position)).collect();
         keys.iter().try_for_each(|(key, was)| {
             let mut positions = [*was];
-            if !store.is_there(*was) {
+            if !store.is_current(*was) {
                 positions = [store.hash(keyspace, key)];
                 store.positions_of(&mut positions);
             }
             let mut places = [None];
-            store.foresee(&positions, &mut places);
-            let value = places[0].and_then(|place| store.at_hand(place, keyspace, key, false));
+            store.prefetch_records(&positions, &mut places);
+            let value = places[0].and_then(|place| store.get_resident(place, keyspace, key, false));
             if value.is_none() {
                 return Ok(());
             }
-            store.note(keyspace, key, positions[0]);
+            store.index_record(keyspace, key, positions[0]);
             let found = store.get(keyspace, key).unwrap().map(std::ptr::from_ref);
             // Looking at a record that does not count any more may have moved it.
             let may_have_moved = store.stats().unswept > 0;

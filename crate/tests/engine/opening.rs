@@ -53,8 +53,8 @@ fn filled(file: &FaultFile) -> Store<FaultFile> {
     for i in 0..VALUES {
         store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");
         store.flush().expect("flush");
-        while store.wants_tending() {
-            store.tend(false).expect("tend");
+        while store.wants_maintenance() {
+            store.maintain(false).expect("tend");
         }
     }
     store
@@ -111,9 +111,9 @@ fn values_that_were_moved_count_too() {
         store.delete(0, &[i]).expect("delete");
     }
     store.flush().expect("flush");
-    let mut more = store.tend(true).expect("tend");
+    let mut more = store.maintain(true).expect("tend");
     while more {
-        more = store.tend(false).expect("tend");
+        more = store.maintain(false).expect("tend");
     }
     for i in 0..VALUES / 2 {
         store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");

@@ -183,7 +183,7 @@ impl Full {
     fn tend(&mut self, all: bool) {
         let mut first = all;
         for _ in 0..10_000 {
-            match self.store.tend(std::mem::take(&mut first)) {
+            match self.store.maintain(std::mem::take(&mut first)) {
                 Ok(true) => {}
                 Ok(false) | Err(Error::Quota) => return,
                 Err(error) => panic!("{}: {error}", self.place),

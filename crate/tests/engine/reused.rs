@@ -177,7 +177,7 @@ fn nothing_is_left_behind_the_last_frame_where_the_log_goes_on_elsewhere() {
                     store.rollback(savepoint);
                 }
                 2 => {
-                    store.tend(rng.one_in(10)).expect("tend");
+                    store.maintain(rng.one_in(10)).expect("tend");
                 }
                 3 if rng.one_in(4) => store.flush().expect("flush"),
                 4 => {

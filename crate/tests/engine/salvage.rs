@@ -44,7 +44,7 @@ impl Sample {
 fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     let state = state_of(store);
     let is_uncertain = |store: &mut Store<FaultFile>, keyspace: u32, key: &[u8]| {
-        store.stamp(keyspace, key).expect("readable").expect("there").1
+        store.version_and_certainty(keyspace, key).expect("readable").expect("there").1
     };
     let keys: Vec<_> = state.keys().cloned().collect();
     let uncertain = keys.into_iter().filter(|(ks, key)| is_uncertain(store, *ks, key)).collect();
@@ -94,9 +94,9 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
                 store = Store::open(file, options()).expect("open");
             }
             6..9 if tends => {
-                let mut more = store.tend(rng.one_in(3)).expect("tend");
+                let mut more = store.maintain(rng.one_in(3)).expect("tend");
                 while more {
-                    more = store.tend(false).expect("tend");
+                    more = store.maintain(false).expect("tend");
                 }
             }
             _ => {}
@@ -214,8 +214,8 @@ fn judge_salvage(
         // It lives on: what is written is certain, whatever moves.
         if let Some((keyspace, key)) = uncertain.first() {
             store.set(*keyspace, key, b"new").expect("set");
-            store.tend(true).expect("tend");
-            while store.tend(false).expect("tend") {}
+            store.maintain(true).expect("tend");
+            while store.maintain(false).expect("tend") {}
             let (_, doubts) = seen_in(&mut store);
             assert_eq!(doubts.len() + 1, uncertain.len(), "{what}");
         }

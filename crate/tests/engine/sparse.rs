@@ -247,7 +247,7 @@ fn a_database_of_32_gib_has_room_again_for_as_much_as_is_deleted() {
             assert_eq!(store.delete(0, &key(i)), Ok(true), "round {round}, key {i}");
         }
         let mut all = true;
-        while store.tend(all).unwrap_or_else(|e| panic!("round {round}: {e}")) {
+        while store.maintain(all).unwrap_or_else(|e| panic!("round {round}: {e}")) {
             all = false;
             store.end_turn();
         }

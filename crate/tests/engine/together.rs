@@ -56,7 +56,7 @@ fn do_something<F: varve::File>(
         _ if savepoints.is_empty() => {
             store.commit().expect("commit");
             store.end_turn();
-            store.tend(false).expect("tend");
+            store.maintain(false).expect("tend");
         }
         _ => {}
     }
@@ -109,7 +109,7 @@ fn sets_for_which_there_is_sure_room_ask_nothing_of_the_file() {
             do_something(&mut store, &mut savepoints, &mut rng);
             let first = pairs(&mut rng, 1, 100).remove(0);
             store.set(0, &first.0, &first.1).expect("set");
-            let room = store.sure_room();
+            let room = store.infallible_capacity();
             let mut pairs = pairs(&mut rng, 60, 200);
             let mut taken = 0;
             let padded = |bytes: &Vec<u8>| bytes.len().next_multiple_of(8);

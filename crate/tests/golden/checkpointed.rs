@@ -3,9 +3,9 @@
 
 use varve::error::{Damage, Error};
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::KEY_GAP;
 use varve::format::segment;
 use varve::format::superblock::SLOT_STRIDE;
+use varve::format::system_records::KEY_GAP;
 
 use crate::golden::{Content, Expect, Golden};
 use crate::image::{

@@ -2,7 +2,7 @@
 
 use varve::error::{Damage, Error};
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::clear_key;
+use varve::format::system_records::clear_key;
 
 use crate::golden::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Row, clear, commit, extent, fill, set};
@@ -92,7 +92,7 @@ fn moved_behind_what_it_ended() -> Golden {
     image.frame(&mut first, commit(1, 1), &[set("a", "gone", 1), set("b", "gone", 2)]);
     // The segment in which the record stood first was given back: frame 2.
     let mut third = image.segment(1, 3, 3);
-    let gap = [varve::format::payload::KEY_GAP, &3_u64.to_be_bytes()].concat();
+    let gap = [varve::format::system_records::KEY_GAP, &3_u64.to_be_bytes()].concat();
     let records = [
         set("a", "set again", 4).oldest(2),
         clear(0, 3, 2).oldest(2),

@@ -1,11 +1,11 @@
 //! Golden files of undamaged databases: everything that a record can be.
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::payload::{
+use varve::format::record::KIND_TRANSACTION;
+use varve::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
     IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
 };
-use varve::format::record::KIND_TRANSACTION;
 use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
 use crate::golden::{Content, Expect, Golden, Noted};

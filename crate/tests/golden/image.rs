@@ -9,12 +9,12 @@ use musli_zerocopy::ZeroCopy;
 use varve::format::checkpoint::{self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow};
 use varve::format::checksum::{checksum, seed_at};
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::{ExtentRef, clear_key, clear_of};
 use varve::format::record::{self, RecordHeader};
 use varve::format::segment::{self, SegmentHeader};
 use varve::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
+use varve::format::system_records::{ExtentRef, clear_key, clear_of};
 use varve::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
-use varve::index::hash::KeyHash;
+use varve::index::hash_index::KeyHash;
 
 /// Identity of every golden file.
 pub const FILE_ID: [u64; 2] = [0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210];
@@ -462,8 +462,9 @@ impl Image {
                 end: (row.segment.at - row.segment.start) as u32,
                 live: sizes.len() as u32,
                 live_bytes: sizes.iter().sum::<usize>() as u32,
-                grave_bytes: graves.clone().map(|p| p.record.encode().len()).sum::<usize>() as u32,
-                grave_oldest: graves.map(|p| p.record.header.oldest).min().unwrap_or(u32::MAX),
+                tombstone_bytes: graves.clone().map(|p| p.record.encode().len()).sum::<usize>()
+                    as u32,
+                oldest_tombstone: graves.map(|p| p.record.header.oldest).min().unwrap_or(u32::MAX),
                 reserved: 0,
             };
             tables.extend(row.to_bytes());

@@ -2,9 +2,9 @@
 
 use musli_zerocopy::ZeroCopy;
 use varve::error::{Damage, Error};
-use varve::format::payload::PiecesRef;
 use varve::format::record::{KIND_EXTENT, KIND_PIECES};
 use varve::format::superblock::INCOMPATIBLE_PIECES;
+use varve::format::system_records::PiecesRef;
 use varve::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 
 use crate::golden::{Content, Expect, Golden};

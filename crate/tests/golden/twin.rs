@@ -3,13 +3,13 @@
 use std::mem::{offset_of, size_of};
 
 use varve::format::frame::FrameHeader;
-use varve::format::payload::{
-    ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
-    Transaction,
-};
 use varve::format::record::RecordHeader;
 use varve::format::segment::SegmentHeader;
 use varve::format::superblock::Superblock;
+use varve::format::system_records::{
+    ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
+    Transaction,
+};
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX};
+use varve::format::system_records::{CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX};
 use varve::native::{Collection, Error, KeyRange, Store};
 use varve::schema::{Kind, Opt, Record};
 use varve::{Options, StdFile};

@@ -2,7 +2,7 @@
 
 use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::payload::{CollectionDescriptor, DESCRIPTOR_INDEX};
+use varve::format::system_records::{CollectionDescriptor, DESCRIPTOR_INDEX};
 use varve::native::{KeyRange, Reader, Store};
 use varve::schema::{Kind, Parts, Record, View};
 use varve::{Options, StdFile};

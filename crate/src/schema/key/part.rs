@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{Part, invert, put_bytes, put_float, put_signed, put_unsigned};
-use crate::schema::kind::Plain;
+use crate::schema::descriptor::Plain;
 use crate::schema::{Malformed, Opt};
 
 /// The smallest number that a double does not have exactly, with all below it.

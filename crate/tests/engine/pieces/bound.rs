@@ -50,7 +50,7 @@ fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
         assert!(file <= bound + 6 * largest, "{what}: {file} of {bound} bytes after {i} writes");
         if i % 8 == 7 {
             store.flush().expect("flush");
-            while store.tend(false).expect("tend") {}
+            while store.maintain(false).expect("tend") {}
             let file = store.stats().file_bytes;
             beyond = beyond.max(file as i64 - bound as i64);
             assert!(file <= bound, "{what}: {file} of {bound} bytes at rest after {i} writes");
@@ -107,7 +107,7 @@ fn a_file_that_is_opened_with_another_factor_accounts_for_its_values_by_that_and
             for _ in 0..3 {
                 store.flush().expect("flush");
                 store.witness().expect("witness");
-                while store.tend(false).expect("tend") {}
+                while store.maintain(false).expect("tend") {}
             }
             let file = store.stats().file_bytes;
             assert!(file <= 8192 + (6 << 20), "{before} and then {after}, {length}: {file}");

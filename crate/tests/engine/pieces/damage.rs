@@ -1,7 +1,7 @@
 //! Pieces that are missing, damaged, or not what they were.
 
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::PiecesRef;
+use varve::format::system_records::PiecesRef;
 use varve::{Error, OnDamage, Options, Store};
 
 use super::{Shared, close, open, options, with_one};

@@ -53,7 +53,7 @@ fn what_is_pinned_of_a_value_in_pieces_stays_whatever_becomes_of_the_value() {
             store.commit().expect("commit");
             is_same(&mut store, pins[0], "while others are written");
             store.end_turn();
-            store.tend(round % 20 == 0).expect("tend");
+            store.maintain(round % 20 == 0).expect("tend");
             is_same(&mut store, pins[0], "after housekeeping");
         }
         tend_to_the_end(&mut store);

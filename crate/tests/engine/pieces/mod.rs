@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::format::payload::KEY_PIECE;
 use varve::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
+use varve::format::system_records::KEY_PIECE;
 use varve::format::{KEYSPACE_ENGINE, record};
 use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
 
@@ -72,10 +72,10 @@ fn close(store: Store<Shared>) {
 }
 
 fn tend_to_the_end<F: File>(store: &mut Store<F>) {
-    let mut more = store.tend(true).expect("tend");
+    let mut more = store.maintain(true).expect("tend");
     let mut slices = 0;
     while more {
-        more = store.tend(false).expect("tend");
+        more = store.maintain(false).expect("tend");
         slices += 1;
         assert!(slices < 20_000, "housekeeping comes to an end");
     }
@@ -327,8 +327,8 @@ fn a_build_that_knows_no_pieces_refuses_each_file_that_has_some_whenever_its_wri
                 }
                 5 => store.delete(0, &key).map(drop),
                 6 => store.flush(),
-                7 => store.tend(true).map(drop),
-                8 => (0..10).try_for_each(|_| store.tend(false).map(drop)),
+                7 => store.maintain(true).map(drop),
+                8 => (0..10).try_for_each(|_| store.maintain(false).map(drop)),
                 _ => {
                     let file = store.close().map_err(|(_, error)| error).expect("close");
                     store = Store::open(file, options).expect("it opens");

@@ -1,9 +1,9 @@
 //! What was under way at each moment of a history: crash states that are about nothing but small
 //! commits would prove little.
 
+use varve::aligned_buf::AlignedBytes;
 use varve::format::record::{self, KIND_PIECES};
 use varve::format::{frame, segment};
-use varve::memory::AlignedBytes;
 
 use super::fault_file::Event;
 use super::oracle::Mark;

@@ -252,10 +252,10 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
         assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
     }
     let mut store = Store::open(file.clone(), *options).expect("it opened before");
-    let mut more = store.tend(true);
+    let mut more = store.maintain(true);
     for _ in 0..2000 {
         if more == Ok(true) {
-            more = store.tend(false);
+            more = store.maintain(false);
         }
     }
     assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");

@@ -105,7 +105,7 @@ fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Com
         session.check();
         let is_untold = session.is_poisoned();
         assert!(
-            !is_untold || session.store().is_in_trouble(),
+            !is_untold || session.store().has_deferred_error(),
             "{step:?}: the next call is to tell"
         );
         return Ok(());

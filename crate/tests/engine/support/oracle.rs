@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::format::KEYSPACE_ENGINE;
-use varve::format::payload::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use varve::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
 use varve::{Error, File, Part, Spot, Store, Verified};
 
 use super::fault_file::FaultFile;

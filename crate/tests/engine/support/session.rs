@@ -389,7 +389,7 @@ impl Session {
                 let after = self.state.clone();
                 let tend = |s: &mut Store<FaultFile>| {
                     for i in 0..*slices {
-                        if !s.tend(*all && i == 0)? {
+                        if !s.maintain(*all && i == 0)? {
                             break;
                         }
                     }

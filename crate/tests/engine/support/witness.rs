@@ -3,10 +3,10 @@
 
 use varve::format::checksum::{checksum, seed_at};
 use varve::format::frame::{self, FrameHeader};
-use varve::format::payload::ExtentRef;
 use varve::format::record::{self, KIND_EXTENT};
 use varve::format::segment::{self, KIND_EXTENT as KIND_EXTENT_SEGMENT, KIND_LOG, SegmentHeader};
 use varve::format::superblock::{self, SLOT_STRIDE, Slot, Superblock};
+use varve::format::system_records::ExtentRef;
 use varve::format::{ALIGN, DATA_START};
 
 /// A file as it lies there.

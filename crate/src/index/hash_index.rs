@@ -1,0 +1,599 @@
+//! A flat hash table from key hash to record position.
+//!
+//! Open addressing with linear probing over 8-byte slots `{hash: u32, position: u32}`; a slot's
+//! home is the upper bits of its hash, so the table doubles without looking at any record.
+//! Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no tombstones.
+//! Keys are compared by the caller, who knows where records lie.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::format::checksum::checksum;
+
+/// Up to this many bytes a key is hashed by 32-bit multiplications alone.
+const SHORT_KEY: usize = 64;
+
+/// The hash of keys: NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999), then the
+/// mixing of MurmurHash's end.
+///
+/// For two keys that were chosen without knowing the secret, the chance of equal sums is 2^-32, so
+/// that nobody can flood the table from outside. In wasm it takes less than half the time of XXH3,
+/// which multiplies 64 by 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHash {
+    /// For keyspace and length, for all words but the last, for the last.
+    secret: [u64; 1 + SHORT_KEY / 8],
+}
+
+impl KeyHash {
+    /// The hash under the seed in the superblock.
+    #[must_use]
+    pub fn new(seed: [u64; 2]) -> Self {
+        let mut secret = [0; 1 + SHORT_KEY / 8];
+        for (i, word) in secret.iter_mut().enumerate() {
+            *word = checksum(&(seed[1] ^ i as u64).to_le_bytes(), seed[0]);
+        }
+        KeyHash { secret }
+    }
+
+    /// The hash of a key.
+    #[inline(never)]
+    #[must_use]
+    pub fn hash(&self, keyspace: u32, key: &[u8]) -> u32 {
+        let [first, rest @ .., last] = &self.secret;
+        let length = key.len();
+        let mut sum = product((length as u64) << 32 | u64::from(keyspace), *first);
+        if let Some(end) = key.last_chunk::<8>().filter(|_| length <= SHORT_KEY) {
+            // The last word overlaps the one before it, unless it begins where that ends.
+            for (word, secret) in key[..length - 1].chunks_exact(8).zip(rest) {
+                sum = sum.wrapping_add(halves(half(&word[..4]), half(&word[4..]), *secret));
+            }
+            sum = sum.wrapping_add(halves(half(&end[..4]), half(&end[4..]), *last));
+        } else if length > SHORT_KEY {
+            sum = sum.wrapping_add(checksum(key, *last));
+        } else {
+            let word = key.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            sum = sum.wrapping_add(product(word, *last));
+        }
+        sum ^= sum >> 32;
+        sum = sum.wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+        sum ^= sum >> 29;
+        (sum.wrapping_mul(0xC4CE_B9FE_1A85_EC53) >> 32) as u32
+    }
+}
+
+/// The halves of a word, each under its half of the secret, multiplied.
+#[inline(always)]
+const fn product(word: u64, secret: u64) -> u64 {
+    halves(word as u32, (word >> 32) as u32, secret)
+}
+
+#[inline(always)]
+const fn halves(low: u32, high: u32, secret: u64) -> u64 {
+    let low = low.wrapping_add(secret as u32);
+    let high = high.wrapping_add((secret >> 32) as u32);
+    (low as u64).wrapping_mul(high as u64)
+}
+
+/// Half of a word. A key was written a moment ago four bytes at a time, and a processor that reads eight
+/// of them has to wait until both writes have reached its cache.
+#[inline(always)]
+fn half(bytes: &[u8]) -> u32 {
+    bytes.try_into().map_or(0, u32::from_le_bytes)
+}
+
+/// Position of a record in units of 8 bytes from the first segment; 0 is no record's.
+pub type Position = u32;
+
+/// The table. It holds at most 3/4 of its slots.
+#[derive(Debug)]
+pub struct HashIndex {
+    slots: Box<[u64]>,
+    /// 32 minus the binary logarithm of the number of slots.
+    shift: u32,
+    len: usize,
+    /// Which positions it names, if somebody asks for that.
+    named: Positions,
+}
+
+/// How far a walk over the positions under one hash has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    hash: u32,
+    at: usize,
+}
+
+/// Words of a piece of [`Positions`], which stands for 1 MiB of the file.
+const PIECE: usize = 512;
+
+/// A set of positions of records, which are longer than 32 bytes: a bit for as many. Where no record ever
+/// lay it has no piece.
+#[derive(Debug, Default)]
+struct Positions {
+    /// None at all: nobody asks for it.
+    pieces: Vec<Option<Box<[u64; PIECE]>>>,
+    /// How many of them there are.
+    taken: usize,
+}
+
+impl Positions {
+    /// Piece, word and bit of a position.
+    #[inline(always)]
+    const fn place(position: Position) -> (usize, usize, u64) {
+        let word = position as usize >> 8;
+        (word / PIECE, word % PIECE, 1 << (position >> 2 & 63))
+    }
+
+    #[inline(always)]
+    fn has(&self, position: Position) -> bool {
+        let (piece, word, bit) = Positions::place(position);
+        matches!(self.pieces.get(piece), Some(Some(piece)) if piece[word] & bit != 0)
+    }
+
+    /// How many there are among so many words of bits, from this one on.
+    fn count(&self, words: Range<usize>) -> usize {
+        let ones = words.map(|word| match self.pieces.get(word / PIECE) {
+            Some(Some(piece)) => piece[word % PIECE].count_ones() as usize,
+            _ => 0,
+        });
+        ones.sum()
+    }
+
+    /// Adds a position that is not in it, and takes out one that is.
+    #[inline(never)]
+    fn flip(&mut self, position: Position) {
+        let (piece, word, bit) = Positions::place(position);
+        if self.pieces.is_empty() {
+            return;
+        }
+        while self.pieces.len() <= piece {
+            self.pieces.push(None);
+        }
+        let piece = self.pieces[piece].get_or_insert_with(|| {
+            self.taken += 1;
+            Box::new([0; PIECE])
+        });
+        piece[word] ^= bit;
+    }
+}
+
+/// Slots without an empty one between them, which were filled last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Run {
+    start: usize,
+    end: usize,
+}
+
+const fn pack(hash: u32, position: Position) -> u64 {
+    (hash as u64) << 32 | position as u64
+}
+
+const fn hash_of(slot: u64) -> u32 {
+    (slot >> 32) as u32
+}
+
+const fn position_of(slot: u64) -> Position {
+    (slot & 0xFFFF_FFFF) as u32
+}
+
+impl Default for HashIndex {
+    fn default() -> Self {
+        HashIndex {
+            slots: vec![0; 16].into_boxed_slice(),
+            shift: 28,
+            len: 0,
+            named: Positions::default(),
+        }
+    }
+}
+
+impl HashIndex {
+    /// How many records the table holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the table, and of what tells which positions are in it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        (self.slots.len() + self.named.taken * PIECE) * 8
+    }
+
+    /// From here on [`names`](HashIndex::names) can tell.
+    pub fn track_positions(&mut self) {
+        if self.named.pieces.is_empty() {
+            self.named.pieces.push(None);
+            let slots = self.slots.iter().filter(|&&slot| slot != 0);
+            slots.for_each(|&slot| self.named.flip(position_of(slot)));
+        }
+    }
+
+    /// Whether a position is in the table, under whatever hash, told by one bit. It says no as long as it
+    /// cannot tell.
+    #[inline]
+    #[must_use]
+    pub fn contains_position(&self, position: Position) -> bool {
+        self.named.has(position)
+    }
+
+    /// How many positions from `first` on, of so many, are in the table; both are multiples of 256. None as
+    /// long as it cannot tell.
+    #[must_use]
+    pub fn count_named(&self, first: Position, positions: u32) -> usize {
+        let word = first as usize >> 8;
+        self.named.count(word..word + (positions >> 8) as usize)
+    }
+
+    /// Whether an eighth more records may double it.
+    #[must_use]
+    pub fn is_filling_up(&self) -> bool {
+        self.len * 3 > self.slots.len() * 2
+    }
+
+    /// Bytes of the table that so many more records would have it make, if any.
+    #[inline]
+    #[must_use]
+    pub fn doubles_within(&self, records: usize) -> usize {
+        let doubles = (self.len + records) * 4 > self.slots.len() * 3;
+        if doubles { self.slots.len() * 16 } else { 0 }
+    }
+
+    /// Starts a walk over the positions under `hash`, for callers that look at records in between.
+    #[inline]
+    #[must_use]
+    pub fn probe(&self, hash: u32) -> Probe {
+        Probe { hash, at: (hash >> self.shift) as usize }
+    }
+
+    /// The next position under the probe's hash. The table must not have changed since.
+    #[inline]
+    pub fn next(&self, probe: &mut Probe) -> Option<Position> {
+        let mask = self.slots.len() - 1;
+        loop {
+            let slot = self.slots[probe.at & mask];
+            if slot == 0 {
+                return None;
+            }
+            probe.at += 1;
+            if hash_of(slot) == probe.hash {
+                return Some(position_of(slot));
+            }
+        }
+    }
+
+    /// The position under `hash` for which `is_it` holds.
+    #[inline]
+    pub fn find(&self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+        let mut probe = self.probe(hash);
+        loop {
+            let position = self.next(&mut probe)?;
+            if is_it(position) {
+                return Some(position);
+            }
+        }
+    }
+
+    /// Whether the table names `position` under `hash`.
+    #[must_use]
+    pub fn contains(&self, hash: u32, position: Position) -> bool {
+        self.find(hash, |p| p == position).is_some()
+    }
+
+    /// Has the processor fetch what stands under these hashes, all at once.
+    pub fn prefetch(&self, hashes: &[u32]) {
+        let slots = hashes.iter().map(|hash| self.slots[(hash >> self.shift) as usize]);
+        core::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
+    }
+
+    /// Adds a record that is not in the table.
+    pub fn insert(&mut self, hash: u32, position: Position) {
+        debug_assert!(position != 0, "position 0 marks an empty slot");
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            self.double();
+        }
+        self.place(pack(hash, position));
+        self.named.flip(position);
+        self.len += 1;
+    }
+
+    /// As [`insert`](HashIndex::insert) into a table with room, for records that come in the order in
+    /// which [`collect`](HashIndex::collect) gives them: they go one behind the other, and none of
+    /// those before them is looked at.
+    #[inline]
+    pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
+        debug_assert!(position != 0, "position 0 marks an empty slot");
+        debug_assert!(
+            self.named.pieces.is_empty(),
+            "the table is of a database that is being opened"
+        );
+        let mask = self.slots.len() - 1;
+        let home = (hash >> self.shift) as usize;
+        // No branches: which way they go nobody can guess.
+        run.start = if home > run.end { home } else { run.start };
+        run.end = run.end.max(home);
+        match self.slots.get_mut(run.end & mask) {
+            Some(slot) if home >= run.start && *slot == 0 => {
+                *slot = pack(hash, position);
+                run.end += 1;
+            }
+            _ => self.place(pack(hash, position)),
+        }
+        self.len += 1;
+    }
+
+    /// Moves a record that is in the table.
+    pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
+        let i = self.slot_of(hash, from);
+        self.slots[i] = pack(hash, to);
+        self.named.flip(from);
+        self.named.flip(to);
+    }
+
+    /// Moves a record if it is in the table.
+    #[inline]
+    pub fn move_if_there(&mut self, hash: u32, from: Position, to: Position) -> bool {
+        debug_assert!(
+            self.named.pieces.is_empty(),
+            "the table is of a database that is being opened"
+        );
+        let mask = self.slots.len() - 1;
+        let wanted = pack(hash, from);
+        let mut i = (hash >> self.shift) as usize & mask;
+        // Most stand in the first places, and in which of them nobody can guess.
+        for _ in 0..3 {
+            i = (i + usize::from(self.slots[i] != wanted)) & mask;
+        }
+        loop {
+            match &mut self.slots[i] {
+                slot if *slot == wanted => {
+                    *slot = pack(hash, to);
+                    return true;
+                }
+                0 => return false,
+                _ => i = (i + 1) & mask,
+            }
+        }
+    }
+
+    /// Takes out a record that is in the table.
+    pub fn remove(&mut self, hash: u32, position: Position) {
+        let mask = self.slots.len() - 1;
+        let mut hole = self.slot_of(hash, position);
+        let mut i = hole;
+        loop {
+            i = (i + 1) & mask;
+            let slot = self.slots[i];
+            if slot == 0 {
+                break;
+            }
+            let home = (hash_of(slot) >> self.shift) as usize;
+            // The slot may move back to the hole unless its home lies behind the hole.
+            if (i.wrapping_sub(home) & mask) >= (i.wrapping_sub(hole) & mask) {
+                self.slots[hole] = slot;
+                hole = i;
+            }
+        }
+        self.slots[hole] = 0;
+        self.named.flip(position);
+        self.len -= 1;
+    }
+
+    /// Every position, in no order.
+    pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
+        self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| position_of(slot))
+    }
+
+    /// Adds the entries whose hash is from `first` to `last` to `out`, as hash and position, nearly
+    /// in the order of their hashes.
+    pub fn collect(&self, first: u32, last: u32, out: &mut Vec<(u32, Position)>) {
+        let mask = self.slots.len() - 1;
+        let (from, to) = ((first >> self.shift) as usize, (last >> self.shift) as usize);
+        let is_inside = |slot: u64| slot != 0 && (first..=last).contains(&hash_of(slot));
+        // Every second slot is empty, as chance will have it: no processor guesses which.
+        let mut n = out.len();
+        out.resize(n + to - from + 1, (0, 0));
+        for &slot in &self.slots[from..to] {
+            out[n] = (hash_of(slot), position_of(slot));
+            n += usize::from(is_inside(slot));
+        }
+        out.truncate(n);
+        // An entry stands at its home or behind it, with no empty slot between.
+        for at in to..from + self.slots.len() {
+            let slot = self.slots[at & mask];
+            if is_inside(slot) {
+                out.push((hash_of(slot), position_of(slot)));
+            } else if slot == 0 {
+                break;
+            }
+        }
+    }
+
+    /// A table with room for `count` records.
+    #[must_use]
+    pub fn with_room(count: usize) -> Self {
+        let slots = (count + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
+        let shift = 32 - slots.trailing_zeros();
+        HashIndex {
+            slots: vec![0; slots].into_boxed_slice(),
+            shift,
+            len: 0,
+            named: Positions::default(),
+        }
+    }
+
+    fn slot_of(&self, hash: u32, position: Position) -> usize {
+        let mask = self.slots.len() - 1;
+        let wanted = pack(hash, position);
+        let mut i = (hash >> self.shift) as usize & mask;
+        while self.slots[i] != wanted {
+            // Invariant: callers name a record that is in the table, so no run ends before it.
+            assert!(self.slots[i] != 0, "the record is not in the index");
+            i = (i + 1) & mask;
+        }
+        i
+    }
+
+    #[inline(never)]
+    fn place(&mut self, slot: u64) {
+        let mask = self.slots.len() - 1;
+        let mut i = (hash_of(slot) >> self.shift) as usize & mask;
+        while self.slots[i] != 0 {
+            i = (i + 1) & mask;
+        }
+        self.slots[i] = slot;
+    }
+
+    fn double(&mut self) {
+        let larger = vec![0; self.slots.len() * 2].into_boxed_slice();
+        let old = core::mem::replace(&mut self.slots, larger);
+        self.shift -= 1;
+        for &slot in old.iter().filter(|&&slot| slot != 0) {
+            self.place(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_table_agrees_with_a_map_through_collisions_growth_and_removal() {
+        let mut table = HashIndex::default();
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut x = 1u64;
+        for step in 0..200_000u32 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Few distinct upper bits: long runs, wrapping round the end of the table.
+            let position = (x >> 33) as u32 % 3000 + 1;
+            let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
+            if let Some(old) = model.remove(&position) {
+                table.remove(old, position);
+            } else {
+                table.insert(hash, position);
+                model.insert(position, hash);
+            }
+            if step % 1000 == 0 {
+                assert_eq!(table.len(), model.len());
+                for position in 1..=3000u32 {
+                    let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
+                    let found = table.find(hash, |p| p == position);
+                    assert_eq!(found.is_some(), model.contains_key(&position));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_tells_which_positions_it_names() {
+        let mut table = HashIndex::default();
+        // Records as short as they can be, some of them far away.
+        let position = |n: u32| (n % 1000 + 1) * 6 + ((n % 3) << 22);
+        let hash = |n: u32| n.wrapping_mul(0x9E37_79B9);
+        (0..500).for_each(|n| table.insert(hash(n), position(n)));
+        assert!((0..500).all(|n| !table.contains_position(position(n))), "nobody has asked for it");
+        table.track_positions();
+        table.track_positions();
+        (500..900).for_each(|n| table.insert(hash(n), position(n)));
+        (0..100).for_each(|n| table.remove(hash(n), position(n)));
+        (100..150).for_each(|n| table.replace(hash(n), position(n), position(n - 100)));
+        for n in 0..3000 {
+            assert_eq!(table.contains_position(position(n)), matches!(n, 0..50 | 150..900), "{n}");
+        }
+        assert_eq!(table.bytes(), (2048 + 3 * PIECE) * 8);
+        let mut inside = vec![0; 13 << 10];
+        let there = (0..900).map(position).filter(|&at| table.contains_position(at));
+        there.for_each(|at| inside[at as usize / 1024] += 1);
+        for (first, count) in (0..).step_by(1024).zip(inside) {
+            assert_eq!(table.count_named(first, 1024), count, "from {first}");
+        }
+    }
+
+    #[test]
+    fn what_was_collected_and_appended_is_found_in_whatever_order_it_comes() {
+        let mut random = (1..3000_u32).map(|n| n.wrapping_mul(0x9E37_79B9));
+        // Runs at both ends of the table, so that one goes on at its beginning; and many of one hash.
+        let mut entries: Vec<(u32, Position)> =
+            (1..3000).zip(&mut random).map(|(p, h)| (h, p)).collect();
+        entries.extend((3000..3200).map(|p| (u32::MAX - p % 7, p)));
+        entries.extend((3200..3300).map(|p| (p % 5, p)));
+        let mut table = HashIndex::default();
+        entries.iter().for_each(|&(hash, position)| table.insert(hash, position));
+        let mut collected = Vec::new();
+        for first in [0, 1 << 31] {
+            table.collect(first, first + (u32::MAX >> 1), &mut collected);
+        }
+        let sorted = {
+            let mut all = entries.clone();
+            all.sort();
+            all
+        };
+        let mut whole = Vec::new();
+        table.collect(0, u32::MAX, &mut whole);
+        whole.sort_unstable();
+        assert_eq!(whole, sorted);
+        for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
+            let (mut copy, mut run) = (HashIndex::with_room(order.len()), Run::default());
+            order.iter().for_each(|&(hash, position)| copy.append(&mut run, hash, position));
+            assert_eq!(copy.len(), entries.len());
+            for &(hash, position) in &entries {
+                assert!(copy.contains(hash, position), "{hash:x} at {position}");
+                copy.remove(hash, position);
+            }
+        }
+    }
+
+    fn collisions(keys: impl Iterator<Item = Vec<u8>>, bits: u32) -> usize {
+        let hash = KeyHash::new([7, 11]);
+        let mut seen = std::collections::BTreeSet::new();
+        keys.filter(|key| !seen.insert(hash.hash(0, key) >> (32 - bits))).count()
+    }
+
+    #[test]
+    fn keys_that_differ_little_are_spread_like_random_ones() {
+        // 65,536 random hashes of 24 bits have 127 collisions on average, and hardly ever 190.
+        let numbers = || 0..1 << 16_u32;
+        for length in [4, 7, 8, 9, 12, 16, 20, 33, 64, 65, 100] {
+            let front = |n: u32| [&n.to_be_bytes()[..], &vec![0; length - 4]].concat();
+            assert!(collisions(numbers().map(front), 24) < 190, "{length} bytes, first four");
+            let end = |n: u32| [&vec![0; length - 4], &n.to_le_bytes()[..]].concat();
+            assert!(collisions(numbers().map(end), 24) < 190, "{length} bytes, last four");
+        }
+        let decimal = |n: u32| format!("key-{n:012}").into_bytes();
+        assert!(collisions(numbers().map(decimal), 24) < 190, "numbered keys");
+        assert!(collisions((1..2000).map(|n| vec![0; n]), 24) < 5, "zeros");
+    }
+
+    #[test]
+    fn keyspaces_and_secrets_have_hashes_of_their_own() {
+        let key = b"a key of 16 byte";
+        let hashes = [
+            KeyHash::new([1, 2]).hash(0, key),
+            KeyHash::new([1, 2]).hash(1, key),
+            KeyHash::new([1, 3]).hash(0, key),
+            KeyHash::new([2, 2]).hash(0, key),
+        ];
+        assert_eq!(hashes.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+    }
+
+    #[test]
+    fn replacing_moves_only_the_record_that_is_named() {
+        let mut table = HashIndex::default();
+        table.insert(7, 1);
+        table.insert(7, 2);
+        table.replace(7, 1, 9);
+        assert_eq!(table.find(7, |p| p == 9), Some(9));
+        assert_eq!(table.find(7, |p| p == 2), Some(2));
+        assert_eq!(table.find(7, |p| p == 1), None);
+    }
+}

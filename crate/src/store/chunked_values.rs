@@ -1,0 +1,235 @@
+//! Values in pieces: where an extent would take much more than the value, records of the engine's own take
+//! an eighth of a segment each, which segments hold without waste and compaction moves one by one.
+//!
+//! The record of the key names them by a number that nothing else ever has. They are committed with it, and
+//! deleted with what replaces it. To be read they are put together in memory.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_SET};
+use crate::format::system_records::{PIECE_KEY, PiecesRef};
+use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
+use crate::index::hash_index::Position;
+use crate::log::ValueLocation;
+use crate::log::read::{Place, damaged};
+
+use super::Store;
+
+/// What to do with each piece of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChunkOp {
+    /// Copy it into the memory of the value.
+    Read,
+    /// Give it its part of the value.
+    Write,
+    /// Delete it.
+    Bury,
+}
+
+impl<F: File> Store<F> {
+    /// The value of the record at a place, wherever it lies. The place may not hold any more then.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    #[inline(always)]
+    pub(super) fn value(&mut self, place: Place) -> Result<&[u8], Error> {
+        if self.log.record_in(place).header.kind != KIND_SET {
+            return self.chunked_value(place);
+        }
+        Ok(self.log.record_in(place).value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn chunked_value(&mut self, place: Place) -> Result<&[u8], Error> {
+        let record = self.log.record_in(place);
+        if matches!(record.header.kind, KIND_EXTENT | KIND_CLEAR) {
+            return self.log.value(&mut self.file, place);
+        }
+        // Only a lying checkpoint leads to a record of a kind that has no value.
+        let pieces = record.chunks().ok_or(damaged(0))?;
+        self.assemble(&pieces)?;
+        Ok(self.log.show_assembled(&pieces, false))
+    }
+
+    /// Puts a value together in memory, unless it is there.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get); [`Error::Corruption`] when a piece is not what it was.
+    pub(super) fn assemble(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
+        if self.log.has_assembled(pieces) {
+            return Ok(());
+        }
+        // A record that lies takes no memory.
+        if pieces.length > self.log.file_bytes() {
+            return Err(damaged(0));
+        }
+        self.log.begin_assembly(pieces)?;
+        let outcome = self.for_each_chunk(pieces, ChunkOp::Read);
+        self.log.end_assembly(pieces, outcome.is_ok().then_some(pieces.length));
+        outcome
+    }
+
+    /// The key of a piece, and its hash.
+    #[inline(never)]
+    pub(super) fn chunk(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
+        let key = pieces.key(piece);
+        (key, self.hash(KEYSPACE_ENGINE, &key))
+    }
+
+    #[inline(never)]
+    fn for_each_chunk(&mut self, pieces: &PiecesRef, op: ChunkOp) -> Result<(), Error> {
+        let mut done = 0;
+        let whole = pieces.length as usize;
+        let size = align_up(whole.div_ceil(pieces.count as usize));
+        for piece in 0..pieces.count {
+            let (key, hash) = self.chunk(pieces, piece);
+            // One that is not in memory does not come to lie there twice.
+            let length = size.min(whole.saturating_sub(done));
+            if op == ChunkOp::Read
+                && let Some(position) = self.index.find(hash, |_| true)
+                && self.log.place_of(position).is_none()
+                && self.log.read_piece(&mut self.file, position, &key, pieces, done, length)
+            {
+                done += length;
+                continue;
+            }
+            if op == ChunkOp::Bury {
+                match self.append_tombstone(KEYSPACE_ENGINE, &key) {
+                    // One that is damaged stays: nobody can tell what it was, and nothing names it any more.
+                    Ok(_) | Err(Error::Corruption(_)) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            let found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
+            let writes = op == ChunkOp::Write;
+            let copied = found.and_then(|at| self.log.copy_piece(at.place, pieces, done, writes));
+            done += copied.ok_or(damaged(0))?;
+        }
+        if op == ChunkOp::Bury || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
+    }
+
+    /// Stages a record whose value `is_long`, or which takes the place of one whose value lies in pieces: all
+    /// that belongs together is appended before it, or nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn stage_chunked(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        viewed: bool,
+        is_long: bool,
+    ) -> Result<(), Error> {
+        let _ = self.savepoint();
+        let old = self.new.old;
+        let mut pieces = PiecesRef::default();
+        let deleted = match old {
+            Some(old) if old.in_pieces => self.delete_chunks(hash, keyspace, key),
+            _ => Ok(()),
+        };
+        let staged = match deleted.and_then(|()| self.make_place(capacity, is_long, &mut pieces)) {
+            Ok(room) => {
+                self.new.old = old;
+                self.stage(Some(room), hash, keyspace, key, capacity, viewed)
+            }
+            Err(error) => Err(error),
+        };
+        self.apart = Some(pieces);
+        if staged.is_err() {
+            self.drop_chunked();
+        }
+        staged
+    }
+
+    /// Makes a place for a value.
+    fn make_place(
+        &mut self,
+        capacity: usize,
+        is_long: bool,
+        chunks: &mut PiecesRef,
+    ) -> Result<ValueLocation, Error> {
+        if !is_long {
+            return Ok(ValueLocation::Record);
+        }
+        let geometry = self.log.geometry();
+        if !self.log.is_wasteful(geometry.extent_span(capacity), capacity as u64) {
+            return self.log.take_extent(&mut self.file, capacity).map(ValueLocation::Extent);
+        }
+        self.log.mark_chunked_values();
+        let count = capacity.div_ceil(piece_limit(geometry.segment_log2)).max(1);
+        let size = align_up(capacity.div_ceil(count));
+        let (id, length) = (self.take_version(), capacity as u64);
+        *chunks = PiecesRef { id, length, count: count as u32, reserved: 0 };
+        self.log.begin_assembly(chunks)?;
+        for piece in 0..count {
+            let (key, hash) = self.chunk(chunks, piece as u32);
+            let length = size.min(capacity.saturating_sub(piece * size));
+            self.new.old = None;
+            self.stage(Some(ValueLocation::Record), hash, KEYSPACE_ENGINE, &key, length, false)?;
+            self.finish(length)?;
+        }
+        Ok(ValueLocation::Chunks)
+    }
+
+    /// The memory of the value that is staged in pieces.
+    pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
+        let pieces = self.apart.as_ref().expect("pieces are staged");
+        self.log.assembled_mut(pieces)
+    }
+
+    /// Ends the value that is staged in pieces at `length`: they get its bytes, and the record at a position
+    /// names them.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_chunks(&mut self, position: Position, length: usize) {
+        let Some(staged) = self.apart else { return };
+        let length = length as u64;
+        self.log.end_assembly(&staged, Some(length));
+        let pieces = PiecesRef { length, ..staged };
+        let written = self.for_each_chunk(&pieces, ChunkOp::Write);
+        debug_assert!(written.is_ok(), "the open group is in memory: {written:?}");
+        self.write_descriptor(position, &pieces);
+    }
+
+    /// What was staged together is part of the group.
+    ///
+    /// # Errors
+    /// As for [`finish`](Store::finish).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_chunked(&mut self) -> Result<(), Error> {
+        self.apart = None;
+        self.release_last()
+    }
+
+    /// What was staged together comes to nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_chunked(&mut self) {
+        if let Some(pieces) = self.apart.take() {
+            self.take_back_last();
+            self.log.end_assembly(&pieces, None);
+        }
+    }
+
+    /// Deletes the pieces of a value.
+    pub(super) fn delete_chunks_of(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
+        self.for_each_chunk(pieces, ChunkOp::Bury)
+    }
+
+    /// Deletes the pieces of a key's value.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn delete_chunks(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
+        let pieces = self.log.record_in(at.place).chunks();
+        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Bury))
+    }
+}

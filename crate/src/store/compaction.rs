@@ -1,0 +1,545 @@
+//! Compaction: what lives in a segment that is mostly dead moves to the tail.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::aligned_buf::AlignedBytes;
+use crate::error::Error;
+use crate::file::File;
+use crate::format::frame::{self, FrameHeader};
+use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::record::{KIND_PIECES, KIND_TRANSACTION, KIND_VOID};
+use crate::format::system_records::{ExtentRef, KEY_GAP};
+use crate::format::{KEYSPACE_ENGINE, segment};
+use crate::index::hash_index::Position;
+use crate::log::append::WriteError;
+use crate::log::relocate_extent::Relocation;
+use crate::log::slot_allocator::AllocPriority;
+use crate::log::space_accounting::ExtentName;
+use crate::log::tombstones::covers;
+
+use super::maintenance::Job;
+use super::transaction::Undo;
+use super::{Staged, Store};
+
+/// Bytes of a victim that one slice goes through.
+const SLICE: usize = 64 << 10;
+/// What the index alone tells to live in a victim is moved by one slice if it is so little, and the index so
+/// small: going through that takes less than going through the victim.
+const FEW: usize = 192 << 10;
+const SMALL_INDEX: usize = 64 << 10;
+
+/// Records of a victim that are looked for in the index together.
+const AHEAD: usize = 16;
+
+/// Moving records out of segments.
+#[derive(Debug)]
+pub(super) struct Compacting {
+    victim: Option<Moving>,
+    /// Memory of the one before: new pages take longer than reading into them.
+    spare: Option<AlignedBytes>,
+    /// A large value that is being moved.
+    lift: Option<Box<Relocation>>,
+    /// Whether one was.
+    has_relocated: bool,
+    /// Segments from this sequence on came after the start.
+    below: u32,
+    /// Whether everything is to be gained that can be.
+    all: bool,
+}
+
+/// A segment that is being emptied.
+#[derive(Debug)]
+pub(super) struct Moving {
+    pub slot: u32,
+    pub sequence: u32,
+    pub bytes: AlignedBytes,
+    /// How far it has come, and where the frame ends that it is in.
+    pub at: usize,
+    pub frame_end: usize,
+    /// Where its last frame ends.
+    pub end: usize,
+    /// Sequences of all segments that there are, in order.
+    pub segments: Vec<u32>,
+}
+
+/// What became of a slice's records.
+enum Moved {
+    Some,
+    All,
+    /// Something in the segment is damaged, or nothing that this build understands.
+    Stuck,
+}
+
+impl<F: File> Store<F> {
+    /// Whether more is used than should be, or the file is longer than it need be.
+    pub(super) fn wants_compaction(&self) -> bool {
+        let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
+        is_large && self.is_worth_it() || self.log.holes_came && self.can_relocate()
+    }
+
+    /// Whether more died since there was nothing to gain.
+    fn is_worth_it(&self) -> bool {
+        self.log.dead_bytes() >= self.compact_above
+    }
+
+    /// Whether large values may move: it takes room before it gives any, and gains none but behind them.
+    fn can_relocate(&self) -> bool {
+        self.is_shrinkable() && !self.log.is_out_of_slots()
+    }
+
+    /// Whether there is too little room to go on, and something to gain.
+    pub(super) fn is_low_on_space(&self) -> bool {
+        self.log.is_out_of_slots() && (self.is_worth_it() || self.is_sweeping())
+    }
+
+    /// Whether more is used than should be.
+    pub(super) fn is_over_budget(&self) -> bool {
+        self.log.used_space() > self.log.allowed(70, 2)
+    }
+
+    pub(super) fn is_shrinkable(&self) -> bool {
+        self.log.space() > self.log.allowed(100, 4)
+    }
+
+    fn wants_shrinking(&self, job: &Compacting) -> bool {
+        job.all || self.is_shrinkable()
+    }
+
+    /// Whether the time between turns does not suffice.
+    pub(super) fn is_behind(&self) -> bool {
+        let is_large = self.log.used_space() > self.log.allowed(80, 2);
+        self.is_low_on_space() || is_large && self.wants_maintenance()
+    }
+
+    pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
+        self.compact_above = 0;
+        self.log.holes_came = false;
+        let now = self.log.next_sequence();
+        // Until there is room again, or something was written, nothing moves twice: it would gain nothing
+        // the second time, and large records, which leave room behind them, would go round without end.
+        let pressed_from = self.pressed_from.take().unwrap_or(now);
+        let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.has_written);
+        self.pressed_from = goes_on.then_some(pressed_from);
+        let below = all.or(self.pressed_from).unwrap_or(now);
+        self.compact_slice(Compacting {
+            victim: None,
+            spare: None,
+            lift: None,
+            has_relocated: false,
+            below,
+            all: all.is_some(),
+        })
+    }
+
+    /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
+    pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
+        if let Some(lift) = job.lift.take() {
+            return self.relocation_step(job, lift);
+        }
+        let Some(mut moving) = job.victim.take() else {
+            return match self.choose(&job) {
+                Some(victim) => {
+                    if let Err(error) = self.move_few(victim) {
+                        return self.give_up_slice(&job, error);
+                    }
+                    self.commit_group().map_err(WriteError::RolledBack)?;
+                    if self.log.live_records_of(victim) == Some(0) {
+                        return self.let_go(victim, job);
+                    }
+                    job.victim =
+                        self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
+                    Ok(Job::Compacting(job))
+                }
+                None if !self.log.is_out_of_slots()
+                    && (self.wants_shrinking(&job) && self.log.ends_at_the_end()
+                        || job.all && self.log.ends_in_waste()) =>
+                {
+                    self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
+                    Ok(Job::Compacting(job))
+                }
+                None if self.begins_relocation(&mut job)? => Ok(Job::Compacting(job)),
+                None if self.wants_shrinking(&job) && self.log.checkpoint_could_move() => {
+                    self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+                    self.begin_checkpoint()
+                }
+                None => self.end_compaction(&job),
+            };
+        };
+        let moved = match self.move_some(&mut moving) {
+            // A deletion that takes up its segment has no room to tell what it covers.
+            Err(Error::KeyTooLong) => Moved::Stuck,
+            Err(error) => return self.give_up_slice(&job, error),
+            Ok(moved) => moved,
+        };
+        self.commit_group().map_err(WriteError::RolledBack)?;
+        match moved {
+            Moved::Some => job.victim = Some(moving),
+            Moved::All => {
+                job.spare = Some(moving.bytes);
+                return self.let_go(moving.slot, job);
+            }
+            Moved::Stuck => self.log.keep(moving.slot),
+        }
+        Ok(Job::Compacting(job))
+    }
+
+    fn give_up_slice(&mut self, job: &Compacting, error: Error) -> Result<Job, WriteError> {
+        if !matches!(error, Error::Quota | Error::Full) {
+            return Err(WriteError::RolledBack(error));
+        }
+        // What was emptied before makes room for the rest.
+        self.undo_to(0);
+        self.log.discard_group();
+        self.end_compaction(job)
+    }
+
+    /// Moves what lives in a segment that is in memory, if that is little: record by record, each verified. It
+    /// ends before one that is damaged.
+    fn move_few(&mut self, slot: u32) -> Result<(), Error> {
+        let is_little =
+            self.log.live_records_of(slot).is_some_and(|bytes| bytes > 0 && bytes <= FEW);
+        if !is_little || self.index.bytes() > SMALL_INDEX {
+            return Ok(());
+        }
+        let geometry = self.log.geometry();
+        let mut entries = Vec::new();
+        self.index.collect(0, u32::MAX, &mut entries);
+        entries.retain(|&(_, position)| geometry.locate(position).0 == slot);
+        for (hash, position) in entries {
+            let Some(place) = self.log.place_of(position) else { break };
+            let Some(bytes) = self.log.copy_of(place) else { break };
+            if self.log.get(place).is_none_or(|record| self.is_cleared(record.header)) {
+                break;
+            }
+            let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
+            let is_whole = RecordHeader::verify(&bytes, self.log.salt(slot), at);
+            if !is_whole || record::sound(&bytes).is_err() {
+                break;
+            }
+            self.move_record(hash, position, &bytes, None)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up what is under way. What was emptied goes with the next checkpoint.
+    pub(super) fn abandon(&mut self, job: &Compacting) {
+        if let Some(lift) = &job.lift {
+            self.log.abandon_relocation(lift);
+        }
+        self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+    }
+
+    fn choose(&self, job: &Compacting) -> Option<u32> {
+        // What goes, goes together with a checkpoint; but not so much that the file grows by it.
+        let segment = self.log.geometry().segment();
+        let doomed = self.log.pending_free_bytes();
+        if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
+            return None;
+        }
+        let thorough = job.all || self.is_low_on_space();
+        let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
+        let least = segment / if thorough { 64 } else { 8 };
+        // What no flush has seen goes without one, and without a checkpoint.
+        let helps = doomed == 0 && !job.all;
+        let emptiest = self.log.pick_victim(job.below, helps).filter(|victim| victim.gain >= least);
+        if is_large && let Some(victim) = emptiest {
+            return Some(victim.slot);
+        }
+        // Deletions go only after the segments that they cover, so the oldest goes first.
+        if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.space() {
+            return self.log.oldest_below(job.below);
+        }
+        if self.wants_shrinking(job) {
+            return self.log.last_in_file(u32::MAX);
+        }
+        None
+    }
+
+    /// Nothing in a segment is needed any more: it goes with the next checkpoint. One that no flush has
+    /// seen goes at once; others may come to be like it before there is any need of flushes.
+    fn let_go(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
+        // Where the file is only too long, what is behind it has to go as well.
+        let goes = self.is_over_budget() && self.log.pending_free_bytes() == 0 && !job.all;
+        self.log.retire(slot);
+        if !goes || !self.log.is_fresh(slot) {
+            return Ok(Job::Compacting(job));
+        }
+        self.anchor()?;
+        self.note_gaps().map_err(WriteError::RolledBack)?;
+        self.log.let_go(&mut self.file, slot)?;
+        self.end_compaction(&job)
+    }
+
+    pub(super) fn take_up(
+        &mut self,
+        slot: u32,
+        spare: Option<AlignedBytes>,
+    ) -> Result<Option<Moving>, Error> {
+        let segment = self.log.geometry().segment();
+        let mut bytes = spare.unwrap_or_else(|| AlignedBytes::zeroed(segment));
+        self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
+        let (sequence, end) = self.log.extent_of_segment(slot);
+        let segments = self.log.sequences();
+        let at = segment::SIZE;
+        Ok(Some(Moving { slot, sequence, bytes, at, frame_end: at, end, segments }))
+    }
+
+    /// Goes through some records of a victim and appends those that are needed.
+    fn move_some(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
+        let geometry = self.log.geometry();
+        let until = moving.at + SLICE;
+        let mut fetched = 0;
+        while moving.at < until {
+            if moving.at >= moving.end {
+                return Ok(Moved::All);
+            }
+            if moving.at == moving.frame_end {
+                let position = geometry.slot_start(moving.slot) + moving.at as u64;
+                let bytes = &moving.bytes[moving.at..geometry.room_end()];
+                let Some(header) = FrameHeader::open(bytes, self.log.salt(moving.slot), position)
+                else {
+                    return Ok(Moved::Stuck);
+                };
+                moving.frame_end = moving.at + header.length as usize;
+                moving.at += frame::SIZE;
+                continue;
+            }
+            let bytes = &moving.bytes[moving.at..moving.frame_end];
+            if moving.at >= fetched {
+                fetched = moving.at + self.fetch_ahead(bytes);
+            }
+            // What is moved is replayed one day, where it would be refused together with all behind it.
+            let Ok((header, key, value)) = record::sound(bytes) else { return Ok(Moved::Stuck) };
+            let size = header.size();
+            let position = geometry.position(moving.slot, moving.at);
+            match header.kind {
+                KIND_SET | KIND_EXTENT | KIND_PIECES => {
+                    let hash = self.hash(header.space(), key);
+                    if self.index.contains(hash, position) {
+                        if self.is_cleared(header) {
+                            // A sweep found no room to take it out.
+                            return Ok(Moved::Stuck);
+                        }
+                        self.move_record(hash, position, &bytes[..size], None)?;
+                    }
+                }
+                KIND_CLEAR => {
+                    let hash = self.hash(header.space(), key);
+                    if !self.index.contains(hash, position) {
+                    } else if self.clear_is_needed(moving, header, key, value) {
+                        self.move_record(hash, position, &bytes[..size], None)?;
+                    } else {
+                        self.drop_clear(hash, position, key, size as u32);
+                    }
+                }
+                KIND_DELETE => {
+                    let newest = value.get(..4).and_then(|bytes| bytes.try_into().ok());
+                    let newest = newest.map_or(moving.sequence, u32::from_le_bytes);
+                    let newest = newest.min(self.log.newest_covered(moving.slot, header.oldest));
+                    if covers(&moving.segments, header.oldest, newest, moving.sequence) {
+                        self.move_deletion(*header, key, newest)?;
+                    }
+                }
+                KIND_VOID | KIND_TRANSACTION => {}
+                _ => return Ok(Moved::Stuck),
+            }
+            moving.at += size;
+        }
+        Ok(Moved::Some)
+    }
+
+    /// Has the processor fetch what the index has of the first records in `bytes`, together. Gives how many
+    /// bytes they take.
+    fn fetch_ahead(&self, bytes: &[u8]) -> usize {
+        let (mut hashes, mut at) = ([0; AHEAD], 0);
+        for hash in &mut hashes {
+            let Some(bytes) = bytes.get(at..) else { break };
+            let Some((header, key, _)) = record::parts(bytes) else { break };
+            if !header.fits(bytes.len()) {
+                break;
+            }
+            *hash = self.hash(header.space(), key);
+            at += header.size();
+        }
+        self.index.prefetch(&hashes);
+        at
+    }
+
+    fn move_record(
+        &mut self,
+        hash: u32,
+        from: Position,
+        bytes: &[u8],
+        extent: Option<ExtentRef>,
+    ) -> Result<(), Error> {
+        // A large value that moves empties no segment, so it leaves the reserve alone.
+        let need = if extent.is_some() { AllocPriority::Write } else { AllocPriority::Move };
+        self.log.make_room(&mut self.file, bytes.len(), need)?;
+        let to = self.log.append_copy(bytes, from);
+        let size = bytes.len() as u32;
+        self.log.record_superseded(from, size);
+        self.log.record_added(to, size);
+        match extent {
+            None => self.log.move_name(from, to),
+            Some(extent) => {
+                self.write_descriptor(to, &extent);
+                self.log.drop_name(from);
+                self.log.name_extent(to, ExtentName::from(&extent));
+            }
+        }
+        let (old, new, moved) = (Some(from), Some(to), extent.is_none());
+        self.undo.push(Undo { hash, old, new, appended: to, come: size, gone: size, moved });
+        self.move_in_index(hash, old, new, to);
+        Ok(())
+    }
+
+    /// Whether a large value is to move next.
+    fn begins_relocation(&mut self, job: &mut Compacting) -> Result<bool, WriteError> {
+        if self.wants_shrinking(job) && !self.log.is_out_of_slots() {
+            // Not before what moved last has left its place, or all of them would stand twice.
+            let is_leaving = self.log.is_leaving();
+            let may_grow = self.is_shrinkable() && !is_leaving;
+            job.lift = self.log.begin_relocation(&mut self.file, may_grow)?;
+            self.log.holes_came |= is_leaving && job.lift.is_none();
+        }
+        Ok(job.lift.is_some())
+    }
+
+    /// Goes on with a large value that moves.
+    fn relocation_step(
+        &mut self,
+        mut job: Compacting,
+        mut lift: Box<Relocation>,
+    ) -> Result<Job, WriteError> {
+        let moved = match self.log.relocate_chunk(&mut self.file, &mut lift) {
+            Ok(Some(true)) => {
+                job.lift = Some(lift);
+                return Ok(Job::Compacting(job));
+            }
+            Ok(None) => Ok(false),
+            Ok(Some(false)) => self.end_relocation(&lift),
+            Err(error) => Err(error),
+        };
+        match moved {
+            Ok(true) => job.has_relocated = true,
+            _ => self.log.abandon_relocation(&lift),
+        }
+        match moved {
+            Err(Error::Quota | Error::Full) if !self.poisoned => self.end_compaction(&job),
+            moved => Ok(moved.map(|_| Job::Compacting(job))?),
+        }
+    }
+
+    /// Appends the record that leads to where a large value stands now. Answers whether it does: the
+    /// value may not be what it should be.
+    fn end_relocation(&mut self, lift: &Relocation) -> Result<bool, Error> {
+        let place = match self.log.place(&mut self.file, lift.record) {
+            Err(Error::Corruption(_)) => None,
+            place => Some(place?),
+        };
+        let bytes = place.and_then(|place| self.log.copy_of(place));
+        let record = place.and_then(|place| self.log.get(place));
+        let record = record.filter(|it| !self.is_cleared(it.header));
+        let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
+        let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
+            self.log.keep_relocated(lift);
+            return Ok(false);
+        };
+        let Some(extent) = self.log.end_relocation(&mut self.file, lift, old)? else {
+            return Ok(false);
+        };
+        if let Err(error) = self.move_record(hash, lift.record, &bytes, Some(extent)) {
+            self.undo_to(0);
+            self.log.discard_group();
+            return Err(error);
+        }
+        self.commit_group()?;
+        Ok(true)
+    }
+
+    /// A deletion that is moved tells the last segment that it may cover.
+    fn move_deletion(
+        &mut self,
+        header: RecordHeader,
+        key: &[u8],
+        newest: u32,
+    ) -> Result<(), Error> {
+        let size = record::size_of_record(key.len(), 8);
+        self.log.make_room(&mut self.file, size, AllocPriority::Move)?;
+        let moved =
+            RecordHeader { value_len: 8, capacity: 8, previous: 0, replaced: [0; 3], ..header };
+        let (position, _) = self.log.stage(moved, key);
+        let from = moved.value_offset();
+        let value = &mut self.log.record_mut(position)[from..from + 8];
+        value.copy_from_slice(&u64::from(newest).to_le_bytes());
+        self.log.advance(size, false);
+        self.log.tombstone_added(position, size as u32, header.oldest, newest);
+        let (appended, come) = (position, size as u32);
+        let copy = Undo { hash: 0, old: None, new: None, appended, come, gone: 0, moved: true };
+        self.undo.push(copy);
+        Ok(())
+    }
+
+    /// Where there was nothing to gain there may be once half a segment more is dead.
+    pub(super) fn update_garbage_stats(&mut self) {
+        let step = self.log.geometry().segment() as u64 / 2;
+        self.compact_above = self.compact_above.min(self.log.dead_bytes() + step);
+    }
+
+    /// Takes the checkpoint that does without the doomed.
+    fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
+        self.resume_sweep();
+        let is_retired = self.log.pending_free_bytes() > 0;
+        if is_retired || job.has_relocated {
+            // It goes on when these have gone.
+            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+        }
+        if !is_retired && self.log.needs_room_of_checkpoint() {
+            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+            self.log.go_without_checkpoint(&mut self.file, self.next_version)?;
+            self.unflushed = false;
+            return Ok(Job::Nothing);
+        }
+        if !is_retired {
+            self.compact_above = u64::MAX;
+            self.pressed_from = None;
+            self.update_garbage_stats();
+            return Ok(Job::Nothing);
+        }
+        self.begin_checkpoint()
+    }
+
+    /// Commits records of the gaps that the doomed leave.
+    ///
+    /// Who died behind such a commit and before the checkpoint has what was doomed standing again, without
+    /// the records of gaps before it. So the first time in a session all gaps are looked at.
+    pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
+        debug_assert!(matches!(self.staged, Staged::Nothing));
+        let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
+        for gap in self.log.gaps() {
+            let key_to = key(gap.to);
+            // One that cannot be read may be there.
+            if gap.inside.is_empty()
+                && (self.knows_gaps || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
+            {
+                continue;
+            }
+            for frame in gap.inside {
+                self.delete(KEYSPACE_ENGINE, &key(frame))?;
+            }
+            match gap.from {
+                Some(from) => {
+                    self.set(KEYSPACE_ENGINE, &key_to, &from.to_le_bytes())?;
+                }
+                // Nothing needed lies before it: the superblock says where the log begins.
+                None => {
+                    self.delete(KEYSPACE_ENGINE, &key_to)?;
+                }
+            }
+        }
+        self.commit_group()?;
+        self.knows_gaps = true;
+        Ok(())
+    }
+}

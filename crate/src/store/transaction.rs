@@ -1,0 +1,262 @@
+//! Groups, savepoints and the way back.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::group_limit;
+use crate::index::hash_index::Position;
+use crate::log::append::WriteError;
+use crate::log::slot_allocator::AllocPriority;
+use crate::log::write_batch::Mark;
+
+use super::{Staged, Store};
+
+/// How to take back one change of the index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    pub hash: u32,
+    pub old: Option<Position>,
+    pub new: Option<Position>,
+    /// The record that made the change; it has the key, and is resident while its group is open.
+    pub appended: Position,
+    /// Bytes of the records that came to life and that died.
+    pub come: u32,
+    pub gone: u32,
+    /// Whether the record was moved, and nothing else changed.
+    pub moved: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SavepointState {
+    undo: usize,
+    mark: Mark,
+}
+
+/// A place in the open group to go back to. Savepoints nest: the last one made ends first.
+#[derive(Debug)]
+#[must_use = "end a savepoint with release or rollback"]
+pub struct Savepoint {
+    depth: usize,
+}
+
+impl<F: File> Store<F> {
+    /// Marks this place in the open group. Until it is released no group is handed to the file.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let mark = self.log.mark();
+        self.savepoints.push(SavepointState { undo: self.undo.len(), mark });
+        Savepoint { depth: self.savepoints.len() }
+    }
+
+    /// How many savepoints are open.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.savepoints.len()
+    }
+
+    /// Keeps what came after the savepoint.
+    ///
+    /// # Errors
+    /// Whatever a group that had become large met when it was handed to the file.
+    ///
+    /// # Panics
+    /// When a later savepoint is still open.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<(), Error> {
+        assert_eq!(savepoint.depth, self.savepoints.len(), "savepoints end in reverse order");
+        self.release_last()
+    }
+
+    /// Takes back everything since the savepoint.
+    ///
+    /// # Panics
+    /// When a later savepoint is still open.
+    pub fn rollback(&mut self, savepoint: Savepoint) {
+        assert_eq!(savepoint.depth, self.savepoints.len(), "savepoints end in reverse order");
+        self.rollback_last();
+    }
+
+    pub(crate) fn release_last(&mut self) -> Result<(), Error> {
+        let state = self.savepoints.pop().ok_or(Error::Misuse)?;
+        self.log.release(&state.mark);
+        self.hand_on_large_group()
+    }
+
+    pub(crate) fn rollback_last(&mut self) {
+        self.abort();
+        self.take_back_last();
+    }
+
+    #[inline(never)]
+    pub(super) fn take_back_last(&mut self) {
+        let Some(state) = self.savepoints.pop() else {
+            return;
+        };
+        self.undo_to(state.undo);
+        self.log.rollback(&state.mark);
+    }
+
+    /// Hands the open group to the file as one commit. After an error nothing of the group is
+    /// there any more, neither here nor in the file.
+    ///
+    /// # Errors
+    /// What the file said; [`Error::Misuse`] inside a savepoint.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        if !matches!(self.staged, Staged::Nothing) {
+            return Err(Error::Reentrancy);
+        }
+        if !self.savepoints.is_empty() {
+            return Err(Error::Misuse);
+        }
+        let bytes = self.log.group_bytes();
+        self.commit_group()?;
+        self.catch_up(bytes);
+        Ok(())
+    }
+
+    pub(super) fn commit_group(&mut self) -> Result<(), Error> {
+        match self.log.commit(&mut self.file, self.next_version) {
+            Ok(wrote) => {
+                self.undo.clear();
+                self.keep_clears();
+                self.unflushed |= wrote;
+                self.has_written |= wrote && !self.is_in_maintenance;
+                Ok(())
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Commits, and makes everything committed so far survive power loss.
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit). A failed flush poisons the store: what the file holds is
+    /// then unknown, so reads live and writes are refused.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.commit()?;
+        if !self.unflushed && self.deferred_error.is_none() {
+            return Ok(());
+        }
+        if self.poisoned {
+            return Err(self.refusal());
+        }
+        if let Err(error) = self.log.flush(&mut self.file) {
+            self.poisoned = true;
+            return Err(error);
+        }
+        self.unflushed = false;
+        Ok(())
+    }
+
+    /// Writes a watermark frame if the last flush has none behind it: without a witness, damage to
+    /// the last flushed frames could pass for a torn tail. Where a full disk has no room for it, the next
+    /// commit carries the watermark, or the close. The open group is committed first.
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit); behind that, what the file said, and the group stands.
+    pub fn witness(&mut self) -> Result<(), Error> {
+        self.commit()?;
+        if self.poisoned || self.read_only || !self.log.is_unwitnessed() {
+            return Ok(());
+        }
+        let Err(failure) =
+            self.log.write_witness(&mut self.file, AllocPriority::Write, self.next_version)
+        else {
+            return Ok(());
+        };
+        match self.fail(failure) {
+            Error::Quota | Error::Full if !self.poisoned => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// Commits, flushes and records the clean end of the log; gives the file back.
+    ///
+    /// # Errors
+    /// What the file said, with the file. Everything committed before stands.
+    pub fn close(mut self) -> Result<F, (F, Error)> {
+        match self.shut() {
+            Ok(()) => Ok(self.file),
+            Err(error) => Err((self.file, error)),
+        }
+    }
+
+    pub(crate) fn shut(&mut self) -> Result<(), Error> {
+        while !self.savepoints.is_empty() {
+            self.rollback_last();
+        }
+        self.abort();
+        self.commit()?;
+        // What a crash left is put in order by the next close, even if nothing else was written.
+        let is_untouched = |store: &Self| store.recovery.clean && !store.log.has_written();
+        if self.poisoned || self.read_only || is_untouched(self) {
+            self.flush()?;
+            // Housekeeping may have come in between.
+            if self.poisoned || self.read_only || is_untouched(self) {
+                return Ok(());
+            }
+        }
+        // A checkpoint is flushed together with the log before it; there may be none.
+        self.checkpoint_at_close()?;
+        self.flush()?;
+        self.log.close(&mut self.file, self.next_version)
+    }
+
+    /// The file that is open.
+    #[must_use]
+    pub fn file(&self) -> &F {
+        &self.file
+    }
+
+    /// The file as it is, without a commit: what a crash leaves.
+    #[must_use]
+    pub fn into_file(self) -> F {
+        self.file
+    }
+
+    /// Ends a turn: memory that views of the turn may have shown is let go. Returns whether they
+    /// must be detached before the next call.
+    pub fn end_turn(&mut self) -> bool {
+        self.savepoints.is_empty() && matches!(self.staged, Staged::Nothing) && self.log.end_turn()
+    }
+
+    /// Bytes of the open group.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.log.group_bytes()
+    }
+
+    /// Whether something was committed and not flushed.
+    #[must_use]
+    pub fn is_unflushed(&self) -> bool {
+        self.unflushed
+    }
+
+    /// Whether the last flush has no watermark behind it.
+    #[must_use]
+    pub fn is_unwitnessed(&self) -> bool {
+        !self.poisoned && !self.read_only && self.log.is_unwitnessed()
+    }
+
+    /// Commits a group that has become large, so that memory and one write stay bounded.
+    pub(super) fn hand_on_large_group(&mut self) -> Result<(), Error> {
+        let limit = group_limit(self.log.geometry().segment_log2);
+        if self.savepoints.is_empty() && self.log.group_bytes() >= limit {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn fail(&mut self, failure: WriteError) -> Error {
+        self.poisoned |= matches!(failure, WriteError::Unclear(_));
+        self.undo_to(0);
+        self.log.discard_group();
+        failure.into_error()
+    }
+
+    pub(super) fn undo_to(&mut self, length: usize) {
+        while self.undo.len() > length {
+            let Some(undo) = self.undo.pop() else { return };
+            self.unaccount(&undo);
+            self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
+            self.undo_clears();
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! Records between their beginning and their end: the caller fills them in between.
+
+use musli_zerocopy::ZeroCopy;
+
+use crate::aligned_buf::copy_value;
+use crate::error::Error;
+use crate::file::File;
+use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
+use crate::format::system_records::{ExtentRef, KEY_IDS, PiecesRef};
+use crate::format::{KEYSPACE_ENGINE, align_up, group_limit, inline_limit};
+use crate::index::hash_index::Position;
+use crate::log::ValueLocation;
+use crate::log::slot_allocator::AllocPriority;
+use crate::log::space_accounting::ExtentName;
+
+use super::{At, Place, Predecessor, Store, TOGETHER, Undo};
+
+/// More sets than can wait at a time.
+const MOST_WAITING: usize = 256;
+
+/// A key, and the value that it gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Set<'a> {
+    /// The keyspace of the key.
+    pub keyspace: u32,
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// What is open between a beginning and an end.
+///
+/// The data stand in the store and not here: a record is begun and ended in two calls, and what is
+/// copied between them, field by field into one place and as a whole out of it, makes the processor
+/// wait for its own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Staged {
+    /// Nothing.
+    Nothing,
+    /// `new`: a record at the tail that is not part of the group yet.
+    New,
+    /// `changing`: a record of the group that is being changed where it lies; its old value is kept
+    /// aside.
+    InPlace,
+}
+
+/// A record of the group that is being changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changing {
+    at: At,
+    room: ValueLocation,
+}
+
+/// A record at the tail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NewRecord {
+    position: Position,
+    /// Where it lies: the tail's segment stays in memory.
+    place: Place,
+    hash: u32,
+    /// The record that it takes the place of.
+    pub old: Option<Predecessor>,
+    room: ValueLocation,
+    /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
+    viewed: bool,
+    /// Whether `changing` was being changed in place, and has to get its bytes back.
+    restores: bool,
+}
+
+impl<F: File> Store<F> {
+    /// Sets a key; gives the new version. The old value's bytes are not touched if a view may show them.
+    ///
+    /// # Errors
+    /// A bad key or value, a full disk (nothing was written), or a poisoned store.
+    pub fn set(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        self.put(keyspace, key, value)?;
+        self.finish(value.len())
+    }
+
+    /// Sets several keys, one after the other, as [`set`](Store::set) does; ends with the first that fails. The
+    /// processor fetches the records that they take the place of, and what leads there, for many of them at once.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set), of one of them.
+    pub fn set_many(&mut self, sets: &[Set<'_>]) -> Result<(), Error> {
+        let mut hashes = [0; TOGETHER];
+        for sets in sets.chunks(TOGETHER) {
+            let hashes = &mut hashes[..sets.len()];
+            for (hash, set) in hashes.iter_mut().zip(sets) {
+                *hash = self.hash(set.keyspace, set.key);
+            }
+            self.prefetch_buckets(hashes);
+            for (&mut hash, set) in hashes.iter_mut().zip(sets) {
+                self.begin(hash, set.keyspace, set.key, set.value.len(), false)?;
+                copy_value(self.staged_value(), set.value);
+                self.finish(set.value.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of records that [`set_many`](Store::set_many) can append now without a call of the file, so that
+    /// nothing can fail: all that it looks at is in memory, there is room, and no group becomes so large that it
+    /// is handed on.
+    #[must_use]
+    pub fn infallible_capacity(&self) -> usize {
+        let limit = match self.savepoints.is_empty() {
+            true => group_limit(self.log.geometry().segment_log2),
+            false => usize::MAX,
+        };
+        let may_fail = self.poisoned || self.check_growth(MOST_WAITING).is_err();
+        if may_fail { 0 } else { self.log.infallible_capacity(limit) }
+    }
+
+    /// Refuses so many more records where what tells of them would have memory grow, and end views that
+    /// have to live.
+    #[inline]
+    fn check_growth(&self, records: usize) -> Result<(), Error> {
+        let index = self.index.doubles_within(records);
+        let is_full = self.undo.len() + records > self.undo.capacity();
+        if index == 0 && !is_full {
+            return Ok(());
+        }
+        let undo = if is_full { 2 * size_of::<Undo>() * self.undo.capacity() } else { 0 };
+        if self.log.may_take(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
+    }
+
+    /// Stages a record for `key` with all of its value, which only [`finish`](Store::finish) has to
+    /// follow.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    #[inline]
+    pub fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.begin(self.hash(keyspace, key), keyspace, key, value.len(), false)?;
+        copy_value(self.staged_value(), value);
+        Ok(())
+    }
+
+    /// Stages a record for `key` with room for `capacity` bytes of value, which the caller fills
+    /// through [`staged_value`](Store::staged_value) and ends with [`finish`](Store::finish).
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    pub fn begin_set(&mut self, keyspace: u32, key: &[u8], capacity: usize) -> Result<(), Error> {
+        self.begin(self.hash(keyspace, key), keyspace, key, capacity, true)
+    }
+
+    /// Stages a record for `key`. The value of one that is written over is kept aside if the new one `may_fail`
+    /// to come.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        may_fail: bool,
+    ) -> Result<(), Error> {
+        self.check_write(keyspace, key)?;
+        Self::check_value(capacity)?;
+        let found = self.find_shared(hash, keyspace, key)?;
+        if let Some(at) = found
+            && self.log.may_write_over(at.position, at.place, capacity)
+        {
+            if may_fail {
+                self.keep_aside(at)?;
+            }
+            self.changing = Changing { at, room: ValueLocation::Record };
+            self.staged = Staged::InPlace;
+            return Ok(());
+        }
+        self.new.old = found.map(|at| self.predecessor(at));
+        self.stage(None, hash, keyspace, key, capacity, false)
+    }
+
+    /// Keeps the value of a record aside.
+    fn keep_aside(&mut self, at: At) -> Result<(), Error> {
+        self.saved.clear();
+        let mut saved = core::mem::take(&mut self.saved);
+        let value = self.value(at.place).map(|value| saved.extend_from_slice(value));
+        self.saved = saved;
+        value
+    }
+
+    /// Stages the record of `key` for change in place; false when there is none. A record that was
+    /// already handed to the file is copied to the tail first, once.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); nothing is staged then.
+    pub fn begin_update(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+        self.check_write(keyspace, key)?;
+        let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
+        let old = self.predecessor(at);
+        let pieces = self.log.record_in(at.place).chunks();
+        // To restore from, and because the old record may have to make room.
+        self.keep_aside(at)?;
+        // The callback may read it, and its pieces are gone once the new record is staged.
+        if let Some(pieces) = pieces {
+            let _ = self.log.pin_assembled(pieces);
+            self.kept = Some(pieces);
+        }
+        let room;
+        if !old.in_pieces && self.log.is_mutable(at.position) {
+            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
+            room = extent.map_or(ValueLocation::Record, ValueLocation::Extent);
+            self.changing = Changing { at, room };
+            self.staged = Staged::InPlace;
+        } else {
+            self.new.old = Some(old);
+            let hash = self.hash(keyspace, key);
+            let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
+            if staged.is_err() {
+                self.let_go_of_kept();
+            }
+            staged?;
+            room = self.new.room;
+            self.write_saved();
+        }
+        self.log.expose_staged(room);
+        Ok(true)
+    }
+
+    /// Stages a second record, with room for `capacity` bytes, in place of the one that
+    /// [`begin_update`](Store::begin_update) staged. The first one's bytes stay where they are.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); the update is then aborted.
+    pub fn resize_update(&mut self, capacity: usize) -> Result<(), Error> {
+        let position = match self.staged {
+            Staged::Nothing => return Err(Error::Misuse),
+            Staged::New => self.new.position,
+            Staged::InPlace => self.changing.at.position,
+        };
+        let record = self.log.record_at(position);
+        let (keyspace, key) = (record.header.space(), record.key.to_vec());
+        let hash = self.hash(keyspace, &key);
+        let restores = match self.staged {
+            Staged::InPlace => {
+                self.new.old = Some(self.predecessor(self.changing.at));
+                true
+            }
+            _ => {
+                self.void_new();
+                self.new.restores
+            }
+        };
+        // The callback has returned, and what it gave back is not ours or was copied.
+        self.end_staged();
+        let next = Self::check_value(capacity)
+            .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
+        match next {
+            Ok(()) => self.new.restores = restores,
+            Err(_) if restores => self.restore(),
+            Err(_) => {}
+        }
+        next
+    }
+
+    /// Gives the staged record an expiry, if it is new.
+    pub(super) fn stage_expiry(&mut self, expiry: u32) {
+        if self.staged == Staged::New {
+            self.log.header_mut(self.new.place).expiry = expiry;
+        }
+    }
+
+    /// The value of the staged record: all of its room when new, its bytes when copied or in
+    /// place.
+    ///
+    /// # Panics
+    /// When nothing is staged.
+    pub fn staged_value(&mut self) -> &mut [u8] {
+        let (at, place, room) = match self.staged {
+            Staged::Nothing => panic!("nothing is staged"),
+            Staged::New => (self.new.position, self.new.place, self.new.room),
+            Staged::InPlace => {
+                (self.changing.at.position, self.changing.at.place, self.changing.room)
+            }
+        };
+        match room {
+            ValueLocation::Record => self.log.value_mut(place),
+            ValueLocation::Extent(slot) => {
+                let length = self.extent_length(at);
+                &mut self.log.extent_mut(slot)[..length]
+            }
+            ValueLocation::Chunks => self.staged_chunks(),
+        }
+    }
+
+    /// Ends the staged record with a value of `length` bytes: it is part of the group and the
+    /// index shows it. Gives its version.
+    ///
+    /// # Errors
+    /// Whatever a group that had become large met when it was handed to the file.
+    pub fn finish(&mut self, length: usize) -> Result<u64, Error> {
+        match self.end_staged() {
+            Staged::Nothing => Err(Error::Misuse),
+            Staged::New => {
+                let version = self.finish_new(length);
+                if self.apart.is_some() {
+                    self.end_chunked()?;
+                } else {
+                    self.hand_on_large_group()?;
+                }
+                Ok(version)
+            }
+            // The group has not grown by it.
+            Staged::InPlace => Ok(self.finish_in_place(length)),
+        }
+    }
+
+    /// Drops the staged record; every byte is as it was before.
+    pub fn abort(&mut self) {
+        let staged = self.staged;
+        if staged == Staged::New && self.new.restores {
+            self.restore();
+        } else if staged == Staged::InPlace
+            // A view that the caller kept shows its record's bytes, not half an update.
+            || staged == Staged::New
+                && self.new.viewed
+                && self.staged_value().len() == self.saved.len()
+        {
+            self.write_saved();
+        }
+        if self.end_staged() == Staged::New {
+            self.void_new();
+        }
+    }
+
+    /// The value in pieces that was being changed need not stay in memory any more.
+    fn let_go_of_kept(&mut self) {
+        if let Some(pieces) = self.kept.take() {
+            self.log.unpin_assembled(&pieces);
+        }
+    }
+
+    fn end_staged(&mut self) -> Staged {
+        self.let_go_of_kept();
+        self.log.end_loan();
+        core::mem::replace(&mut self.staged, Staged::Nothing)
+    }
+
+    /// Stages a record in place of `new.old`, whose value goes where there is room for it, if that is known.
+    #[inline(never)]
+    pub(super) fn stage(
+        &mut self,
+        room: Option<ValueLocation>,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        viewed: bool,
+    ) -> Result<(), Error> {
+        self.check_growth(1)?;
+        let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
+            || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
+        let is_apart = is_long || self.new.old.is_some_and(|old| old.in_pieces);
+        let room = match room {
+            Some(room) => room,
+            None if is_apart => {
+                return self.stage_chunked(hash, keyspace, key, capacity, viewed, is_long);
+            }
+            None => ValueLocation::Record,
+        };
+        let (kind, inline) = match room {
+            ValueLocation::Record => (KIND_SET, capacity),
+            ValueLocation::Extent(_) => (KIND_EXTENT, size_of::<ExtentRef>()),
+            ValueLocation::Chunks => (KIND_PIECES, size_of::<PiecesRef>()),
+        };
+        let size = record::size_of_record(key.len(), align_up(inline));
+        let need = match self.is_in_maintenance {
+            true => AllocPriority::Note,
+            // It goes before a deletion, which would otherwise find no room on a full disk.
+            false if keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_IDS) => {
+                AllocPriority::Relief
+            }
+            false => AllocPriority::Write,
+        };
+        self.log.make_room(&mut self.file, size, need)?;
+        let header = RecordHeader {
+            kind,
+            key_len: key.len() as u16,
+            keyspace: keyspace as u16,
+            value_len: inline as u32,
+            capacity: align_up(inline) as u32,
+            oldest: self.new.old.map_or(0, |old| old.oldest),
+            previous: self.new.old.map_or(0, |old| old.position),
+            replaced: record::in_words(self.new.old.map_or(0, |old| old.size)),
+            ..Default::default()
+        };
+        let (position, place) = self.log.stage(header, key);
+        if let ValueLocation::Extent(slot) = room {
+            let open_ended = self.log.extent_ref(slot, capacity);
+            self.write_descriptor(position, &open_ended);
+        }
+        let old = self.new.old;
+        self.new = NewRecord { position, place, hash, old, room, viewed, restores: false };
+        self.staged = Staged::New;
+        Ok(())
+    }
+
+    /// Leaves the bytes of the new record behind as a void record if somebody may look at them.
+    fn void_new(&mut self) {
+        if self.new.viewed {
+            let size = self.log.header_at(self.new.position).size();
+            self.log.append_void(size);
+        }
+        if self.apart.is_some() {
+            self.drop_chunked();
+        }
+    }
+
+    /// Writes the value that was kept aside into the staged record.
+    fn write_saved(&mut self) {
+        let saved = core::mem::take(&mut self.saved);
+        self.staged_value().copy_from_slice(&saved);
+        self.saved = saved;
+    }
+
+    /// Gives the record that was being changed in place its bytes back, also once another takes its
+    /// place: it is still written, and verified.
+    fn restore(&mut self) {
+        let staged = core::mem::replace(&mut self.staged, Staged::InPlace);
+        self.write_saved();
+        self.staged = staged;
+    }
+
+    fn finish_new(&mut self, length: usize) -> u64 {
+        if self.new.restores {
+            self.restore();
+        }
+        let version = self.take_version();
+        let NewRecord { position, place, hash, old, room, .. } = self.new;
+        let size = match room {
+            // At the tail, what is left of its room is given back.
+            ValueLocation::Record => self.log.end_value(place, length, version, true),
+            _ => {
+                match room {
+                    ValueLocation::Extent(slot) => self.end_extent(position, slot, length),
+                    _ => self.end_chunks(position, length),
+                }
+                let header = self.log.header_mut(place);
+                header.version = version;
+                header.size()
+            }
+        };
+        self.log.advance(size, false);
+        self.reindex(hash, old, position, size as u32, Some(position));
+        if room != ValueLocation::Record
+            && let Some(extent) = self.log.descriptor_at(position)
+        {
+            self.log.name_extent(position, ExtentName::from(&extent));
+        }
+        version
+    }
+
+    fn finish_in_place(&mut self, length: usize) -> u64 {
+        let version = self.take_version();
+        let Changing { at: At { position, place }, room } = self.changing;
+        if let ValueLocation::Extent(slot) = room {
+            let name = self.log.extent_of(position);
+            self.log.forget_name(position);
+            self.end_extent(position, slot, length);
+            if let Some(name) = name {
+                self.log.name_extent(position, name);
+            }
+        } else if length != self.saved.len() {
+            self.log.end_value(place, length, version, false);
+        }
+        self.log.header_mut(place).version = version;
+        version
+    }
+
+    /// Ends a value in an extent at `length`; from here on its checksum is fixed.
+    fn end_extent(&mut self, position: Position, slot: u32, length: usize) {
+        let sealed = self.log.seal_extent(slot, length);
+        self.write_descriptor(position, &sealed);
+    }
+
+    pub(super) fn write_descriptor(&mut self, position: Position, descriptor: &impl ZeroCopy) {
+        let from = self.header_mut(position).value_offset();
+        let bytes = descriptor.to_bytes();
+        self.log.record_mut(position)[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn header_mut(&mut self, position: Position) -> &mut RecordHeader {
+        RecordHeader::at_mut(self.log.record_mut(position)).expect("a staged record has a header")
+    }
+
+    fn extent_length(&self, position: Position) -> usize {
+        self.log.descriptor_at(position).map_or(0, |extent| extent.length as usize)
+    }
+}

@@ -1,0 +1,94 @@
+//! The host's file, which is all that the engine imports.
+
+use core::panic::PanicInfo;
+
+use crate::allocator::has_room;
+use crate::file::{File, IoError};
+use crate::store::Views;
+
+/// Imports of the module `host`.
+mod imports {
+    #[link(wasm_import_module = "host")]
+    unsafe extern "C" {
+        pub fn read(address: *mut u8, length: usize, at: f64) -> i32;
+        pub fn write(address: *const u8, length: usize, at: f64) -> i32;
+        pub fn truncate(size: f64) -> i32;
+        pub fn size() -> f64;
+        pub fn flush() -> i32;
+        pub fn detach();
+        pub fn views_held() -> u32;
+        pub fn crowded();
+        pub fn panicked(file: *const u8, length: usize, line: u32);
+    }
+}
+
+/// The file that the host holds.
+#[derive(Debug)]
+pub(super) struct HostFile;
+
+fn host_error(code: i32) -> IoError {
+    match code {
+        -2 => IoError::Quota,
+        -3 => IoError::Lost,
+        _ => IoError::Other,
+    }
+}
+
+impl File for HostFile {
+    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
+        let n = unsafe { imports::read(buf.as_mut_ptr(), buf.len(), at as f64) };
+        let n = usize::try_from(n).map_err(|_| host_error(n))?;
+        if n > buf.len() { Err(IoError::Other) } else { Ok(n) }
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
+        // SAFETY: the host reads `length` bytes at `address`.
+        let n = unsafe { imports::write(bytes.as_ptr(), bytes.len(), at as f64) };
+        usize::try_from(n).map_err(|_| host_error(n))
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { imports::truncate(size as f64) } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+
+    fn size(&mut self) -> Result<u64, IoError> {
+        // SAFETY: no memory is passed.
+        let size = unsafe { imports::size() };
+        if size < 0.0 { Err(host_error(size as i32)) } else { Ok(size as u64) }
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        // SAFETY: no memory is passed.
+        match unsafe { imports::flush() } {
+            0 => Ok(()),
+            code => Err(host_error(code)),
+        }
+    }
+}
+
+/// What the host is asked about views, and told.
+pub(super) const VIEWS: Views = Views {
+    // SAFETY: no memory is passed; so also below.
+    detach: || unsafe { imports::detach() },
+    // SAFETY: as above.
+    are_held: || unsafe { imports::views_held() } != 0,
+    // SAFETY: as above.
+    crowded: || unsafe { imports::crowded() },
+    has_room,
+};
+
+/// Tells where a panic was. What it says is left out: the text would have to be put together.
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    if let Some(place) = info.location() {
+        let file = place.file();
+        // SAFETY: the host reads `length` bytes at `file`.
+        unsafe { imports::panicked(file.as_ptr(), file.len(), place.line()) }
+    }
+    core::arch::wasm32::unreachable()
+}

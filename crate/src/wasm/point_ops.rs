@@ -1,0 +1,190 @@
+//! One key: reading, writing, changing in place; going back.
+
+use super::instance::{KEY_AREA, QUEUE, instance};
+use crate::format::align_up;
+use crate::format::record;
+use crate::store::{Set, Store, TOGETHER};
+
+/// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
+/// cold record could not be read.
+#[unsafe(no_mangle)]
+extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
+    let found = instance().run(|store, keys, answer| {
+        let value = store.get(keyspace, &keys[..key_len])?;
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    found.flatten().unwrap_or(core::ptr::null())
+}
+
+/// A key's version in number 0 and 1, or 3 when it is uncertain; 0 when absent; -1 when a cold record
+/// could not be read.
+#[unsafe(no_mangle)]
+extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
+    let found = instance().run(|store, keys, answer| {
+        let Some((version, uncertain)) = store.version_and_certainty(keyspace, &keys[..key_len])?
+        else {
+            return Ok(0);
+        };
+        answer.numbers[0] = version as f64;
+        Ok(1 | i32::from(uncertain) << 1)
+    });
+    found.unwrap_or(-1)
+}
+
+/// How many keys there are.
+#[unsafe(no_mangle)]
+extern "C" fn count(keyspace: u32) -> f64 {
+    instance().store.as_ref().map_or(0.0, |store| store.count(keyspace) as f64)
+}
+
+/// Pins a key's value: a handle, or 0, with a code unless the key is absent.
+#[unsafe(no_mangle)]
+extern "C" fn pin(keyspace: u32, key_len: usize) -> u32 {
+    let pinned = instance().run(|store, keys, _| store.pin(keyspace, &keys[..key_len]));
+    pinned.flatten().map_or(0, |id| id + 1)
+}
+
+/// The address of a pinned value, its length in the answer; 0 when the pin has ended.
+#[unsafe(no_mangle)]
+extern "C" fn pinned(handle: u32) -> *const u8 {
+    let value = instance().run(|store, _, answer| {
+        let value = store.pinned(handle.wrapping_sub(1));
+        Ok(value.map(|value| answer.bytes(value)))
+    });
+    value.flatten().unwrap_or(core::ptr::null())
+}
+
+/// Ends a pin.
+#[unsafe(no_mangle)]
+extern "C" fn unpin(handle: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.unpin(handle.wrapping_sub(1));
+    }
+}
+
+/// Sets a key to the `length` bytes that lie in the second key area. A failure is negative if nothing
+/// was done, and what [`finish`] answers if that failed.
+#[unsafe(no_mangle)]
+extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
+    let instance = instance();
+    let staged = instance.run(|store, areas, _| {
+        let (key, value) = areas.split_at(KEY_AREA);
+        store.put(keyspace, &key[..key_len], &value[..length])
+    });
+    match staged {
+        Some(()) => finish(length) as i32,
+        None => -(instance.answer.code as i32),
+    }
+}
+
+/// How many bytes of sets may wait in the queue for [`set_waiting`], as long as nothing else is called: they
+/// cannot fail then.
+#[unsafe(no_mangle)]
+extern "C" fn queue_room() -> usize {
+    instance().store.as_ref().map_or(0, Store::infallible_capacity).min(QUEUE)
+}
+
+/// Does the sets that wait in the first `length` bytes of the queue. Each takes as much of it as its record
+/// will take of the log: in the place of the header are its keyspace and the lengths of key and value, 4 bytes
+/// each; key and value come then, each padded to 8 bytes.
+#[unsafe(no_mangle)]
+extern "C" fn set_waiting(length: usize) -> u32 {
+    let instance = instance();
+    instance.run(|store, areas, _| {
+        let mut waiting = &areas[2 * KEY_AREA..][..length];
+        let mut sets = [Set::default(); TOGETHER];
+        while !waiting.is_empty() {
+            let mut count = 0;
+            while count < TOGETHER && !waiting.is_empty() {
+                let (head, rest) = waiting.split_at(record::SIZE);
+                let number = |i: usize| head[i..i + 4].try_into().map_or(0, u32::from_le_bytes);
+                let (key_len, value_len) = (number(4) as usize, number(8) as usize);
+                let (key, rest) = rest.split_at(align_up(key_len));
+                let (value, rest) = rest.split_at(align_up(value_len));
+                let (key, value) = (&key[..key_len], &value[..value_len]);
+                sets[count] = Set { keyspace: number(0), key, value };
+                (count, waiting) = (count + 1, rest);
+            }
+            store.set_many(&sets[..count])?;
+        }
+        Ok(())
+    });
+    instance.answer.code
+}
+
+/// Stages a record; the address of its value's room, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *const u8 {
+    let staged = instance().run(|store, keys, answer| {
+        store.begin_set(keyspace, &keys[..key_len], capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(core::ptr::null())
+}
+
+/// 1: was there and is gone; 0: was not; -1: failed.
+#[unsafe(no_mangle)]
+extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
+    let removed = instance().run(|store, keys, _| store.delete(keyspace, &keys[..key_len]));
+    removed.map_or(-1, i32::from)
+}
+
+/// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
+#[unsafe(no_mangle)]
+extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
+    let staged = instance().run(|store, keys, answer| {
+        let found = store.begin_update(keyspace, &keys[..key_len])?;
+        Ok(found.then(|| answer.bytes(store.staged_value())))
+    });
+    staged.flatten().unwrap_or(core::ptr::null())
+}
+
+/// Room for the bytes that take the staged value's place; its address, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn update_resize(capacity: usize) -> *const u8 {
+    let staged = instance().run(|store, _, answer| {
+        store.resize_update(capacity)?;
+        Ok(answer.bytes(store.staged_value()))
+    });
+    staged.unwrap_or(core::ptr::null())
+}
+
+/// Ends the staged record, new or changed, with `length` bytes of value.
+#[unsafe(no_mangle)]
+extern "C" fn finish(length: usize) -> u32 {
+    instance().status(|store| store.finish(length).map(drop))
+}
+
+/// Drops the staged record; one that was being changed has every byte as it was.
+#[unsafe(no_mangle)]
+extern "C" fn abort() {
+    instance().status(|store| {
+        store.abort();
+        Ok(())
+    });
+}
+
+/// Marks a place to go back to; how many are then open.
+#[unsafe(no_mangle)]
+extern "C" fn savepoint() -> u32 {
+    let Some(store) = instance().store.as_mut() else {
+        return 0;
+    };
+    drop(store.savepoint());
+    store.depth() as u32
+}
+
+/// Keeps what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn release() -> u32 {
+    instance().status(Store::release_last)
+}
+
+/// Takes back what came after the innermost savepoint.
+#[unsafe(no_mangle)]
+extern "C" fn rollback() {
+    instance().status(|store| {
+        store.rollback_last();
+        Ok(())
+    });
+}
