@@ -1,6 +1,6 @@
 /** `varve export` */
 
-import { writeFile } from "node:fs/promises";
+import { stat, writeFile } from "node:fs/promises";
 import type { Call } from "./args.js";
 import { harmless, size } from "./format.js";
 import { look, refuseOther } from "./open-file.js";
@@ -13,9 +13,8 @@ export async function exportFile(call: Call, output: Output): Promise<ExitCode> 
   refuseExisting(call, target);
   return look(path, { ordered: true }, async (db) => {
     const bytes = await into(target, async () => {
-      const whole = new Uint8Array(await new Response(db.export()).arrayBuffer());
-      await writeFile(target, whole, { flush: true });
-      return whole.length;
+      await writeFile(target, db.export(), { flush: true });
+      return (await stat(target)).size;
     });
     if (call.flags.has("json")) {
       await output.print(`${JSON.stringify({ file: path, newFile: target, bytes })}\n`);

@@ -1,6 +1,7 @@
 /** From the arguments of the command to its exit code. */
 
 import { readFileSync } from "node:fs";
+import { isNoMemory } from "../errors/index.js";
 import { CorruptionError, VarveError } from "../index.js";
 import { type Call, type CommandName, understand } from "./args.js";
 import { exportFile } from "./export.js";
@@ -71,6 +72,10 @@ function told(error: unknown): { exit: ExitCode; message: string } {
   // What the package refuses came from the command line.
   if (codeOf(error) === "VARVE_BAD_ARGUMENT") {
     return { exit: EXIT.usage, message: (error as Error).message };
+  }
+  if (isNoMemory(error)) {
+    const message = "there is no memory for this. ulimit -v says whether the program's is limited.";
+    return { exit: EXIT.unreadable, message };
   }
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { exit: EXIT.unreadable, message: `unexpected error: ${stack}` };

@@ -3,7 +3,13 @@
  * own, loaded when it is asked for.
  */
 
-import { badArgument, MalformedValueError, UniqueViolationError } from "../errors/index.js";
+import { allocated, noMoreMemory } from "../engine/error-codes.js";
+import {
+  badArgument,
+  isNoMemory,
+  MalformedValueError,
+  UniqueViolationError,
+} from "../errors/index.js";
 import type { Scan } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
@@ -71,7 +77,7 @@ export function lineWriter<K>(
   const write = jsonWriter(codec);
   const walk = keys[Symbol.iterator]();
   let records = 0;
-  return () => {
+  const next = () => {
     const parts: Uint8Array[] = [];
     let size = 0;
     while (size < CHUNK) {
@@ -90,6 +96,7 @@ export function lineWriter<K>(
     onProgress?.({ records });
     return joined(parts, size);
   };
+  return () => allocated(source().engine.name, next);
 }
 
 const END = new Uint8Array([0x7d, NEWLINE]);
@@ -106,6 +113,19 @@ function joined(parts: readonly Uint8Array[], size: number): Uint8Array<ArrayBuf
 
 /** Stores the records that lines tell of, and gives how many there were. */
 export async function readLines<K>(
+  form: AnyForm<K>,
+  admit: () => Session,
+  source: LinesSource,
+  options: LinesOptions,
+): Promise<number> {
+  try {
+    return await storeLines(form, admit, source, options);
+  } catch (error) {
+    throw isNoMemory(error) ? noMoreMemory(form.source().engine.name, error) : error;
+  }
+}
+
+async function storeLines<K>(
   form: AnyForm<K>,
   admit: () => Session,
   source: LinesSource,

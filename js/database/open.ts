@@ -1,6 +1,6 @@
 /** `open`: from a name to a database. */
 
-import { Engine } from "../engine/engine.js";
+import { Engine, noMemory } from "../engine/engine.js";
 import { loadModule } from "../engine/load-wasm.js";
 import {
   badArgument,
@@ -8,6 +8,7 @@ import {
   DatabaseBusyError,
   DatabaseExistsError,
   DatabaseNotFoundError,
+  isNoMemory,
   OptionsMismatchError,
   UnsupportedFormatError,
 } from "../errors/index.js";
@@ -177,7 +178,8 @@ function begin(name: string, storage: Storage, settings: Settings, options: Aske
   };
   const session = start(name, storage, settings, options, interrupt).catch((error) => {
     // What the engine makes of a read that was ended is not what ended it.
-    throw interrupted === undefined ? error : interrupted.reason;
+    if (interrupted !== undefined) throw interrupted.reason;
+    throw isNoMemory(error) ? noMemory(name, error) : error;
   });
   return {
     settings,
@@ -240,7 +242,7 @@ async function start(
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;
-    return new Session(name, engine, opened, settings, strict && new strict.Watch());
+    return new Session(name, engine, opened, settings, strict && new strict.Watch(name));
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
     await quietly(() => opened.file.close());

@@ -139,10 +139,11 @@ export interface EngineOptions {
 }
 
 /** The platform has no memory for one more instance, or no addresses: each reserves several gigabytes of those. */
-function noMemory(name: string, cause: unknown): OutOfMemoryError {
+export function noMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
     `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
-      "limited. Close some, or keep collections in one database instead of several databases.",
+      "limited. Close some, keep collections in one database instead of several databases, or let the " +
+      "program have more (ulimit -v says whether it is limited).",
     { cause },
   );
 }
@@ -298,7 +299,7 @@ export class Engine extends EngineMemory {
     if (written < 0) {
       refuseLoneSurrogates("value", text);
       if (length > LONG_TEXT) {
-        this.set(key, encoder.encode(text), keyspace);
+        this.set(key, this.encodeValue(text), keyspace);
         return;
       }
       written = encoder.encodeInto(text, this.second).written;
@@ -393,7 +394,7 @@ export class Engine extends EngineMemory {
     if (typeof value === "string") refuseLoneSurrogates("value", value);
     let bytes =
       typeof value === "string"
-        ? encoder.encode(value)
+        ? this.encodeValue(value)
         : value instanceof Uint8Array
           ? value
           : asBytes("value", value);

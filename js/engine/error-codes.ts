@@ -7,6 +7,7 @@ import {
   DatabaseClosedError,
   DatabasePoisonedError,
   FileLostError,
+  isNoMemory,
   OutOfMemoryError,
   QuotaExceededError,
   ReadOnlyError,
@@ -71,8 +72,11 @@ const makers: Readonly<Record<number, Maker>> = {
         "was there is unchanged. Delete what is not needed and await compact(), or use another " +
         "database.",
     ),
+  // A file in memory fails where there is none.
   [Code.Io]: ({ name, cause }) =>
-    new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
+    isNoMemory(cause.cause)
+      ? noMoreMemory(name, cause.cause)
+      : new StorageError(`The file of the database "${name}" could not be read or written.`, cause),
   [Code.Lost]: ({ name, cause }) =>
     lossIn(cause) ??
     new StorageError(
@@ -119,6 +123,24 @@ const makers: Readonly<Record<number, Maker>> = {
     badArgument(`The database "${name}" was opened with ordered: false, so it has no ranges.`),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
+
+export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
+  return new OutOfMemoryError(
+    `The platform has no memory for what this call of the database "${name}" needs. Let go of values and ` +
+      "copies that are not needed, do less in one turn, or let the program have more memory (ulimit -v says " +
+      "whether it is limited).",
+    { cause },
+  );
+}
+
+/** What is made of bytes that the platform may have no memory for. */
+export function allocated<T>(name: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    throw isNoMemory(error) ? noMoreMemory(name, error) : error;
+  }
+}
 
 /** What the storage says of a file that was lost is told as it is. */
 function lossIn({ cause }: FailureContext["cause"]): FileLostError | undefined {

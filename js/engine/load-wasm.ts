@@ -1,7 +1,7 @@
 /// <reference path="../util/dom-types.ts" preserve="true" />
 /** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
 
-import { badArgument, VarveError } from "../errors/index.js";
+import { badArgument, isNoMemory, VarveError } from "../errors/index.js";
 import { moduleAt } from "../util/modules.js";
 
 /**
@@ -82,6 +82,8 @@ async function compile(bytes: BufferSource): Promise<WebAssembly.Module> {
   try {
     return await WebAssembly.compile(bytes);
   } catch (cause) {
+    // Whoever opens says what to do then.
+    if (isNoMemory(cause)) throw cause;
     throw new VarveError(
       "VARVE_WASM",
       "The wasm of varve does not compile here. With a content security policy, script-src needs " +

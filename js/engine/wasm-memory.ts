@@ -21,7 +21,7 @@ import {
   type Value,
 } from "../util/bytes.js";
 import { encoder } from "../util/text-coders.js";
-import { Code, failureOf } from "./error-codes.js";
+import { allocated, Code, failureOf } from "./error-codes.js";
 
 /** The keyspace of the raw calls; 1 is the engine's own, and collections have those above. */
 export const RAW = 0;
@@ -192,7 +192,7 @@ export class EngineMemory {
 
   /** A copy of memory of which the engine has said where it lies. */
   copyAt(at: number, length: number): Uint8Array<ArrayBuffer> {
-    return this.u8.slice(at, at + length);
+    return allocated(this.name, () => this.u8.slice(at, at + length));
   }
 
   /** What was found last, at this address, as its codec shows a copy of it. */
@@ -404,11 +404,15 @@ export class EngineMemory {
     const buffer = bufferOf(bytes);
     // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
     if (buffer === this.buffer || !isOrdinary(buffer)) {
-      const copy = new Uint8Array(bytes);
+      const copy = allocated(this.name, () => new Uint8Array(bytes));
       return copy.length === length ? copy : copy.subarray(0, length);
     }
     if (length <= REMEMBERED) this.lastValue = bytes;
     return bytes;
+  }
+
+  protected encodeValue(text: string): Uint8Array<ArrayBuffer> {
+    return allocated(this.name, () => encoder.encode(text));
   }
 
   /**

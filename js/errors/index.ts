@@ -230,6 +230,11 @@ export class OutOfMemoryError extends NamedError {
   }
 }
 
+/** Whether the platform had no memory, or no addresses, for what it was asked for: it tells by the text alone. */
+export function isNoMemory(error: unknown): boolean {
+  return error instanceof RangeError && /memory|alloc/i.test(error.message);
+}
+
 /**
  * While a database in a file (`file()`) was open, that stopped being the one that the next `open` finds: it was
  * removed or moved, another file such as a backup was put in its place, or another process took over the lock

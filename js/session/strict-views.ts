@@ -3,6 +3,7 @@
  * iteration is kept beyond its step, and none at all beyond its turn. Loaded where it is asked for.
  */
 
+import { allocated } from "../engine/error-codes.js";
 import { VarveError } from "../errors/index.js";
 import type { Memory } from "../struct/codec.js";
 import { lone } from "../struct/type.js";
@@ -21,14 +22,18 @@ export class Watch {
   /** What was lent, who gave it, and what it has to look like. */
   private readonly lent: Map<Uint8Array<ArrayBuffer>, Lent>;
 
-  constructor() {
+  private readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
     this.lent = new Map();
   }
 
   /** Gives a copy in place of a view. It is good until it is taken back, at the end of the turn at latest. */
   lend(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
-    const copy = new Uint8Array(view);
-    this.lent.set(copy, { giver, proof: new Uint8Array(view) });
+    const take = () => new Uint8Array(view);
+    const copy = allocated(this.name, take);
+    this.lent.set(copy, { giver, proof: allocated(this.name, take) });
     return copy;
   }
 

@@ -204,6 +204,25 @@ suite("varve salvage", () => {
   });
 });
 
+suite("a command that has no memory", () => {
+  test("says what to do, without a stack", async () => {
+    const path = await intact();
+    const calls = [
+      ["stat", path],
+      ["list", path],
+      ["verify", path],
+      ["salvage", path, beside(path)],
+      ["export", path, beside(path)],
+    ];
+    for (const call of calls) {
+      const { code, stderr } = await varve(call, { addresses: 4 * 2 ** 30 });
+      equal(code, 3);
+      ok(/^varve: There is no memory to open .*\n$/.test(stderr), stderr);
+    }
+    deepEqual(readdirSync(dirname(path)), ["shop.varve"]);
+  });
+});
+
 suite("varve export", () => {
   test("copies what lives into a file that is a database, with nothing of what was deleted", async () => {
     const path = await database((db) => {

@@ -25,6 +25,8 @@ export interface Start {
   cwd?: string;
   /** Files may not grow beyond so many bytes, as on a full disk. */
   largestFile?: number;
+  /** The program has addresses for so many bytes. */
+  addresses?: number;
 }
 
 /** The command's file, as the package names it. */
@@ -39,7 +41,7 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
     readAtMost = Number.POSITIVE_INFINITY,
     cwd,
   } = start;
-  const whole = [...limited(start.largestFile), ...runtime, bin(), ...args];
+  const whole = [...limited(start), ...runtime, bin(), ...args];
   const [program = "", ...words] = whole;
   const child = spawn(program, words, {
     stdio: ["ignore", start.stdout ?? "pipe", start.stderr ?? "pipe"],
@@ -72,10 +74,13 @@ export async function printed(...args: string[]): Promise<string> {
   return stdout.toString();
 }
 
-/** A shell that sets the limit, in blocks of 512 bytes, and becomes the program. */
-function limited(bytes: number | undefined): string[] {
-  if (bytes === undefined) return [];
-  return ["sh", "-c", `ulimit -f ${Math.floor(bytes / 512)}; trap "" XFSZ; exec "$@"`, "sh"];
+/** A shell that sets the limit, in blocks of 512 bytes or in kilobytes, and becomes the program. */
+function limited({ largestFile, addresses }: Start): string[] {
+  let limit: string;
+  if (largestFile !== undefined) limit = `ulimit -f ${Math.floor(largestFile / 512)}; trap "" XFSZ`;
+  else if (addresses !== undefined) limit = `ulimit -v ${Math.floor(addresses / 1024)}`;
+  else return [];
+  return ["sh", "-c", `${limit}; exec "$@"`, "sh"];
 }
 
 let folders = 0;

@@ -1,0 +1,114 @@
+import { context, deepEqual, equal, suite, test } from "../harness.js";
+import { folder } from "./support/processes.js";
+import { runs } from "./support/programs.js";
+
+// Deno and Bun end themselves where they get no addresses, and only Linux limits a program that runs.
+const limits = context().runtime === "node" && process.platform === "linux";
+
+/** From a call on, the program has so many more megabytes of addresses; what goes wrong is printed. */
+const LIMIT = `
+  import { execFileSync } from "node:child_process";
+  const limit = (megabytes) => {
+    const [, kilobytes] = /VmSize:\\s+(\\d+)/.exec(fs.readFileSync("/proc/self/status", "utf8"));
+    const most = (Number(kilobytes) + megabytes * 1024) * 1024;
+    execFileSync("prlimit", ["--pid", String(process.pid), "--as=" + most + ":" + most]);
+  };
+  const failures = [];
+  const tried = async (what, call) => {
+    try {
+      return await call();
+    } catch (error) {
+      failures.push([what, error.code ?? error.stack]);
+      if (!/memory/.test(error.message) || !/Let go|Close some/.test(error.message)) failures.push([error.message]);
+    }
+  };
+  const big = new Uint8Array(16 * 2 ** 20).fill(7);
+  const told = () => console.log(JSON.stringify(failures));`;
+
+const CODE = "VARVE_OUT_OF_MEMORY";
+
+async function failuresOf(source: string): Promise<unknown> {
+  const { code, stdout, stderr } = await runs(folder(), LIMIT + source);
+  equal(code, 0, stderr);
+  equal(stderr, "");
+  return JSON.parse(stdout);
+}
+
+if (limits) {
+  suite("a program with few addresses", () => {
+    test("that opens a database is told so, whatever it opens it from, and what is open goes on", async () => {
+      const found = await failuresOf(`
+        const db = await shop();
+        db.set("a", "kept");
+        db.flush();
+        const image = fs.readFileSync(directory + "/shop.varve");
+        limit(200);
+        await tried("open", () => open("other", { storage: memory() }));
+        await tried("from", () => open("other", { from: image, readOnly: true }));
+        await tried("filled", () => open("other", { storage: memory(), from: image }));
+        await tried("export", () => db.export().getReader().read());
+        db.set("b", db.getText("a"));
+        await db.close();
+        told();`);
+      deepEqual(found, [
+        ["open", CODE],
+        ["from", CODE],
+        ["filled", CODE],
+        ["export", CODE],
+      ]);
+    });
+
+    test("that reads more copies than there is memory for is told so, and reads on in the next turn", async () => {
+      const found = await failuresOf(`
+        const db = await shop({ memory: 64 * 2 ** 20 });
+        for (let i = 0; i < 20; i++) { db.set("k" + i, big); await null; }
+        limit(60);
+        const views = [];
+        await tried("get", () => {
+          for (let i = 0; i < 20; i++) views.push(db.get("k" + i));
+        });
+        views.length = 0;
+        await new Promise((resolve) => setTimeout(resolve));
+        if (db.get("k0").length !== big.length) failures.push("lost");
+        await db.close();
+        told();`);
+      deepEqual(found, [["get", CODE]]);
+    });
+
+    test("that writes to a database in memory is told so, and the database goes on", async () => {
+      const found = await failuresOf(`
+        const db = await open("scratch", { storage: memory() });
+        limit(100);
+        for (let i = 0; i < 20 && failures.length === 0; i++) {
+          await tried("set", () => db.set("k" + i, big));
+        }
+        db.set("small", "kept");
+        db.commit();
+        if (db.getText("small") !== "kept") failures.push("lost");
+        await db.close();
+        told();`);
+      deepEqual(found, [["set", CODE]]);
+    });
+
+    test("that imports lines is told so, and what was stored before stays", async () => {
+      const found = await failuresOf(`
+        const { json, u32 } = await import(new URL("../../dist/struct.js", import.meta.url).href);
+        const db = await shop();
+        const notes = db.collection("notes", json(), { key: u32 });
+        const line = (key) => JSON.stringify({ key, value: "x".repeat(100) }) + "\\n";
+        const text = new TextEncoder().encode("x".repeat(8 * 2 ** 20));
+        async function* lines() {
+          yield line(1);
+          await new Promise((resolve) => setTimeout(resolve, 5));
+          limit(100);
+          yield '{"key":2,"value":"';
+          for (let i = 0; i < 64; i++) yield text.slice();
+        }
+        await tried("lines", () => notes.fromJsonLines(lines()));
+        if (notes.get(1).length !== 100) failures.push("lost");
+        await db.close();
+        told();`);
+      deepEqual(found, [["lines", CODE]]);
+    });
+  });
+}
