@@ -17,8 +17,8 @@ import { EXIT, Failure } from "./output.js";
 export interface Showing {
   /** In a line, for people. */
   line(value: Uint8Array): string;
-  /** As part of a JSON document. */
-  fields(value: Uint8Array): object;
+  /** In a JSON document, behind what else is to be said of it. */
+  document(about: object, value: Uint8Array): string;
 }
 
 /** The values of a collection: structs and JSON as JSON, all else as bytes. */
@@ -34,8 +34,16 @@ export function showing({ value: kind }: Told): Showing | undefined {
 function inJson(json: (bytes: Uint8Array) => string): Showing {
   return {
     line: (value) => oneLine(new TextEncoder().encode(json(value))),
-    fields: (value) => ({ bytes: value.length, value: JSON.parse(json(value)) as unknown }),
+    document(about, value) {
+      const members = JSON.stringify(about).slice(0, -1);
+      return `${members},"value":${inOneLine(json(value))}}`;
+    },
   };
+}
+
+/** JSON without the spaces between its parts. Not by way of an object, for which it may be nested too deeply. */
+function inOneLine(json: string): string {
+  return json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
 }
 
 /**

@@ -27,12 +27,12 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
     if (flags.has("json")) {
       const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
       const found = { found: value !== undefined, ...name };
-      const about = value && {
-        bytes: value.length,
-        version: entry?.version,
-        ...(shown?.fields(value) ?? field("value", value)),
-      };
-      await output.print(`${JSON.stringify({ ...found, ...about })}\n`);
+      const about = { ...found, ...(value && { bytes: value.length, version: entry?.version }) };
+      const document =
+        value === undefined || shown === undefined
+          ? JSON.stringify({ ...about, ...(value && field("value", value)) })
+          : shown.document(about, value);
+      await output.print(`${document}\n`);
       return value === undefined ? EXIT.no : EXIT.well;
     }
     if (value === undefined) {

@@ -78,8 +78,10 @@ function inLine(key: unknown): string {
 function asJson(key: Uint8Array, value: Uint8Array | undefined, { keys, values }: Shown): string {
   const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
   const bytes = (one: Uint8Array) => ({ bytes: one.length, ...field("value", one) });
-  const fields = value && (values === undefined ? bytes(value) : values.fields(value));
-  return `${JSON.stringify({ ...name, ...fields })}\n`;
+  if (value === undefined || values === undefined) {
+    return `${JSON.stringify({ ...name, ...(value && bytes(value)) })}\n`;
+  }
+  return `${values.document({ ...name, bytes: value.length }, value)}\n`;
 }
 
 function rangeOf(call: Call, keys: KeyForm | undefined): ByteRange {

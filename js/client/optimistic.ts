@@ -7,8 +7,15 @@ import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/connection.js";
 import { AS, admitted } from "./protocol/call-options.js";
-import { bytesOf, own } from "./protocol/clone.js";
-import { cloned, type Forms, type Sent, sentOf, shownOf } from "./protocol/json-values.js";
+import { bytesOf } from "./protocol/clone.js";
+import {
+  carried,
+  type Forms,
+  ownClone,
+  type Sent,
+  sentOf,
+  shownOf,
+} from "./protocol/json-values.js";
 import { keyName } from "./protocol/messages.js";
 
 /**
@@ -38,7 +45,7 @@ export interface Writes {
 
 /** A key as it is at this moment, for the program may change what it has: raw ones as bytes. */
 function keyOf<T>(place: string | undefined, given: T): T {
-  return place === undefined ? bytesOf(given) : cloned(own(given), "The key");
+  return place === undefined ? bytesOf(given) : ownClone(given, "The key");
 }
 
 /**
@@ -151,9 +158,10 @@ export async function updateIf(
   options: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
   const { predicate = () => true, valueIfMissing } = options ?? {};
-  const wanted = cloned(own(key), "The key of updateIf()");
+  const wanted = ownClone(key, "The key of updateIf()");
   // As JSON too, for it is not known yet whether that is needed.
-  const missing = place === undefined ? bytesOf(valueIfMissing) : sentOf(valueIfMissing);
+  const missing =
+    place === undefined ? bytesOf(valueIfMissing) : carried(() => sentOf(valueIfMissing));
   const isGiven = valueIfMissing !== undefined;
   return transact("updateIf", caller, options, change, async (log) => {
     const part = partOf(log, place);
@@ -164,7 +172,7 @@ export async function updateIf(
         ? found
         : place === undefined
           ? bytesOf(missing)
-          : shownOf(missing as Sent, caller.isJson(place))
+          : carried(() => shownOf(missing as Sent, caller.isJson(place)))
     ) as never;
     if (value === undefined) return false;
     const isWanted: unknown = predicate(value);
@@ -233,7 +241,7 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
   const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
     const name = admit(key);
     const raw = place === undefined ? { value: bytesOf(value) } : undefined;
-    const sent = raw ?? (type === "set" ? sentOf(value, isJson()) : {});
+    const sent = raw ?? (type === "set" ? carried(() => sentOf(value, isJson())) : {});
     log.written.set(name, { ...sent, type, key: keyOf(place, key), in: place });
   };
   const get = async (key: unknown) => {
@@ -248,7 +256,9 @@ function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
     const written = log.written.get(name);
     const { value } = written ?? ((await seen) as Seen);
     if (place === undefined) return bytesOf(value);
-    return written?.type === "set" ? shownOf(written as Sent, isJson()) : structuredClone(value);
+    return carried(() =>
+      written?.type === "set" ? shownOf(written as Sent, isJson()) : structuredClone(value),
+    );
   };
   return {
     get,

@@ -1,10 +1,10 @@
 /** What collections do with the values that a program declares. */
 
-import { badArgument } from "../errors/base.js";
+import { badArgument, MalformedValueError } from "../errors/base.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied-codec.js";
-import { jsonOf } from "./json-form.js";
+import { isTooDeep, jsonOf, TOO_DEEP } from "./json-form.js";
 import { SchemaCodec } from "./schema-codec.js";
 import type { StructSchema } from "./struct.js";
 import { inside } from "./type.js";
@@ -41,7 +41,12 @@ class TextCodec extends CopyCodec<unknown> {
 
   protected decode(bytes: Uint8Array): unknown {
     const text = decoder.decode(bytes);
-    return this.kind.kind === "json" ? JSON.parse(text) : text;
+    if (this.kind.kind !== "json") return text;
+    try {
+      return JSON.parse(text);
+    } catch (cause) {
+      throw isTooDeep(cause) ? new MalformedValueError(`json: ${TOO_DEEP}.`, { cause }) : cause;
+    }
   }
 }
 

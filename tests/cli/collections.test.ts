@@ -205,6 +205,25 @@ suite("varve on collections", () => {
   });
 });
 
+suite("JSON that is nested a hundred thousand deep", () => {
+  test("is printed by list and get as any other, in lines and in documents", async () => {
+    const text = `${"[".repeat(100_000)} "a  b" ${"]".repeat(100_000)}`;
+    const path = await database(() => {});
+    const db = await open("shop", { storage: file(dirname(path)) });
+    await db.collection("notes", json()).fromJsonLines(`{"key":"a","value":${text}}\n`);
+    await db.close();
+    const inOneLine = text.replace(' "a  b" ', '"a  b"');
+    const of = ["--collection", "notes"];
+    const about = `{"key":"a","bytes":${text.length},"value":${inOneLine}}\n`;
+    equal(await printed("list", path, ...of, "--values", "--json"), about);
+    ok((await printed("list", path, ...of, "--values")).startsWith("a\t[["));
+    equal(await printed("get", path, "a", ...of), `${text}\n`);
+    const { value, ...rest } = JSON.parse(await printed("get", path, "a", ...of, "--json"));
+    ok(Array.isArray(value));
+    deepEqual(rest, { found: true, key: "a", bytes: text.length, version: rest.version });
+  });
+});
+
 suite("varve schema", () => {
   test("prints the declarations of all collections as TypeScript", async () => {
     const path = await shop();

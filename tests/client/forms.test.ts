@@ -231,3 +231,54 @@ suite("collections of a client with a schema", () => {
     await rejects(client.own.delete(range.prefix), { code: "VARVE_BAD_ARGUMENT" });
   });
 });
+
+suite("what is nested too deeply", () => {
+  const Row = struct("Row", { name: str });
+  for (const depth of [2_000, 4_000, 8_000, 100_000]) {
+    test(`is carried or refused with a coded error by every call of a client: ${depth} levels`, async () => {
+      let deep: unknown = [];
+      for (let i = 1; i < depth; i++) deep = [deep];
+      const given = deep as never;
+      const client = shop({
+        collections: { free: { of: json<unknown>() }, rows: { of: Row, key: [str, u16] } },
+        procedures: { take: (_, value: unknown) => value !== undefined, give: () => deep },
+      });
+      const { free, rows } = client;
+      const calls: Record<string, () => unknown> = {
+        set: () => free.set("a", given),
+        batch: () => free.batch([{ type: "set", key: "a", value: given }]),
+        "update of a field": () =>
+          free.update("a", { set: { n: given } as object, valueIfMissing: {} }),
+        "update of what is missing": () => free.update("none", { valueIfMissing: given }),
+        updateIf: () => free.updateIf("a", () => given, { valueIfMissing: 1 }),
+        transaction: () => client.transaction((tx) => tx.free.set("a", given)),
+        "transaction of structs": () => client.transaction((tx) => tx.rows.set(["a", 1], given)),
+        "a key of a transaction": () => client.transaction((tx) => tx.rows.get(given)),
+        get: () => free.get("a"),
+        values: () => free.values().all(),
+        "a struct": () => rows.set(["a", 1], { name: given }),
+        "a key": () => rows.get(given),
+        "a part of a key": () => rows.get([given, 1]),
+        "the key of updateIf": () => rows.updateIf(given, () => {}),
+        "a range": () => rows.keys({ gte: given }).all(),
+        watch: () => rows.watch({ gte: given }).return(),
+        "a raw value": () => client.set("a", given),
+        "a procedure": () => client.call.take(given),
+        "its answer": () => client.call.give(),
+      };
+      for (const isUp of [false, true]) {
+        if (isUp) await client.ready;
+        for (const [what, call] of Object.entries(calls)) {
+          try {
+            await call();
+          } catch (error) {
+            const { code } = error as { code?: unknown };
+            ok(typeof code === "string" && code.startsWith("VARVE_"), `${what}: ${error}`);
+          }
+        }
+      }
+      await free.set("b", "after");
+      equal(await free.get("b"), "after");
+    });
+  }
+});

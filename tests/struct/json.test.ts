@@ -1,5 +1,5 @@
 import { fromJson, MalformedValueError, toJson } from "varve/json";
-import { option, str, struct, u8, u32, union, vec } from "varve/struct";
+import { json, option, str, struct, u8, u32, union, vec } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 import type { Kind, StructKind } from "./kinds.js";
 import { hex, reversed, unhex, type Vector, vectors } from "./vectors.js";
@@ -36,6 +36,23 @@ function turn(value: unknown): unknown {
 }
 
 suite("struct: JSON", () => {
+  test("text that is nested a hundred thousand deep is read, passed over or refused, never for want of stack", () => {
+    const deep = (open: string, close: string) => open.repeat(100_000) + close.repeat(100_000);
+    for (const text of [deep("[", "]"), `${deep('{"a":', "}").replace("}", "1}")}`]) {
+      try {
+        equal(toJson(json(), fromJson(json(), text)), text);
+      } catch (error) {
+        // Not every platform parses it.
+        ok(error instanceof MalformedValueError, String(error));
+      }
+      const Row = struct("Row", { name: str });
+      throws(() => fromJson(Row, text), { code: "VARVE_MALFORMED_VALUE" });
+      throws(() => fromJson(Row, `{"name":${text}}`), { code: "VARVE_MALFORMED_VALUE" });
+      const read = fromJson(Row, `{"name":"a","more":${text}}`, { ignoreUnknown: true });
+      equal(toJson(Row, read), '{"name":"a"}');
+    }
+  });
+
   for (const { name, schema, values } of vectors) {
     test(`the bytes that Rust made become JSON, and JSON those bytes: ${name}`, () => {
       for (const { bytes, value } of values) {

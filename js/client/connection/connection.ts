@@ -3,9 +3,8 @@
 import { clearTimeout, monotonicNow, setTimeout } from "../../util/clock.js";
 import { AS, admitted, LONGEST_TIMEOUT } from "../protocol/call-options.js";
 import { type Adder, type Heard, type Over, WatchList } from "../protocol/client-subscriptions.js";
-import { own } from "../protocol/clone.js";
 import { fromWire } from "../protocol/errors.js";
-import { cloned } from "../protocol/json-values.js";
+import { carried, ownClone } from "../protocol/json-values.js";
 import type { ClientProgress, Doing, ToClient, ToOwner, Who } from "../protocol/messages.js";
 import { type Ending, Sender } from "../protocol/request-queue.js";
 import { broken, closed, errorOf, noWorker, SILENT, watchPolicy } from "./errors.js";
@@ -255,7 +254,7 @@ export class Link {
         options,
       );
       signal?.throwIfAborted();
-      const args = argsOf();
+      const args = carried(argsOf);
       const now = monotonicNow();
       const deadline = now + timeout;
       of.waiting += 1;
@@ -319,7 +318,7 @@ export class Link {
   /** Has watches of a range begun, as soon as there is an owner. */
   watch(of: Handle, place: string | undefined, range: unknown, heard: Heard, over: Over) {
     // What cannot be cloned throws here, where it was given.
-    const wanted = cloned(own(range), "The range of a watch");
+    const wanted = ownClone(range, "The range of a watch");
     this.admit(of);
     this.need();
     return this.watches.add({ of, place, range: wanted, heard, over, known: new Map() });

@@ -5,6 +5,7 @@ import {
   OwnerUnavailableError,
   StorageUnavailableError,
 } from "../../errors/index.js";
+import { isTooDeep, TOO_DEEP } from "../../struct/json-form.js";
 import { fromWire } from "../protocol/errors.js";
 import { unsendable } from "../protocol/json-values.js";
 import type { Ending } from "../protocol/request-queue.js";
@@ -23,8 +24,9 @@ export function errorOf(
   if ("error" in ending) return fromWire(ending.error);
   if ("thrown" in ending) {
     const { name: kind, message } = Object(ending.thrown) as Partial<Error>;
-    if (kind !== "DataCloneError") return ending.thrown;
-    return unsendable(`What ${call}() was given`, `${message}`, ending.thrown);
+    const why = isTooDeep(ending.thrown) ? TOO_DEEP : message;
+    if (kind !== "DataCloneError" && why === message) return ending.thrown;
+    return unsendable(`What ${call}() was given`, `${why}`, ending.thrown);
   }
   if ("forgotten" in ending) {
     return new OwnerUnavailableError(

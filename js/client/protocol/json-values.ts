@@ -6,8 +6,8 @@
  */
 
 import { type BadArgumentError, badCall, describe } from "../../errors/index.js";
-import { JsonText, jsonOf } from "../../struct/json-form.js";
-import { isBytes } from "./clone.js";
+import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
+import { isBytes, own } from "./clone.js";
 
 /** What goes along with the copy of a value. */
 export interface Forms {
@@ -92,6 +92,20 @@ export function cloned<T>(given: T, what: string): T {
     if (copy.lacks !== undefined) throw unsendable(what, copy.lacks, cause);
     return value as T;
   }
+}
+
+/** Copies of values, for which their depth may leave no stack. */
+export function carried<T>(copies: () => T): T {
+  try {
+    return copies();
+  } catch (error) {
+    throw isTooDeep(error) ? unsendable("A value", TOO_DEEP, error) : error;
+  }
+}
+
+/** A copy of a key or a range that a message can carry. */
+export function ownClone<T>(given: T, what: string): T {
+  return carried(() => cloned(own(given), what));
 }
 
 /** The error for what no message can carry. */

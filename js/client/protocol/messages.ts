@@ -235,10 +235,14 @@ export interface Progress {
 /** The messages from owners to clients. */
 export type ToClient = Here | Gone | Told | Again | Seen | Progress;
 
-/** The same text for the same key, whichever object it is, and of whatever realm. */
-export function keyName(key: unknown): string {
+/**
+ * The same text for the same key, whichever object it is, and of whatever realm. A tuple with its place has no
+ * deeper lists in it: what has some is no key, which is for the owner to say.
+ */
+export function keyName(key: unknown, depth = 0): string {
   if (typeof key !== "object") return typeof key + String(key);
-  if (Array.isArray(key)) return JSON.stringify(key.map(keyName));
+  if (depth > 2) return "none";
+  if (Array.isArray(key)) return JSON.stringify(key.map((part) => keyName(part, depth + 1)));
   // A time may be given as a date or as its number.
   return isBytes(key) ? String(own(key)) : keyName(+(key as Date));
 }

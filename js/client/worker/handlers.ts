@@ -4,6 +4,7 @@ import { type BatchOperation, Database } from "../../database/database.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
 import type { ByteRange, Range } from "../../session/key-range.js";
 import type { SetOptions } from "../../session/session.js";
+import { isTooDeep } from "../../struct/json-form.js";
 import type { Key, Value } from "../../util/bytes.js";
 import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
@@ -103,7 +104,7 @@ export function perform(service: Service, { call, args }: Request): unknown {
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
     const answer = (procedures[name] as Procedure)(db, ...rest);
     // A promise is refused by the transaction around it.
-    return typeof Object(answer).then === "function" ? answer : copied(answer, db);
+    return typeof Object(answer).then === "function" ? answer : answered(answer, db);
   }
   if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner has no call ${describe(call)}.`);
   return (CALLS[call] as Call)(db, ...(args as never[]));
@@ -136,6 +137,14 @@ function noProcedure(name: unknown, procedures: Procedures): Error {
   return badArgument(
     `The worker has no procedure ${describe(name)}. Those given to serve(): ${names}.`,
   );
+}
+
+function answered(answer: unknown, db: Database): unknown {
+  try {
+    return copied(answer, db);
+  } catch (error) {
+    throw isTooDeep(error) ? noAnswer(answer) : error;
+  }
 }
 
 /**
