@@ -281,9 +281,11 @@ function judgeOther<K, View, Writable, Input>(
   const { memory } = engine;
   const at = engine.find(keys.encode(engine, key), space.keyspace);
   if (at === 0) return false;
-  const view = engine.copies
-    ? engine.copied(codec, at)
-    : codec.view(memory, at, engine.foundLength());
+  const view = session.strict
+    ? session.lentView(codec, at)
+    : engine.copies
+      ? engine.copied(codec, at)
+      : codec.view(memory, at, engine.foundLength());
   const { epoch } = memory;
   session.gate |= IN_CALLBACK;
   try {
@@ -330,7 +332,8 @@ function apply<K, View, Writable, Input>(
   let writable: Writable | undefined;
   let before: Before | undefined;
   stagedAt = at;
-  const copy = engine.copies ? writableCopy(engine, codec, at) : undefined;
+  const isApart = engine.copies || session.strict;
+  const copy = isApart ? writableCopy(engine, codec, at) : undefined;
   session.gate |= IN_CALLBACK;
   try {
     if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
@@ -353,6 +356,8 @@ function apply<K, View, Writable, Input>(
     if (before !== undefined && applied) before.moved = unlessSame(engine, form, length, before);
   } catch (error) {
     throw undone(session, codec, writable, error);
+  } finally {
+    if (copy !== undefined) session.note(copy.u8);
   }
   session.gate &= ~IN_CALLBACK;
   if (!applied) {

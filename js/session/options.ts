@@ -74,7 +74,9 @@ export interface OpenOptions {
   /**
    * For development: finds views that are kept too long. All views die whenever your code yields, and those
    * of an iteration at its next step. Writes through a view from `get` are reported, and an update throws if
-   * it assigns to a name that is no field of its record. Slower. `false` by default.
+   * it assigns to a name that is no field of its record. Each view has bytes of its own; without this option,
+   * `structuredClone(view)` and `postMessage(view)` send all of the database's memory, other records among it.
+   * Slower. `false` by default.
    */
   strictViews?: boolean | undefined;
   /**

@@ -11,7 +11,7 @@ import type { EngineStats, Outside } from "../engine/stats.js";
 import { type KeyRange, RAW } from "../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage, StorageRoom } from "../storage/storage.js";
-import type { Memory } from "../struct/codec.js";
+import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
 import { CLOSED, IN_CALLBACK } from "./call-guard.js";
@@ -138,6 +138,12 @@ export class Session extends Groups {
     if (this.watch === undefined) return view;
     this.soon();
     return this.watch.lend(view, "get()");
+  }
+
+  /** The value found at this address as its codec shows it, in strict mode: by bytes of its own. */
+  lentView<View>(codec: Pick<Codec<View, unknown, unknown>, "view">, at: number): View {
+    const bytes = this.given(this.engine.freshView(at));
+    return codec.view(this.lentMemory(bytes), 0, bytes.length);
   }
 
   /** Notes until the turn ends that views were given which have to live until then. */
@@ -392,7 +398,14 @@ export class Session extends Groups {
   /** A callback that was given a copy has ended; what it has to show is its record. */
   private ended(copy: Uint8Array<ArrayBuffer>, record: Uint8Array | undefined): void {
     if (record !== undefined && copy.length !== 0) copy.set(record);
-    this.watch?.note(copy);
+    this.note(copy);
+  }
+
+  /** In strict mode: nobody may write any more to a copy that a callback was given, and it dies with the turn. */
+  note(copy: Uint8Array<ArrayBuffer>): void {
+    if (this.watch === undefined) return;
+    this.watch.note(copy);
+    this.soon();
   }
 
   private insertAndUpdate(

@@ -1,9 +1,103 @@
-import { equal, test, text, throws, turn } from "../harness.js";
-import { everywhere, opened } from "./places.js";
+import { blob, bytes, str, struct, u32 } from "varve/struct";
+import { deepEqual, equal, test, text, throws, turn } from "../harness.js";
+import { everywhere, filled, opened } from "./places.js";
 
 const WRITTEN = { code: "VARVE_VIEW_WRITTEN", message: /updateIf/ } as const;
 
 everywhere("strict views", ({ storage }) => {
+  test("have nothing but their record in them, so that a clone gives nothing else away", async () => {
+    const db = await opened(storage, { strictViews: true });
+    db.set("secret", "not for others");
+    db.set("key", "value");
+    db.commit();
+    const clones: [what: string, clone: string][] = [];
+    const cloned = (what: string, view: Uint8Array | undefined) => {
+      const { buffer } = structuredClone(view as Uint8Array);
+      clones.push([what, text(new Uint8Array(buffer)) as string]);
+      return true;
+    };
+    cloned("get", db.get("key"));
+    cloned("getEntry", db.getEntry("key")?.value);
+    cloned("getMany", db.getMany(["key"])[0]);
+    cloned("a pin", db.pin("key")?.bytes);
+    for (const value of db.values({ prefix: "key" })) cloned("values", value);
+    for (const [, value] of db.entries({ prefix: "key" })) cloned("entries", value);
+    const predicate = (view: Uint8Array) => cloned("a predicate", view);
+    db.updateIf("key", (view) => void cloned("an update", view), { predicate });
+    db.updateIf("key", () => {}, { predicateKey: "key", predicate });
+    for (const [what, clone] of clones) equal(clone, "value", what);
+    equal(clones.length, 9);
+  });
+
+  test("of structs have nothing but their record in them either", async () => {
+    const db = await opened(storage, { strictViews: true });
+    const Row = struct("Row", { id: bytes(4), data: blob });
+    const rows = db.collection("rows", Row, { key: u32, indexes: { byId: "id" } });
+    const row = { id: Uint8Array.of(1, 2, 3, 4), data: Uint8Array.of(5, 6, 7) };
+    const size = Row.encode(row).length;
+    db.set("secret", filled(4_000, 99));
+    rows.set(1, row);
+    let seen = 0;
+    const kept: Uint8Array[] = [];
+    const cloned = (what: string, view: { id: Uint8Array; data: Uint8Array } | undefined) => {
+      for (const part of [view?.id, view?.data]) {
+        equal(structuredClone(part as Uint8Array).buffer.byteLength, size, what);
+        kept.push(part as Uint8Array);
+      }
+      seen += 1;
+      return true;
+    };
+    cloned("get", rows.get(1));
+    cloned("getEntry", rows.getEntry(1)?.value);
+    cloned("getMany", rows.getMany([1])[0]);
+    cloned("a handle", rows.ref(1).value);
+    for (const value of rows.values()) cloned("values", value);
+    for (const [, value] of rows.entries()) cloned("entries", value);
+    cloned("an index", rows.index.byId.get(row.id));
+    for (const value of rows.index.byId.values()) cloned("values of an index", value);
+    const predicate = (view: { readonly id: Uint8Array; readonly data: Uint8Array }) =>
+      cloned("a predicate", view);
+    rows.updateIf(1, (view) => void cloned("an update", view), { predicate });
+    rows.updateIf(1, () => {}, { predicateKey: 1, predicate });
+    equal(seen, 11);
+    await null;
+    for (const part of kept) equal(part.length, 0);
+    deepEqual(rows.get(1)?.data.slice(), row.data);
+  });
+
+  test("of structs are changed by updates, and what is written behind them is reported", async () => {
+    const heard: Error[] = [];
+    const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
+    const Row = struct("Row", { n: u32, id: bytes(4), name: str });
+    const rows = db.collection("rows", Row, { key: u32, indexes: { byN: "n" } });
+    rows.set(1, { n: 1, id: filled(4, 1), name: "a" });
+    let part: Uint8Array | undefined;
+    rows.updateIf(1, (row) => {
+      row.n += 1;
+      part = row.id;
+    });
+    equal(rows.get(1)?.n, 2);
+    rows.updateIf(1, (row) => {
+      row.name = "longer than it was";
+    });
+    throws(
+      () =>
+        rows.updateIf(1, (row) => {
+          row.n = 77;
+          throw new Error("mine");
+        }),
+      { message: "mine" },
+    );
+    rows.updateIf(1, () => {}, { predicate: ({ n }) => n > 5 });
+    deepEqual(rows.get(1)?.snapshot(), { n: 2, id: filled(4, 1), name: "longer than it was" });
+    equal(rows.index.byN.count({ eq: 2 }), 1);
+    (part as Uint8Array)[0] = 88;
+    await turn();
+    equal(heard.length, 1);
+    throws(() => rows.get(1), WRITTEN);
+    equal(rows.get(1)?.id[0], 1);
+  });
+
   test("7: every view is dead after every yield", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("key", "value");
