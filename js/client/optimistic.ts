@@ -6,7 +6,7 @@ import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/connection.js";
-import { AS, admitted } from "./protocol/call-options.js";
+import { AS, admitted, noFunction } from "./protocol/call-options.js";
 import { bytesOf } from "./protocol/clone.js";
 import {
   carried,
@@ -78,7 +78,7 @@ export async function transact<T>(
   body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
   const { retries = 10, signal, timeout } = admitted(`${as}()`, options, OPTIONS[as]);
-  if (typeof callback !== "function") throw badCall(`${as}() takes a function, not a generator.`);
+  if (typeof callback !== "function") throw noFunction(`${as}()`);
   const mine = { signal, timeout, [AS]: as };
   const read = async (key: unknown, place: string | undefined) => {
     const entry = (await caller.request("getEntry", () => [key], false, mine, place)) as Found;
@@ -102,7 +102,7 @@ export async function transact<T>(
         const log: Log = { read, caller, seen: new Map(), written: new Map() };
         const result = await body(log);
         log.over = true;
-        if (laterOf(result)) throw badCall(`${as}() takes a function, not a generator.`);
+        if (laterOf(result)) throw noFunction(`${as}()`);
         const seen = await Promise.all(log.seen.values());
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);

@@ -245,12 +245,15 @@ interface Ordered {
   write(area: Uint8Array, value: never, leading?: boolean): number;
 }
 
-let area: Uint8Array<ArrayBuffer> | undefined;
+let spare: Uint8Array<ArrayBuffer> | undefined;
 
 /** The bytes of a value, or of what all begin with that begin so. */
 export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffer> {
-  area ??= new Uint8Array(MAX_KEY + 2);
+  const area = spare ?? new Uint8Array(MAX_KEY + 2);
+  // The value's own code may make the bytes of another one meanwhile.
+  spare = undefined;
   const length = ordered.write(area, value as never, true);
+  spare = area;
   if (length > MAX_KEY) throw badArgument(TOO_LONG_KEY);
   return area.slice(0, length);
 }

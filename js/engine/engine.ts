@@ -142,8 +142,8 @@ export interface EngineOptions {
 export function noMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
     `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
-      "limited. Close some, keep collections in one database instead of several databases, or let the " +
-      "program have more (ulimit -v says whether it is limited).",
+      "limited. Close some, keep collections in one database instead of several databases, or raise the " +
+      "limit (ulimit -v).",
     { cause },
   );
 }

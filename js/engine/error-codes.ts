@@ -126,9 +126,8 @@ const makers: Readonly<Record<number, Maker>> = {
 
 export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
-    `The platform has no memory for what this call of the database "${name}" needs. Let go of values and ` +
-      "copies that are not needed, do less in one turn, or let the program have more memory (ulimit -v says " +
-      "whether it is limited).",
+    `There is no memory for this call of the database "${name}". Let go of other values and copies, do ` +
+      "less in one turn, or raise the limit (ulimit -v).",
     { cause },
   );
 }

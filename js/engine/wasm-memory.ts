@@ -140,6 +140,8 @@ export class EngineMemory {
   /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
   private lastKey: string;
   private lastKeyLength: number;
+  /** How often something else came into the scratch area. */
+  private forgotten: number;
   /** The array that was inspected last: asking for a buffer costs 25 ns. */
   protected lastValue!: Uint8Array;
   /** Views that were given of late, and where they begin; 0 where there is none. */
@@ -165,6 +167,7 @@ export class EngineMemory {
     this.memory = { data: new DataView(buffer), u8: new Uint8Array(buffer), epoch: 0 };
     this.lastKey = "";
     this.lastKeyLength = 0;
+    this.forgotten = 0;
     this.viewsAt = new Uint32Array(VIEWS);
     this.use(buffer);
     this.views = Array.from({ length: VIEWS }, () => this.u8);
@@ -313,8 +316,21 @@ export class EngineMemory {
   /** As `encodeKey`, for a key that something else knows how to write. Gives its length. */
   encodeBy<K>(writer: KeyWriter<K>, key: K): number {
     this.forgetKey();
-    const length = writer.write(this.scratch, key);
+    const { scratch, forgotten } = this;
+    let length = writer.write(scratch, key);
+    if (this.forgotten !== forgotten || this.lastKeyLength !== 0 || this.scratch !== scratch) {
+      length = this.encodeApart(writer, key);
+    }
     if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
+    return length;
+  }
+
+  /** The same where the key's own code, such as a getter, has called the database: other keys are in the area now. */
+  private encodeApart<K>(writer: KeyWriter<K>, key: K): number {
+    const area = new Uint8Array(MAX_KEY + 1);
+    const length = writer.write(area, key);
+    this.forgetKey();
+    this.scratch.set(area);
     return length;
   }
 
@@ -388,6 +404,7 @@ export class EngineMemory {
   protected forgetKey(): void {
     this.lastKey = "";
     this.lastKeyLength = 0;
+    this.forgotten += 1;
   }
 
   // ---------------------------------------------------------------- values

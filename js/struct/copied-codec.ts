@@ -3,19 +3,22 @@
 import type { Codec, Descriptor, Memory } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
 import { layoutOf } from "./layout-string.js";
+import { wrong } from "./type.js";
 
 /** Values that are copies: made of bytes when they are read, and made into bytes when they are written. */
 export abstract class CopyCodec<T> implements Codec<T, T, T> {
   readonly kind: Descriptor;
   readonly layout: string;
   readonly fingerprint: string;
-  /** The bytes between `size` and `write`. */
+  /** The value that was measured last, and its bytes, until they are written. */
+  private measured: T | undefined;
   private staged: Uint8Array | undefined;
 
   constructor(kind: Descriptor) {
     this.kind = kind;
     this.layout = layoutOf(kind);
     this.fingerprint = fingerprint(this.layout);
+    this.measured = undefined;
     this.staged = undefined;
   }
 
@@ -24,13 +27,19 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
 
   size(value: T): number {
     const bytes = this.encode(value);
+    this.measured = value;
     this.staged = bytes;
     return bytes.length;
   }
 
-  write(memory: Memory, at: number, value: T): void {
-    memory.u8.set(this.staged ?? this.encode(value), at);
+  write(memory: Memory, at: number, value: T, size: number): void {
+    const { measured, staged } = this;
+    const bytes = (measured === value && staged) || this.encode(value);
+    this.measured = undefined;
     this.staged = undefined;
+    // The code of its key may have stored another value by this codec, or changed this one.
+    if (bytes.length !== size) throw wrong("The value must not change while it is stored.");
+    memory.u8.set(bytes, at);
   }
 
   view(memory: Memory, at: number, length: number): T {

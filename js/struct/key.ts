@@ -290,10 +290,25 @@ function oneOf(
   };
 }
 
+const trueLength = Object.getOwnPropertyDescriptor(
+  Object.getPrototypeOf(Uint8Array.prototype),
+  "length",
+)?.get as (this: unknown) => number;
+
+/** How many bytes an array really has, whatever its own `length` says; -1 of what is none. */
+function lengthOf(value: unknown): number {
+  try {
+    return (value as Uint8Array).BYTES_PER_ELEMENT === 1 ? trueLength.call(value) : -1;
+  } catch {
+    return -1;
+  }
+}
+
 /** Writes bytes so that a shorter run comes before a longer one that begins so, and then their end. */
-function writeRun(area: Uint8Array, start: number, bytes: Uint8Array): number {
+function writeRun(area: Uint8Array, start: number, bytes: Uint8Array, length: number): number {
   let at = start;
-  for (const byte of bytes) {
+  for (let i = 0; i < length; i++) {
+    const byte = bytes[i] as number;
     area[at++] = byte;
     if (byte === 0) area[at++] = 0xff;
   }
@@ -330,7 +345,10 @@ function textual(what: string): PartCodec {
         all |= unit === 0 ? 0x80 : unit;
         area[at++] = unit;
       }
-      if (all >= 0x80) return writeRun(area, start, utf8(what, value));
+      if (all >= 0x80) {
+        const bytes = utf8(what, value);
+        return writeRun(area, start, bytes, bytes.length);
+      }
       area[at] = 0;
       area[at + 1] = 1;
       return at + 2;
@@ -351,11 +369,9 @@ function binary(what: string): PartCodec {
     isRun: true,
     write(area, at, value) {
       // By what it does: those of another realm are none of this one's class.
-      if ((value as Partial<Uint8Array> | null)?.BYTES_PER_ELEMENT !== 1) {
-        throw refused(what, "a Uint8Array", value);
-      }
-      const { length } = value as Uint8Array;
-      return length > area.length ? at + length : writeRun(area, at, value as Uint8Array);
+      const length = lengthOf(value);
+      if (length < 0) throw refused(what, "a Uint8Array", value);
+      return length > area.length ? at + length : writeRun(area, at, value as Uint8Array, length);
     },
     read: readRun,
   };
@@ -370,7 +386,7 @@ function fixed(of: PartCodec, length: number, what: string): PartCodec {
       const isText = typeof value === "string";
       const fits = isText
         ? end - at - 2 <= length && !value.includes("\0")
-        : (value as Uint8Array).length === length;
+        : lengthOf(value) === length;
       if (fits || isBound === true) return end;
       const wanted = isText
         ? `a string of up to ${length} bytes, without U+0000`

@@ -8,6 +8,7 @@ import {
   deepEqual,
   equal,
   ofAnotherRealm,
+  ok,
   rejects,
   replaceClock,
   suite,
@@ -499,5 +500,120 @@ suite("a client that is closed while its own worker is gone", () => {
     await again;
     equal((client as Client).status.state, "closed");
     await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
+  });
+});
+
+suite("what is given to a client and lies", () => {
+  test("is taken as it was when the call was made, whatever it says and does", async () => {
+    const client = shop({
+      collections: {
+        rows: { of: json<unknown>(), key: [str, u16] },
+        blobs: { of: json<unknown>(), key: blob },
+      },
+      procedures: { size: (_, given: Uint8Array) => given.length },
+    });
+    class Sub extends Uint8Array<ArrayBuffer> {
+      override get length(): number {
+        return 1 << 20;
+      }
+      override get byteLength(): number {
+        return 1;
+      }
+      override get byteOffset(): number {
+        return 2;
+      }
+    }
+    let calls = 0;
+    const meddle = () => {
+      calls += 1;
+      client.set("meanwhile", String(calls));
+    };
+    const lying = (length: number) =>
+      Object.defineProperty(new Uint8Array(5).fill(65), "length", {
+        get() {
+          meddle();
+          return length;
+        },
+      });
+    for (const make of [
+      () => new Sub(new ArrayBuffer(5)).fill(65),
+      () => lying(1),
+      () => lying(4_000),
+      () => lying(-1),
+    ]) {
+      const key = make();
+      const value = make();
+      const done = [client.set(key, value), client.blobs.set(key, "typed")];
+      key.fill(66);
+      value.fill(66);
+      await Promise.all(done);
+      equal(await client.getText("AAAAA"), "AAAAA");
+      equal(await client.blobs.get(new Uint8Array(5).fill(65)), "typed");
+      deepEqual((await client.getMany([make(), "AAAAA"])).map(text), ["AAAAA", "AAAAA"]);
+      equal(await client.call.size(new Uint8Array(5)), 5);
+      equal(await client.delete(make()), true);
+      equal(await client.blobs.delete(make()), true);
+    }
+    const parts = ["a", 1] as [string, number];
+    const key = Object.defineProperty([...parts] as typeof parts, 1, {
+      get() {
+        meddle();
+        return 1;
+      },
+    });
+    const set = client.rows.set(key, "first");
+    key[0] = "changed";
+    await set;
+    key[0] = "a";
+    equal(await client.rows.get(key), "first");
+    equal(await client.rows.get(parts), "first");
+    deepEqual(await client.rows.getMany([key, parts]), ["first", "first"]);
+    equal(await client.rows.updateIf(key, () => "second"), true);
+    equal(await client.transaction((tx) => tx.rows.get(key)), "second");
+    deepEqual(await client.rows.keys({ gte: key, lte: key }).all(), [parts]);
+    const value = {
+      get field() {
+        meddle();
+        return calls;
+      },
+    };
+    await client.rows.set(parts, value);
+    deepEqual(await client.rows.get(parts), { field: calls });
+    equal(await client.getText("meanwhile"), String(calls));
+  });
+
+  test("and lies in memory that grows, shrinks or is shared is taken once", async () => {
+    const client = shop({});
+    const make = ArrayBuffer as new (
+      length: number,
+      more?: object,
+    ) => ArrayBuffer & {
+      resize?(length: number): void;
+    };
+    const buffer = new make(100, { maxByteLength: 2_000 });
+    if (typeof buffer.resize === "function") {
+      const whole = new Uint8Array(buffer).fill(7);
+      const sets = [client.set("array", whole), client.set("buffer", buffer)];
+      buffer.resize(2_000);
+      await Promise.all(sets);
+      for (const key of ["array", "buffer"]) {
+        deepEqual(await client.get(key), new Uint8Array(100).fill(7));
+      }
+      const part = new Uint8Array(buffer, 50, 50);
+      buffer.resize(10);
+      // It is out of bounds: nothing is left of it.
+      const answer = await client.set("part", part).then(
+        () => "set",
+        ({ code }) => code,
+      );
+      ok(answer === BAD.code || (await client.get("part"))?.length === 0, answer);
+    }
+    if (typeof SharedArrayBuffer === "function") {
+      const shared = new Uint8Array(new SharedArrayBuffer(100)).fill(8);
+      const set = client.set("shared", shared as never);
+      shared.fill(1);
+      await set;
+      deepEqual(await client.get("shared"), new Uint8Array(100).fill(8));
+    }
   });
 });

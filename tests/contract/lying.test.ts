@@ -1,5 +1,6 @@
 import type { Database, Key, Value } from "varve";
-import { deepEqual, equal, test, text } from "../harness.js";
+import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
+import { deepEqual, equal, ok, test, text, throws } from "../harness.js";
 import { everywhere, filled, opened } from "./places.js";
 
 /** Arrays that say another length than they have; the bytes that each really has. */
@@ -41,6 +42,19 @@ function liars(db: Database): [name: string, array: Uint8Array, really: number][
     ["more, of a long one", lying(2_000, 16_000_000), 2_000],
     ["all wrong, as its class does", new Sub(5).fill(65), 5],
   ];
+}
+
+/** Gives something, after it has done something else. */
+function after<T>(meddle: () => unknown, value: T): () => T {
+  return () => {
+    meddle();
+    return value;
+  };
+}
+
+/** A date, for a key, that does something else when it is asked. */
+function dateOf(meddle: () => unknown, time: number): Date {
+  return { getTime: after(meddle, time) } as unknown as Date;
 }
 
 everywhere("arguments that lie", ({ storage }) => {
@@ -142,5 +156,209 @@ everywhere("arguments that lie", ({ storage }) => {
     }
     equal(db.stats().poisoned, false);
     db.flush();
+  });
+
+  test("keys of several parts are those that their getters give, whatever these do to the database", async () => {
+    const db = await opened(storage);
+    const rows = db.collection("rows", json<unknown>(), { key: [str, timestamp, bytes(2)] });
+    const others = db.collection("others", json<unknown>(), { key: [str, u32] });
+    let calls = 0;
+    const meddle = () => {
+      calls += 1;
+      others.set([`a long key, ${"x".repeat(300)}`, calls], calls);
+      others.get(["other", 1]);
+      [...others.keys({ gte: ["b", 7], lt: ["c"] })];
+      db.set("raw", filled(5_000, calls % 256));
+      db.transaction(() => db.delete("none"));
+    };
+    const part = Uint8Array.of(3, 4);
+    const key = (name: string) =>
+      Object.defineProperty([name, dateOf(meddle, 5), part] as const, 2, {
+        get: after(meddle, part),
+      }) as [string, Date, Uint8Array<ArrayBuffer>];
+    rows.set(key("a"), "first");
+    rows.set(key("b"), "second");
+    for (const [name, value] of [
+      ["a", "first"],
+      ["b", "second"],
+    ] as const) {
+      equal(rows.get([name, new Date(5), part]), value);
+      equal(rows.get(key(name)), value);
+      deepEqual(rows.getMany([key(name), [name, new Date(5), part]]), [value, value]);
+      equal(rows.has(key(name)), true);
+      equal(rows.getEntry(key(name))?.value, value);
+      equal(rows.ref(key(name)).value, value);
+      equal(rows.count({ gte: key(name), lte: key(name) }), 1);
+      equal([...rows.values({ prefix: key(name) })].length, 1);
+      equal(
+        rows.updateIf(key(name), () => `${value}, changed`),
+        true,
+      );
+      equal(rows.get([name, new Date(5), part]), `${value}, changed`);
+      equal(rows.delete(key(name)), true);
+      equal(rows.has([name, new Date(5), part]), false);
+    }
+    rows.updateIf(key("c"), () => {}, { valueIfMissing: "new" });
+    deepEqual([...rows.entries()], [[["c", 5, part], "new"]]);
+    ok(calls > 0);
+    deepEqual((await db.verify()).problems, []);
+  });
+
+  test("parts of keys that are bytes are taken as they are, whatever they say", async () => {
+    const db = await opened(storage);
+    const rows = db.collection("rows", json<unknown>(), { key: [bytes(5), u32] });
+    const names = liars(db)
+      .filter(([, , really]) => really === 5)
+      .map(([name]) => name);
+    ok(names.length > 3);
+    for (const name of names) {
+      const [, part = filled(0, 0)] = liars(db).find(([one]) => one === name) ?? [];
+      rows.set([part as never, 1], name);
+      equal(rows.get([filled(5, 65), 1]), name);
+      equal(rows.get([part as never, 1]), name);
+      equal(rows.delete([part as never, 1]), true);
+    }
+    const endless = Object.defineProperty(filled(5, 65), Symbol.iterator, {
+      value: function* () {
+        for (;;) yield 65;
+      },
+    });
+    rows.set([endless, 2], "endless");
+    deepEqual([...rows.keys()], [[filled(5, 65), 2]]);
+    const bad = { code: "VARVE_BAD_ARGUMENT" } as const;
+    throws(() => rows.get([{ BYTES_PER_ELEMENT: 1, length: 5 } as never, 1]), bad);
+    throws(() => rows.get([new Proxy(filled(5, 1), {}), 1]), bad);
+    throws(() => rows.get([filled(4, 1), 1]), bad);
+  });
+
+  test("a value that its key's getters change, or store something else meanwhile, is what it was or is refused", async () => {
+    const db = await opened(storage);
+    const rows = db.collection("rows", json<unknown>(), { key: [timestamp, u32] });
+    rows.set([1, 1], "x");
+    const value = { list: ["a"] };
+    const keyed = (meddle: () => void) => [dateOf(meddle, 2), 2] as [Date, number];
+    const meddlers = [
+      () => rows.set([3, 3], { of: "another length, by far" }),
+      () => value.list.push("more"),
+      () => {
+        value.list.push("more");
+        rows.set([3, 3], value);
+      },
+      () => {
+        try {
+          rows.set([4, -1], { refused: true });
+        } catch {
+          // Its key is none: it was measured all the same.
+        }
+      },
+    ];
+    for (const meddle of meddlers) {
+      try {
+        rows.set(keyed(meddle), value);
+        ok(["a", undefined].includes((rows.get([2, 2]) as typeof value | undefined)?.list[0]));
+      } catch (error) {
+        equal((error as { code?: unknown }).code, "VARVE_BAD_ARGUMENT");
+      }
+      equal(rows.get([1, 1]), "x");
+    }
+    const Row = struct("Row", { n: u32, list: vec(u32) });
+    const structs = db.collection("structs", Row, { key: [timestamp, u32] });
+    const row = { n: 1, list: [1] };
+    structs.set(
+      keyed(() => structs.set([3, 3], { n: 2, list: [1, 2, 3, 4, 5, 6] })),
+      row,
+    );
+    deepEqual(structs.get([2, 2])?.snapshot(), { n: 1, list: [1] });
+    deepEqual((await db.verify()).problems, []);
+  });
+
+  test("keys of getMany whose getters write to the database are each looked up as they are", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    db.set("b", "2");
+    const view = (name: string) =>
+      Object.defineProperties(new DataView(new TextEncoder().encode(name).buffer), {
+        byteLength: {
+          get: after(() => db.set(`meanwhile ${name}`, filled(2_000, 1)), name.length),
+        },
+        byteOffset: { get: after(() => db.set("a", "1"), 0) },
+      }) as DataView<ArrayBuffer>;
+    const wanted = () => ["a", view("b"), "none", view("a"), view("none"), "b"] as Key[];
+    deepEqual(db.getMany(wanted()).map(text), ["1", "2", undefined, "1", undefined, "2"]);
+    deepEqual(db.getMany({ [Symbol.iterator]: () => wanted()[Symbol.iterator]() }).map(text), [
+      "1",
+      "2",
+      undefined,
+      "1",
+      undefined,
+      "2",
+    ]);
+    // One that grows while it is gone over has what it had when its turn came.
+    const growing: Key[] = ["a"];
+    growing.push(
+      Object.defineProperty(new DataView(new TextEncoder().encode("b").buffer), "byteLength", {
+        get: after(() => growing.length < 5 && growing.push("a"), 1),
+      }) as DataView<ArrayBuffer>,
+    );
+    deepEqual(db.getMany(growing).slice(0, 2).map(text), ["1", "2"]);
+    equal(db.getMany(["meanwhile b"])[0]?.length, 2_000);
+  });
+
+  test("values in memory that grows, shrinks or is shared are taken once, as they are then", async () => {
+    const db = await opened(storage);
+    const make = ArrayBuffer as new (
+      length: number,
+      more?: object,
+    ) => ArrayBuffer & {
+      resize?(length: number): void;
+    };
+    const buffer = new make(3_000, { maxByteLength: 20_000 });
+    if (typeof buffer.resize === "function") {
+      const whole = new Uint8Array(buffer).fill(7);
+      const resizing = (length: number) => dateOf(() => buffer.resize?.(length), 1);
+      for (const length of [3_000, 10, 20_000]) {
+        buffer.resize(length);
+        whole.fill(7);
+        db.set("tracking", whole);
+        db.set("buffer", buffer);
+        db.updateIf("tracking", () => whole);
+        for (const key of ["tracking", "buffer"])
+          deepEqual(db.get(key)?.slice(), filled(length, 7));
+        db.set(whole.subarray(0, 5), "a key in it");
+        equal(db.getText(filled(5, 7)), "a key in it");
+        equal(db.delete(filled(5, 7)), true);
+      }
+      // A part of it that it has shrunk below has no bytes at all.
+      const part = new Uint8Array(buffer, 100, 500);
+      buffer.resize(50);
+      throws(() => db.set("part", part), { code: "VARVE_BAD_ARGUMENT" });
+      const Row = struct("Row", { data: vec(u32), id: bytes(4) });
+      const rows = db.collection("rows", Row, { key: [timestamp, u32] });
+      for (const length of [2, 20_000]) {
+        buffer.resize(4);
+        new Uint8Array(buffer).fill(9);
+        const id = new Uint8Array(buffer);
+        try {
+          rows.set([resizing(length), 1], { data: [1], id });
+          deepEqual(rows.get([1, 1])?.id.slice(), filled(4, 9));
+        } catch (error) {
+          equal((error as { code?: unknown }).code, "VARVE_BAD_ARGUMENT");
+        }
+      }
+    }
+    if (typeof SharedArrayBuffer === "function") {
+      const shared = new Uint8Array(new SharedArrayBuffer(3_000)).fill(
+        8,
+      ) as unknown as Uint8Array<ArrayBuffer>;
+      db.set("shared", shared);
+      shared.fill(1);
+      deepEqual(db.get("shared")?.slice(), filled(3_000, 8));
+      db.set("short", shared.subarray(0, 10));
+      db.set(shared.subarray(0, 5), "a key in it");
+      shared.fill(2);
+      deepEqual(db.get("short")?.slice(), filled(10, 1));
+      equal(db.getText(filled(5, 1)), "a key in it");
+    }
+    deepEqual((await db.verify()).problems, []);
   });
 });

@@ -1,6 +1,6 @@
 /** The options of what a client is asked for, looked at before anything is done. */
 
-import { badCall } from "../../errors/index.js";
+import { type BadArgumentError, badCall } from "../../errors/index.js";
 
 /** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
 export const LONGEST_TIMEOUT = 3_600_000;
@@ -56,4 +56,8 @@ export function split<T extends Known>(given: T | undefined) {
   const { signal, timeout, ...told } = given ?? ({} as T);
   // What is none is given as it is, for others to refuse.
   return [Object(given) === given ? told : given, { signal, timeout }] as const;
+}
+
+export function noFunction(what: string): BadArgumentError {
+  return badCall(`${what} takes a function, not a generator.`);
 }

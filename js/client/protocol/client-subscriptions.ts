@@ -8,7 +8,7 @@ import {
 } from "../../errors/index.js";
 import { clearInterval, queueMicrotask, setInterval, setTimeout } from "../../util/clock.js";
 import { dispose } from "../../util/dispose.js";
-import { admitted } from "./call-options.js";
+import { admitted, noFunction } from "./call-options.js";
 import { fromWire } from "./errors.js";
 import { keyName, type Seen } from "./messages.js";
 import type { Sender } from "./request-queue.js";
@@ -210,7 +210,7 @@ function told<T>(
   }
   if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
-    throw badCall("A watch takes a function, not a generator.");
+    throw noFunction("A watch");
   }
   let over: Over = () => {};
   const ended = new Promise<void>((resolve, reject) => {

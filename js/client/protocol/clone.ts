@@ -20,8 +20,11 @@ export function own<T>(given: T): T {
   if (isBytes(given)) {
     try {
       const view = given as unknown as Uint8Array<ArrayBuffer>;
+      // An array of bytes is copied by what it is: its own length may say anything.
       return new Uint8Array(
-        new Uint8Array(view.buffer ?? view, view.byteOffset, view.byteLength),
+        view.BYTES_PER_ELEMENT === 1
+          ? view
+          : new Uint8Array(view.buffer ?? view, view.byteOffset, view.byteLength),
       ) as T;
     } catch (gone) {
       // The platform says that its buffer is detached.
