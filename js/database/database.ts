@@ -37,7 +37,7 @@ import {
   type SetOptions,
   type UpdateOptions,
 } from "../session/session.js";
-import type { CustomCodec, Declared, Structure } from "../struct/codec.js";
+import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { Given } from "../struct/value-codecs.js";
 import type { Key, Value } from "../util/bytes.js";
@@ -476,7 +476,7 @@ export class Database {
   ): Collection<KeyOf<S>, T, T, T, KeyInput<S>>;
   collection<View, Writable, Input, const S extends KeySpec | undefined = undefined>(
     name: string,
-    codec: Declared<View, Writable, Input>,
+    codec: Declared<View, Writable, Input> & Whole,
     options?: CollectionOptions<S, undefined>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
   // The last one, since it is the one that the compiler tells of when none fits.
@@ -548,7 +548,7 @@ export class Database {
     OldKey = unknown,
   >(
     name: string,
-    codec: Declared<View, Writable, Input>,
+    codec: Declared<View, Writable, Input> & Whole,
     options?: MigrateOptions<S, undefined, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>>;
   migrate<

@@ -122,6 +122,9 @@ export interface Structure<View, Writable, Input> extends Declared<View, Writabl
   readonly kind: StructDescriptor;
 }
 
+/** A whole value, and not the type of a field such as `u32`: that has no values of its own to be stored. */
+export type Whole = { readonly kind: StructDescriptor } | { readonly take?: never };
+
 /** A codec whose values are structs. */
 export interface StructCodec<View, Writable, Input> extends Codec<View, Writable, Input> {
   readonly kind: StructDescriptor;

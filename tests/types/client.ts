@@ -164,6 +164,10 @@ export async function connecting(): Promise<void> {
 
 /** What `db.collection` refuses `serve` refuses too. */
 export function declaring(): void {
+  // @ts-expect-error the type of a field is no value: it is put into a struct
+  serve("shop", { collections: { a: u16 } });
+  // @ts-expect-error also with options
+  serve("shop", { collections: { a: { of: u16, key: u16 } } });
   // @ts-expect-error there is no such field
   serve("shop", { collections: { a: { of: Product, indexes: { byPrice: "price" } } } });
   // @ts-expect-error also as one of several

@@ -73,6 +73,12 @@ export function values(db: Database): void {
     decode: (bytes) => new Date(bytes[0] ?? 0),
   });
   same<ReturnType<typeof dates.get>, Date | undefined>(true);
+  // @ts-expect-error the type of a field is no value: it is put into a struct
+  db.collection("numbers", u32);
+  // @ts-expect-error also with options, and of any kind
+  db.collection("lists", vec(str), { key: u32 });
+  // @ts-expect-error nor does a migration make it one
+  db.migrate("numbers", u32);
   // @ts-expect-error a codec does both
   db.collection("dates", { encode: () => new Uint8Array(0) });
   notes.batch([

@@ -5,7 +5,7 @@ import { noIndex } from "../../collection/index-query.js";
 import type { Database } from "../../database/database.js";
 import { badArgument, describe } from "../../errors/index.js";
 import { refuseUnknown } from "../../session/options.js";
-import type { CustomCodec, Descriptor, StructDescriptor } from "../../struct/codec.js";
+import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
 import type { KeySpec } from "../../struct/key.js";
 import { type Forms, fieldFrom, takenFrom } from "../protocol/json-values.js";
@@ -13,7 +13,7 @@ import { type Cursor, keysOf, pageOf } from "./paging.js";
 
 /** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
-  | { readonly kind: Descriptor }
+  | ({ readonly kind: Descriptor } & Whole)
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options, as those of `db.collection`. */
