@@ -1,6 +1,12 @@
 /** What lies in a file beside the raw keys: collections, their indexes, and what tells of them. */
 
-import { decoded, indexKeyOf, isDropped, OWN, type Stored } from "../collection/catalog.js";
+import {
+  decoded,
+  indexKeyOf,
+  isDropped,
+  type Stored,
+  SYSTEM_KEYSPACE,
+} from "../collection/catalog.js";
 import { entriesIn } from "../collection/cursor.js";
 import { type Entry, type IndexShape, IndexSpace } from "../collection/indexes.js";
 import { Database } from "../database/database.js";
@@ -22,7 +28,7 @@ export interface Showing {
 }
 
 /** The values of a collection: structs and JSON as JSON, all else as bytes. */
-export function showing({ value: kind }: Told): Showing | undefined {
+export function showing({ value: kind }: CollectionInfo): Showing | undefined {
   if (kind?.kind === "struct") {
     const schema = schemaOf(kind);
     return inJson((bytes) => toJson(schema, bytes));
@@ -53,7 +59,7 @@ function inOneLine(json: string): string {
 export type Indexing = (engine: Engine, key: Uint8Array, value: Uint8Array) => number;
 
 /** `undefined` when there are no indexes, or none that is known here. */
-export function indexingOf({ name, value, indexes }: Told): Indexing | undefined {
+export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing | undefined {
   if (value?.kind !== "struct" || indexes.length === 0) return undefined;
   const schema = schemaOf(value);
   const spaces = indexes.map(
@@ -85,18 +91,18 @@ function entryOf(space: IndexSpace, view: () => unknown, key: Uint8Array): Entry
 }
 
 /** A collection as a file tells of it. */
-export interface Told {
+export interface CollectionInfo {
   readonly name: string;
   readonly keyspace: number;
   /** What its values are; `undefined` when this version does not know. */
   readonly value: Descriptor | undefined;
   /** What its keys are, as it is stored. */
   readonly key: unknown;
-  readonly indexes: readonly ToldIndex[];
+  readonly indexes: readonly IndexInfo[];
 }
 
 /** An index as a file tells of it. */
-export interface ToldIndex {
+export interface IndexInfo {
   readonly name: string;
   readonly keyspace: number;
   /** What it is of, as it is stored. */
@@ -129,14 +135,14 @@ function viewOf({ engine }: Session): (memory: unknown, at: number, length: numb
 }
 
 /** All collections, by name. Takes the order of keys. */
-export function collectionsOf(db: Database): Told[] {
+export function collectionsOf(db: Database): CollectionInfo[] {
   // Copies: reading what tells of an index may move the others.
-  const stored = [...entriesOf(db, OWN, { ...ALL, prefix: "collection/" })].map(
+  const stored = [...entriesOf(db, SYSTEM_KEYSPACE, { ...ALL, prefix: "collection/" })].map(
     ([key, value]) => [key, value.slice()] as const,
   );
   const found = stored.map(([key, value]) => {
     const name = new TextDecoder().decode(key);
-    return toldBy(db, name.slice("collection/".length), decoded(name, value));
+    return describedBy(db, name.slice("collection/".length), decoded(name, value));
   });
   return found.filter((one) => one !== undefined);
 }
@@ -159,17 +165,17 @@ export function elsewhere(db: Database): string {
  *
  * @throws Failure when there is none
  */
-export function collectionOf(db: Database, name: string): Told {
+export function collectionOf(db: Database, name: string): CollectionInfo {
   const key = `collection/${name}`;
-  const stored = Database.sessionOf(db).engine.get(key, OWN);
-  const told = stored === undefined ? undefined : toldBy(db, name, decoded(key, stored));
-  if (told === undefined) {
+  const stored = Database.sessionOf(db).engine.get(key, SYSTEM_KEYSPACE);
+  const described = stored === undefined ? undefined : describedBy(db, name, decoded(key, stored));
+  if (described === undefined) {
     throw new Failure(EXIT.no, `There is no collection ${JSON.stringify(name)} in this file.`);
   }
-  return told;
+  return described;
 }
 
-function toldBy(db: Database, name: string, stored: Stored): Told | undefined {
+function describedBy(db: Database, name: string, stored: Stored): CollectionInfo | undefined {
   const { keyspace, json } = stored;
   if (isDropped(stored)) return undefined;
   const indexes = (json.indexes ?? []).map((index) => indexOf(db, keyspace, index));
@@ -177,10 +183,12 @@ function toldBy(db: Database, name: string, stored: Stored): Told | undefined {
   return { name, keyspace, value: descriptorOf(json.value), key: json.key, indexes: there };
 }
 
-function indexOf(db: Database, of: number, name: string): ToldIndex | undefined {
+function indexOf(db: Database, of: number, name: string): IndexInfo | undefined {
   const key = indexKeyOf(of, name);
-  const stored = Database.sessionOf(db).engine.get(key, OWN);
+  const stored = Database.sessionOf(db).engine.get(key, SYSTEM_KEYSPACE);
   if (stored === undefined) return undefined;
-  const told = decoded(key, stored);
-  return isDropped(told) ? undefined : { name, keyspace: told.keyspace, shape: told.json };
+  const described = decoded(key, stored);
+  return isDropped(described)
+    ? undefined
+    : { name, keyspace: described.keyspace, shape: described.json };
 }

@@ -3,7 +3,7 @@
 import { Database } from "../database/database.js";
 import type { Entry } from "../index.js";
 import { type Call, misused } from "./args.js";
-import { collectionOf, elsewhere, showing, type Told } from "./collections.js";
+import { type CollectionInfo, collectionOf, elsewhere, showing } from "./collections.js";
 import { field, fromBase64 } from "./format.js";
 import { keyFormOf } from "./keys.js";
 import { look } from "./open-file.js";
@@ -17,11 +17,11 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   if (collection === undefined) keyOf(call, "KEY", word);
   // The order of keys is made for who finds nothing only.
   return look(path, { ordered: true }, async (db) => {
-    const told = collection === undefined ? undefined : collectionOf(db, collection);
-    const keys = told && keyFormOf(told.key);
+    const described = collection === undefined ? undefined : collectionOf(db, collection);
+    const keys = described && keyFormOf(described.key);
     const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
-    const shown = told && showing(told);
-    const entry = told === undefined ? db.getEntry(key) : entryIn(db, told, key);
+    const shown = described && showing(described);
+    const entry = described === undefined ? db.getEntry(key) : entryIn(db, described, key);
     // A copy: writing it takes longer than a view lives.
     const value = entry?.value.slice();
     if (flags.has("json")) {
@@ -48,7 +48,7 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
 
 function entryIn(
   db: Database,
-  { keyspace }: Told,
+  { keyspace }: CollectionInfo,
   key: Uint8Array,
 ): Pick<Entry, "value" | "version"> | undefined {
   const { engine } = Database.sessionOf(db);

@@ -24,17 +24,22 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
   if (collection === undefined) rangeOf(call, undefined);
   const show = call.flags.has("json") ? asJson : asText;
   return look(call.words[0] ?? "", { ordered: true }, async (db) => {
-    const told = collection === undefined ? undefined : collectionOf(db, collection);
-    const keys = told && keyFormOf(told.key);
+    const described = collection === undefined ? undefined : collectionOf(db, collection);
+    const keys = described && keyFormOf(described.key);
     const range = rangeOf(call, keys);
-    const shown: Shown = { keys, values: told && showing(told) };
-    for (const [key, value] of entriesOf(db, told?.keyspace, range, call.flags.has("values"))) {
+    const shown: Shown = { keys, values: described && showing(described) };
+    for (const [key, value] of entriesOf(
+      db,
+      described?.keyspace,
+      range,
+      call.flags.has("values"),
+    )) {
       // Before anything is waited for: the value is good until then.
       const line = show(key, value, shown);
       const passed = output.print(line);
       if (passed !== undefined) await passed;
     }
-    if (told === undefined && db.count() === 0) {
+    if (described === undefined && db.count() === 0) {
       const more = elsewhere(db);
       if (more !== "")
         throw new Failure(EXIT.no, `The file has no keys outside of collections.${more}`);

@@ -35,7 +35,7 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
     return exit;
   } catch (error) {
     if (error instanceof OutputClosed) return EXIT.well;
-    const { exit, message } = told(error);
+    const { exit, message } = described(error);
     // What was printed before it stays.
     await output.end().catch(() => undefined);
     process.stderr.write(`varve: ${harmless(message).trimEnd()}\n`);
@@ -61,7 +61,7 @@ function version(): string {
   return String((JSON.parse(manifest) as { version?: unknown }).version);
 }
 
-function told(error: unknown): { exit: ExitCode; message: string } {
+function described(error: unknown): { exit: ExitCode; message: string } {
   if (error instanceof Failure) return error;
   if (error instanceof CorruptionError && error.details !== undefined) {
     const ways = "varve verify shows more, and varve salvage copies what is intact.";

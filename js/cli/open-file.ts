@@ -37,10 +37,10 @@ export async function look<T>(
       readOnly: true,
       ordered,
       recovery,
-      onProgress: ({ bytes, total }) => progress.tell("opening", bytes, total),
+      onProgress: ({ bytes, total }) => progress.print("opening", bytes, total),
     });
   } catch (error) {
-    throw toldByPath(path, error, recovery !== undefined);
+    throw openedByPath(path, error, recovery !== undefined);
   } finally {
     progress.end();
   }
@@ -52,7 +52,7 @@ export async function look<T>(
 }
 
 /** The package speaks of names and options, and here are paths and commands. */
-function toldByPath(path: string, error: unknown, isSalvage: boolean): unknown {
+function openedByPath(path: string, error: unknown, isSalvage: boolean): unknown {
   if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
     const hint = isSalvage ? "" : " If it was one, varve salvage copies what is left of it.";
     return new Failure(EXIT.unreadable, `${path} is not a varve database.${hint}`);

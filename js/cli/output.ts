@@ -102,7 +102,7 @@ export class Progress {
     this.#stream = stream;
   }
 
-  tell(what: string, done: number, total: number): void {
+  print(what: string, done: number, total: number): void {
     const now = monotonicNow();
     if (!this.#stream.isTTY || now - this.#start < PATIENCE_MS || now - this.#told < BEAT_MS)
       return;

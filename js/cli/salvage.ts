@@ -1,13 +1,19 @@
 /** `varve salvage` */
 
 import { setImmediate } from "node:timers/promises";
-import { OWN } from "../collection/catalog.js";
+import { SYSTEM_KEYSPACE } from "../collection/catalog.js";
 import { Database } from "../database/database.js";
 import type { Engine } from "../engine/engine.js";
 import { type Loss, open } from "../index.js";
 import { fileAt } from "../storage/node/index.js";
 import type { Call } from "./args.js";
-import { collectionsOf, entriesOf, type Indexing, indexingOf, type Told } from "./collections.js";
+import {
+  type CollectionInfo,
+  collectionsOf,
+  entriesOf,
+  type Indexing,
+  indexingOf,
+} from "./collections.js";
 import { counted, field, harmless, size } from "./format.js";
 import { look, refuseOther } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output, Progress } from "./output.js";
@@ -54,7 +60,7 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
       const sums = { keys, collections, records, bytes, missing, lost: lost ?? null };
       await output.print(`],${JSON.stringify(sums).slice(1)}\n`);
     } else {
-      await output.print(told(target, copied, lost));
+      await output.print(described(target, copied, lost));
     }
     return lost === undefined && copied.uncertain === 0 ? EXIT.well : EXIT.no;
   });
@@ -102,7 +108,7 @@ async function copyAll(
   try {
     for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
-        if (keyspace === OWN && !isKept(key)) continue;
+        if (keyspace === SYSTEM_KEYSPACE && !isKept(key)) continue;
         target.engine.set(key, value, keyspace);
         copied.missing += index?.(target.engine, key, value) ?? 0;
         if (!target.queued) target.queue();
@@ -118,7 +124,7 @@ async function copyAll(
         if (since < STEP) continue;
         since = 0;
         copy.commit();
-        progress.tell("copying", copied.keys + copied.records, total);
+        progress.print("copying", copied.keys + copied.records, total);
         await setImmediate();
         if (interruption.came)
           throw new Failure(EXIT.unreadable, "Interrupted; nothing was created.");
@@ -146,22 +152,22 @@ interface Part {
   readonly index?: Indexing | undefined;
 }
 
-function* partsOf(source: Database, collections: readonly Told[]): Generator<Part> {
+function* partsOf(source: Database, collections: readonly CollectionInfo[]): Generator<Part> {
   yield { keyspace: RAW, counts: "keys" };
-  yield { keyspace: OWN };
+  yield { keyspace: SYSTEM_KEYSPACE };
   const { engine } = Database.sessionOf(source);
   // What was lost of the records may be otherwise than what was lost of the indexes.
   const anew = source.recovery.lost === undefined ? [] : collections;
   const skipped = new Set<number>();
   const indexing = new Map<number, Indexing>();
-  for (const told of anew) {
-    const index = indexingOf(told);
+  for (const described of anew) {
+    const index = indexingOf(described);
     if (index === undefined) continue;
-    indexing.set(told.keyspace, index);
-    for (const { keyspace } of told.indexes) skipped.add(keyspace);
+    indexing.set(described.keyspace, index);
+    for (const { keyspace } of described.indexes) skipped.add(keyspace);
   }
   const names = new Map(collections.map(({ keyspace, name }) => [keyspace, name]));
-  for (let keyspace = OWN + 1; keyspace <= LAST_KEYSPACE; keyspace += 1) {
+  for (let keyspace = SYSTEM_KEYSPACE + 1; keyspace <= LAST_KEYSPACE; keyspace += 1) {
     if (engine.count(keyspace) === 0 || skipped.has(keyspace)) continue;
     const name = names.get(keyspace);
     const index = indexing.get(keyspace);
@@ -191,7 +197,7 @@ function heedSignals(): { came: boolean; end(): void } {
   return heard;
 }
 
-function told(target: string, copied: Copied, lost: Loss | undefined): string {
+function described(target: string, copied: Copied, lost: Loss | undefined): string {
   const { keys, collections, records, bytes, uncertain, missing } = copied;
   const beside =
     collections === 0

@@ -4,7 +4,7 @@ import { rustOf } from "../struct/codegen/rust.js";
 import { TypeScriptFile } from "../struct/codegen/typescript.js";
 import type { PartKind } from "../struct/key.js";
 import { type Call, misused } from "./args.js";
-import { collectionsOf, type Told } from "./collections.js";
+import { type CollectionInfo, collectionsOf } from "./collections.js";
 import { harmless } from "./format.js";
 import { partKindOf } from "./keys.js";
 import { look } from "./open-file.js";
@@ -22,11 +22,11 @@ export async function schema(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
-function described({ name, key, value, indexes }: Told): object {
+function described({ name, key, value, indexes }: CollectionInfo): object {
   return { name, key, value: value ?? null, indexes: shapesOf(indexes) };
 }
 
-function asTypeScript(all: readonly Told[]): string {
+function asTypeScript(all: readonly CollectionInfo[]): string {
   const file = new TypeScriptFile();
   const uses = all.map(({ name, value, key, indexes }) => {
     if (value === undefined) return `// ${line(name)} needs a newer version of varve\n`;
@@ -54,16 +54,16 @@ function partOf(file: TypeScriptFile, kind: PartKind): string {
   return "desc" in kind ? `${file.use("desc")}(${partOf(file, kind.desc)})` : file.type(kind);
 }
 
-function shapesOf(indexes: Told["indexes"]): object {
+function shapesOf(indexes: CollectionInfo["indexes"]): object {
   return Object.fromEntries(indexes.map(({ name, shape }) => [name, shape]));
 }
 
-function indexOption(indexes: Told["indexes"]): string {
+function indexOption(indexes: CollectionInfo["indexes"]): string {
   if (indexes.length === 0) return "";
   return `indexes: ${JSON.stringify(shapesOf(indexes))}`;
 }
 
-function asRust(all: readonly Told[]): string {
+function asRust(all: readonly CollectionInfo[]): string {
   const uses = all.map(({ name, value, key }) => {
     const holds =
       value?.kind === "struct" ? line(value.name) : (value?.kind ?? "values of a newer version");

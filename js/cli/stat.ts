@@ -4,7 +4,7 @@ import { Database } from "../database/database.js";
 import type { Recovery } from "../index.js";
 import { layoutOf } from "../struct/layout-string.js";
 import type { Call } from "./args.js";
-import { collectionOf, type Told } from "./collections.js";
+import { type CollectionInfo, collectionOf } from "./collections.js";
 import { counted, duration, harmless, number, size, table } from "./format.js";
 import { look } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
@@ -57,7 +57,7 @@ function inAll(records: number, indexEntries: number): string {
 /** What there is to say of one collection. */
 async function statOf(
   db: Database,
-  { name, keyspace, key, value, indexes }: Told,
+  { name, keyspace, key, value, indexes }: CollectionInfo,
   { words, flags }: Call,
   output: Output,
 ): Promise<ExitCode> {
@@ -66,8 +66,8 @@ async function statOf(
   const entries = indexes.map((index) => [index.name, engine.count(index.keyspace)] as const);
   if (flags.has("json")) {
     const [file] = words;
-    const told = { key, value: value ?? null, indexes: Object.fromEntries(entries) };
-    const document = { file, collection: name, records, ...told };
+    const described = { key, value: value ?? null, indexes: Object.fromEntries(entries) };
+    const document = { file, collection: name, records, ...described };
     await output.print(`${JSON.stringify(document)}\n`);
     return EXIT.well;
   }

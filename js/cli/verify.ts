@@ -18,7 +18,7 @@ const MEANS: Record<ProblemKind, string> = {
   index: "index: it does not match what is there",
 };
 
-const WAY_OUT = "varve salvage FILE NEWFILE copies what is intact.\n";
+const NEXT_STEP = "varve salvage FILE NEWFILE copies what is intact.\n";
 
 export async function verify(call: Call, output: Output): Promise<ExitCode> {
   const [path = ""] = call.words;
@@ -27,12 +27,12 @@ export async function verify(call: Call, output: Output): Promise<ExitCode> {
   let found: Verification;
   try {
     found = await look(path, { ordered: false }, (db) =>
-      db.verify({ onProgress: ({ bytes, total }) => progress.tell("verifying", bytes, total) }),
+      db.verify({ onProgress: ({ bytes, total }) => progress.print("verifying", bytes, total) }),
     );
   } catch (error) {
     // What is damaged so that it does not open is the answer here, and no failure to give one.
     if (!(error instanceof CorruptionError)) throw error;
-    return tellRefused(call, output, error);
+    return printRefused(call, output, error);
   } finally {
     progress.end();
   }
@@ -40,17 +40,17 @@ export async function verify(call: Call, output: Output): Promise<ExitCode> {
   if (call.flags.has("json")) {
     await output.print(`${JSON.stringify({ file: path, opens: true, ...found })}\n`);
   } else {
-    await output.print(told(found, ms));
+    await output.print(described(found, ms));
   }
   return found.ok ? EXIT.well : EXIT.no;
 }
 
-function told({ ok, bytes, frames, records, problems }: Verification, ms: number) {
+function described({ ok, bytes, frames, records, problems }: Verification, ms: number) {
   const seen = `${counted(records, "record")} in ${counted(frames, "frame")}, ${size(bytes)}`;
   if (ok) return `ok: ${seen}, verified in ${duration(ms)}\n`;
   return (
     `damaged in ${counted(problems.length, "place")}; intact: ${seen}\n\n${tableOf(problems)}\n` +
-    WAY_OUT
+    NEXT_STEP
   );
 }
 
@@ -62,7 +62,7 @@ function tableOf(problems: readonly Problem[]): string {
   return table(rows);
 }
 
-async function tellRefused(
+async function printRefused(
   { words, flags }: Call,
   output: Output,
   { details }: CorruptionError,
@@ -73,7 +73,7 @@ async function tellRefused(
     return EXIT.no;
   }
   await output.print(`too damaged to open${details ? `: ${placeOf(details)}` : ""}\n`);
-  await output.print(`\n${WAY_OUT}`);
+  await output.print(`\n${NEXT_STEP}`);
   return EXIT.no;
 }
 

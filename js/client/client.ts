@@ -7,7 +7,12 @@ import type { DatabaseStats } from "../session/session.js";
 import type { Key, Value } from "../util/bytes.js";
 import { asyncDispose } from "../util/dispose.js";
 import type { Listened } from "../util/dom-types.js";
-import { type CallOptions, type ClientStatus, Handle, type Link } from "./connection/connection.js";
+import {
+  type CallOptions,
+  ClientHandle,
+  type ClientStatus,
+  type Connection,
+} from "./connection/connection.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, transact, txOf, updateIf } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";
@@ -18,7 +23,7 @@ import {
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
-import { own } from "./protocol/clone.js";
+import { cloneArgs } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
 import { RemoteCollection, RemoteScan } from "./remote-collection.js";
 import type { Calls, Collections, Remoted, ServedTypes, TxOf } from "./types.js";
@@ -76,14 +81,14 @@ export class Client<
 > extends (EventTarget as new () => Listened) {
   /** The procedures of the worker, by name: `client.call.buy("yeezy")`. Each call is one transaction there. */
   declare readonly call: Calls<S>;
-  declare private readonly link: Handle;
+  declare private readonly link: ClientHandle;
   declare private readonly known: Map<string, unknown>;
   declare private readonly declared: readonly string[];
 
   /** @internal */
-  constructor(to: Link, timeout: number, declared: readonly string[]) {
+  constructor(to: Connection, timeout: number, declared: readonly string[]) {
     super();
-    const link = new Handle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
+    const link = new ClientHandle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
     const call = byName(
       (name) =>
         (...args: unknown[]) =>
@@ -349,10 +354,10 @@ export class Client<
   }
 
   private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.link.request(call, () => own(args), false, options) as Promise<T>;
+    return this.link.request(call, () => cloneArgs(args), false, options) as Promise<T>;
   }
 
   private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.link.request(call, () => own(args), true, options) as Promise<T>;
+    return this.link.request(call, () => cloneArgs(args), true, options) as Promise<T>;
   }
 }

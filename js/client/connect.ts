@@ -2,8 +2,8 @@
 
 import { badCall, OptionsMismatchError } from "../errors/index.js";
 import { Client, type ClientOf } from "./client.js";
-import { Link, links, type WorkerLike } from "./connection/connection.js";
-import { admitted } from "./protocol/call-options.js";
+import { Connection, connections, type WorkerLike } from "./connection/connection.js";
+import { checkedOptions } from "./protocol/call-options.js";
 import type { Nothing, ServedTypes } from "./types.js";
 import type { CollectionSpecs } from "./worker/collection-handlers.js";
 
@@ -93,9 +93,9 @@ export function connect(name: string, options?: ConnectOptions | Declaring<Serve
     timeout = 30_000,
     version,
     collections = {},
-  } = admitted("connect()", options, KNOWN);
+  } = checkedOptions("connect()", options, KNOWN);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
-  const link = links.get(name) ?? new Link(name, { worker: make, version });
+  const link = connections.get(name) ?? new Connection(name, { worker: make, version });
   const { options: of } = link;
   if (of.version !== version || (of.worker === packageWorker) !== (make === packageWorker)) {
     throw new OptionsMismatchError(
@@ -114,7 +114,7 @@ export function connect(name: string, options?: ConnectOptions | Declaring<Serve
     Object.defineProperty(client, name, { value: client.collection(name), enumerable: true });
   }
   // Elsewhere the module may be running for a server, which wants no worker before a call does.
-  if (isBrowser()) link.need();
+  if (isBrowser()) link.ensureWorker();
   return client;
 }
 

@@ -6,15 +6,15 @@ import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/connection.js";
-import { AS, admitted, noFunction } from "./protocol/call-options.js";
+import { CALL_NAME, checkedOptions, noFunction } from "./protocol/call-options.js";
 import { bytesOf } from "./protocol/clone.js";
 import {
   carried,
   type Forms,
   ownClone,
+  plainValueOf,
   type Sent,
   sentOf,
-  shownOf,
 } from "./protocol/json-values.js";
 import { keyName } from "./protocol/messages.js";
 
@@ -44,8 +44,8 @@ export interface Writes {
 }
 
 /** A key as it is at this moment, for the program may change what it has: raw ones as bytes. */
-function keyOf<T>(place: string | undefined, given: T): T {
-  return place === undefined ? bytesOf(given) : ownClone(given, "The key");
+function keyOf<T>(collection: string | undefined, given: T): T {
+  return collection === undefined ? bytesOf(given) : ownClone(given, "The key");
 }
 
 /**
@@ -77,20 +77,20 @@ export async function transact<T>(
   callback: unknown,
   body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
-  const { retries = 10, signal, timeout } = admitted(`${as}()`, options, OPTIONS[as]);
+  const { retries = 10, signal, timeout } = checkedOptions(`${as}()`, options, OPTIONS[as]);
   if (typeof callback !== "function") throw noFunction(`${as}()`);
-  const mine = { signal, timeout, [AS]: as };
-  const read = async (key: unknown, place: string | undefined) => {
-    const entry = (await caller.request("getEntry", () => [key], false, mine, place)) as Found;
-    return { read: { key, in: place, version: entry?.version ?? 0 }, value: entry?.value };
+  const mine = { signal, timeout, [CALL_NAME]: as };
+  const read = async (key: unknown, collection: string | undefined) => {
+    const entry = (await caller.request("getEntry", () => [key], false, mine, collection)) as Found;
+    return { read: { key, in: collection, version: entry?.version ?? 0 }, value: entry?.value };
   };
   let go = () => {};
   let stop = () => {};
   let isAlone: boolean | undefined;
   let turn: ReturnType<typeof setTimeout> | undefined;
   const leave = () => {
-    if (!caller.line.delete(go)) return;
-    for (const next of caller.line) {
+    if (!caller.retryQueue.delete(go)) return;
+    for (const next of caller.retryQueue) {
       next();
       if (!isAlone) break;
     }
@@ -124,7 +124,7 @@ export async function transact<T>(
             turn ??= setTimeout(leave, TURN_MS);
             resolve();
           };
-          if (caller.line.add(go).size === 1) go();
+          if (caller.retryQueue.add(go).size === 1) go();
         }
       });
     }
@@ -152,7 +152,7 @@ export interface AnyUpdateOptions extends RetryOptions {
 /** Reads, has it changed, and writes if nobody else has written meanwhile; else again. */
 export async function updateIf(
   caller: Caller,
-  place: string | undefined,
+  collection: string | undefined,
   key: unknown,
   change: (value: never) => unknown,
   options: AnyUpdateOptions | undefined,
@@ -161,18 +161,18 @@ export async function updateIf(
   const wanted = ownClone(key, "The key of updateIf()");
   // As JSON too, for it is not known yet whether that is needed.
   const missing =
-    place === undefined ? bytesOf(valueIfMissing) : carried(() => sentOf(valueIfMissing));
+    collection === undefined ? bytesOf(valueIfMissing) : carried(() => sentOf(valueIfMissing));
   const isGiven = valueIfMissing !== undefined;
   return transact("updateIf", caller, options, change, async (log) => {
-    const part = partOf(log, place);
+    const part = partOf(log, collection);
     const found = await part.get(wanted);
     // A copy for each time: the callback changes it.
     const value = (
       found !== undefined || !isGiven
         ? found
-        : place === undefined
+        : collection === undefined
           ? bytesOf(missing)
-          : carried(() => shownOf(missing as Sent, caller.isJson(place)))
+          : carried(() => plainValueOf(missing as Sent, caller.isJson(collection)))
     ) as never;
     if (value === undefined) return false;
     const isWanted: unknown = predicate(value);
@@ -199,7 +199,7 @@ interface Seen {
 
 /** What a transaction has read and written so far, in all its parts. */
 interface Log {
-  readonly read: (key: unknown, place: string | undefined) => Promise<Seen>;
+  readonly read: (key: unknown, collection: string | undefined) => Promise<Seen>;
   readonly caller: Caller;
   readonly seen: Map<string, Promise<Seen>>;
   readonly written: Map<string, Writes["writes"][number] & Pick<Sent, "isLess">>;
@@ -228,36 +228,36 @@ export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
 }
 
 /** A collection within a transaction, or its raw keys. */
-function partOf(log: Log, place?: string): TxPart<unknown, unknown, unknown> {
-  const isJson = () => (place === undefined ? undefined : log.caller.isJson(place));
+function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown> {
+  const isJson = () => (collection === undefined ? undefined : log.caller.isJson(collection));
   /** What a key counts as. */
   const admit = (key: unknown) => {
     if (log.over) {
       throw new ReentrancyError("The transaction is over. Await everything in its function.");
     }
     // The same for a string and for its bytes.
-    return keyName(place === undefined ? bytesOf(key) : [place, key]);
+    return keyName(collection === undefined ? bytesOf(key) : [collection, key]);
   };
   const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
     const name = admit(key);
-    const raw = place === undefined ? { value: bytesOf(value) } : undefined;
+    const raw = collection === undefined ? { value: bytesOf(value) } : undefined;
     const sent = raw ?? (type === "set" ? carried(() => sentOf(value, isJson())) : {});
-    log.written.set(name, { ...sent, type, key: keyOf(place, key), in: place });
+    log.written.set(name, { ...sent, type, key: keyOf(collection, key), in: collection });
   };
   const get = async (key: unknown) => {
     const name = admit(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
-      seen = log.read(keyOf(place, key), place);
+      seen = log.read(keyOf(collection, key), collection);
       log.seen.set(name, seen);
       // A read that failed is not one that was made.
       seen.catch(() => log.seen.delete(name));
     }
     const written = log.written.get(name);
     const { value } = written ?? ((await seen) as Seen);
-    if (place === undefined) return bytesOf(value);
+    if (collection === undefined) return bytesOf(value);
     return carried(() =>
-      written?.type === "set" ? shownOf(written as Sent, isJson()) : structuredClone(value),
+      written?.type === "set" ? plainValueOf(written as Sent, isJson()) : structuredClone(value),
     );
   };
   return {

@@ -14,7 +14,7 @@ import {
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
-import { own } from "./protocol/clone.js";
+import { cloneArgs } from "./protocol/clone.js";
 import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
 
 /**
@@ -147,7 +147,7 @@ export class RemoteReads<K, Given, Plain, Range> {
     const { name, of } = this;
     return this.caller.request(
       call,
-      () => own(args),
+      () => cloneArgs(args),
       false,
       options,
       of ?? name,
@@ -213,7 +213,7 @@ export class RemoteCollection<
     const [told, mine] = split(options);
     const args = () => {
       const [stored, forms] = this.sent(value);
-      return [own(key), stored, own(told), forms];
+      return [cloneArgs(key), stored, cloneArgs(told), forms];
     };
     return this.tell("set", args, mine);
   }
@@ -228,12 +228,12 @@ export class RemoteCollection<
 
   /** Deletes a key. Resolves to whether it was there. */
   delete(key: Given, options?: CallOptions): Promise<boolean> {
-    return this.tell("delete", () => own([key]), options);
+    return this.tell("delete", () => cloneArgs([key]), options);
   }
 
   /** Deletes all records, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
-    return this.tell("clear", () => own([range]), options);
+    return this.tell("clear", () => cloneArgs([range]), options);
   }
 
   /** Runs several writes in the given order, all of them or none. */
@@ -247,7 +247,7 @@ export class RemoteCollection<
     const args = () =>
       Symbol.iterator in Object(operations)
         ? [Array.from(operations, (one) => this.operation(one))]
-        : own([operations]);
+        : cloneArgs([operations]);
     return this.tell("batch", args, options);
   }
 
@@ -263,7 +263,7 @@ export class RemoteCollection<
   update(key: Given, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
     if (more.length > 0) throw badCall("update() takes its options within its second argument.");
     const [told, mine] = split(change);
-    return this.tell("update", () => [own(key), ...this.change(told)], mine);
+    return this.tell("update", () => [cloneArgs(key), ...this.change(told)], mine);
   }
 
   /**
@@ -321,17 +321,17 @@ export class RemoteCollection<
   }
 
   private operation(given: unknown): unknown {
-    if (Object(given) !== given || !("value" in (given as object))) return own(given);
+    if (Object(given) !== given || !("value" in (given as object))) return cloneArgs(given);
     const { value: stored, ...rest } = given as { value: unknown };
     const [value, forms] = this.sent(stored);
-    return { ...own(rest), value, ...(forms && { forms }) };
+    return { ...cloneArgs(rest), value, ...(forms && { forms }) };
   }
 
   /** Fields are assigned one by one, so that each is sent by itself. */
   private change(given: unknown): readonly [change: unknown, forms?: object] {
     if (Object(given) !== given) return [given];
     const { set, valueIfMissing, ...rest } = given as Partial<Update<Record<never, never>, object>>;
-    const change: Record<string, unknown> = own(rest);
+    const change: Record<string, unknown> = cloneArgs(rest);
     const forms: Record<string, unknown> = {};
     if (Object(set) === set && !Array.isArray(set)) {
       const isJson = this.caller.isJson(this.name);
@@ -340,7 +340,7 @@ export class RemoteCollection<
       );
       change.set = Object.fromEntries(fields.map(([name, { value }]) => [name, value]));
       forms.set = Object.fromEntries(fields.map(([name, one]) => [name, one.forms]));
-    } else if ("set" in (given as object)) change.set = own(set);
+    } else if ("set" in (given as object)) change.set = cloneArgs(set);
     if (valueIfMissing !== undefined) {
       [change.valueIfMissing, forms.valueIfMissing] = this.sent(valueIfMissing);
     }

@@ -29,7 +29,7 @@ export interface Handle {
 }
 
 /** Where a collection's records are, and the forms of their keys and values. */
-export interface Form<K, View, Writable, Input, Given = K> {
+export interface CollectionContext<K, View, Writable, Input, Given = K> {
   readonly source: Source;
   readonly space: CollectionSpace;
   readonly keys: Keys<K, Given>;
@@ -37,7 +37,7 @@ export interface Form<K, View, Writable, Input, Given = K> {
 }
 
 /** The engine's own keyspace. */
-export const OWN = 1;
+export const SYSTEM_KEYSPACE = 1;
 
 /** Flags of descriptors. */
 const INDEX = 1;
@@ -57,7 +57,7 @@ const LAST_KEYSPACE = 65_535;
 const MAX_NAME = 200;
 
 /** Under it the number of the next keyspace that was never given out, as 4 bytes. */
-export const GIVEN_OUT = "keyspaces";
+export const KEYSPACES_KEY = "keyspaces";
 
 /** What a descriptor says: of a collection, or of an index. */
 export interface Stored {
@@ -103,21 +103,21 @@ export class CollectionSpace implements Space {
   declaration: Declaration;
   keyspace: number;
   /** The engine's `undone` when its descriptor was last known to be written; never that before. */
-  sure: number;
+  checkedAt: number;
   /** All that it has, whoever declared them: every write keeps them. */
   readonly indexes: IndexSpace[];
   /** The key that was pushed last, and the engine's `changes` and `undone` as they then were. */
   pushed: { key: number; changes: number; undone: number };
   /** Up to which id all were in use, as it is stored, and the engine's `undone` when it was read. */
   used: { upTo: bigint; isStored: boolean; undone: number };
-  private readonly catalogue: Catalogue;
+  private readonly catalog: Catalog;
 
-  constructor(catalogue: Catalogue, name: string, declaration: Declaration, keyspace: number) {
-    this.catalogue = catalogue;
+  constructor(catalog: Catalog, name: string, declaration: Declaration, keyspace: number) {
+    this.catalog = catalog;
     this.name = name;
     this.declaration = declaration;
     this.keyspace = keyspace;
-    this.sure = -1;
+    this.checkedAt = -1;
     this.indexes = [];
     this.pushed = { key: 0, changes: -1, undone: -1 };
     this.used = { upTo: 0n, isStored: false, undone: -1 };
@@ -125,12 +125,12 @@ export class CollectionSpace implements Space {
 
   /** Before a write: has its descriptor written, unless it is. */
   ensure(): void {
-    this.catalogue.ensure(this);
+    this.catalog.ensure(this);
   }
 }
 
 /** The catalogue of one open database. */
-export class Catalogue {
+export class Catalog {
   private readonly engine: Engine;
   private readonly spaces: Map<string, CollectionSpace>;
   /** The collections whose values are being converted: nothing is written to them. */
@@ -153,15 +153,15 @@ export class Catalogue {
     this.again = new Set();
   }
 
-  private static readonly all = new WeakMap<Engine, Catalogue>();
+  private static readonly all = new WeakMap<Engine, Catalog>();
 
-  static of(engine: Engine): Catalogue {
-    let catalogue = Catalogue.all.get(engine);
-    if (catalogue === undefined) {
-      catalogue = new Catalogue(engine);
-      Catalogue.all.set(engine, catalogue);
+  static of(engine: Engine): Catalog {
+    let catalog = Catalog.all.get(engine);
+    if (catalog === undefined) {
+      catalog = new Catalog(engine);
+      Catalog.all.set(engine, catalog);
     }
-    return catalogue;
+    return catalog;
   }
 
   /** @throws SchemaMismatchError when it is another collection than the one of this name */
@@ -188,7 +188,7 @@ export class Catalogue {
     if (fieldsIn(declaration.value) > fieldsIn(space.declaration.value)) {
       // A later version of its struct.
       space.declaration = declaration;
-      space.sure = -1;
+      space.checkedAt = -1;
     }
     this.spaces.set(name, space);
     return space;
@@ -219,7 +219,7 @@ export class Catalogue {
       space.indexes.push(one);
     }
     const isSame = there.fingerprint === declaration.fingerprint;
-    if (isSame && this.pending(name).to === undefined) space.sure = this.engine.undone;
+    if (isSame && this.pending(name).to === undefined) space.checkedAt = this.engine.rollbacks;
     return space;
   }
 
@@ -239,7 +239,7 @@ export class Catalogue {
       );
     }
     space.indexes.push(this.newIndex(space, name, shape));
-    space.sure = -1;
+    space.checkedAt = -1;
   }
 
   newIndex(space: CollectionSpace, name: string, shape: IndexShape): IndexSpace {
@@ -269,7 +269,7 @@ export class Catalogue {
       const clear = [...rest.clear, to.keyspace, ...to.indexes.map(([, , keyspace]) => keyspace)];
       this.note(name, { ...rest, clear });
     }
-    space.sure = this.engine.undone;
+    space.checkedAt = this.engine.rollbacks;
   }
 
   /** Writes the descriptors of a collection and its indexes: its own last, which names the others. */
@@ -304,12 +304,12 @@ export class Catalogue {
 
   /** Notes which numbers were given out by now, whoever got them. */
   noteNumbers(): void {
-    if (this.next !== 0) this.engine.set(GIVEN_OUT, numberAsBytes(this.next), OWN);
+    if (this.next !== 0) this.engine.set(KEYSPACES_KEY, numberAsBytes(this.next), SYSTEM_KEYSPACE);
   }
 
   /** Forgets the descriptor of an index. */
   forget(space: CollectionSpace, { storedAs }: IndexSpace): void {
-    this.engine.remove(indexKeyOf(space.keyspace, storedAs), OWN);
+    this.engine.remove(indexKeyOf(space.keyspace, storedAs), SYSTEM_KEYSPACE);
   }
 
   /** Has a collection be another one from now on. Those that were asked for before end. */
@@ -336,23 +336,23 @@ export class Catalogue {
 
   /** What is under way with a collection. */
   pending(name: string): Pending {
-    const bytes = this.engine.get(pendingKeyOf(name), OWN);
+    const bytes = this.engine.get(pendingKeyOf(name), SYSTEM_KEYSPACE);
     return bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
   }
 
   note(name: string, pending: Pending): void {
     const isNothing =
       pending.to === undefined && pending.built === undefined && pending.clear.length === 0;
-    if (isNothing) this.engine.remove(pendingKeyOf(name), OWN);
-    else this.engine.set(pendingKeyOf(name), JSON.stringify(pending), OWN);
+    if (isNothing) this.engine.remove(pendingKeyOf(name), SYSTEM_KEYSPACE);
+    else this.engine.set(pendingKeyOf(name), JSON.stringify(pending), SYSTEM_KEYSPACE);
   }
 
   private write(key: Key, stored: Stored): void {
-    this.engine.set(key, encoded(stored), OWN);
+    this.engine.set(key, encoded(stored), SYSTEM_KEYSPACE);
   }
 
   private read(key: Key): Stored | undefined {
-    const bytes = this.engine.get(key, OWN);
+    const bytes = this.engine.get(key, SYSTEM_KEYSPACE);
     return bytes === undefined ? undefined : decoded(key, bytes);
   }
 
@@ -383,7 +383,7 @@ export class Catalogue {
 
   private firstFree(): number {
     const { engine } = this;
-    const noted = engine.get(GIVEN_OUT, OWN);
+    const noted = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
     let free = noted === undefined ? FIRST_KEYSPACE : dataOf(noted).getUint32(0, true);
     // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
     while (free <= LAST_KEYSPACE && engine.count(free) !== 0) free += 1;
@@ -426,7 +426,12 @@ function namedKeyspaces(engine: Engine): Set<number> | undefined {
   try {
     for (;;) {
       const range = { lower, lowerExcluded: true, upper: undefined, upperIncluded: false };
-      const { bytes, numbers, count } = engine.scan({ ...range, reverse: false }, PAGE, false, OWN);
+      const { bytes, numbers, count } = engine.scan(
+        { ...range, reverse: false },
+        PAGE,
+        false,
+        SYSTEM_KEYSPACE,
+      );
       for (let i = 0; i < count; i++) {
         lower = bytes.slice(numbers[i], numbers[i + 1]);
         for (const number of namedBy(engine, lower)) named.add(number);
@@ -442,11 +447,11 @@ function namedKeyspaces(engine: Engine): Set<number> | undefined {
 function namedBy(engine: Engine, key: Uint8Array<ArrayBuffer>): readonly number[] {
   const name = decoder.decode(key.subarray(0, key.indexOf(SLASH) + 1));
   if (name === "collection/" || name === "index/") {
-    const bytes = engine.get(key, OWN);
+    const bytes = engine.get(key, SYSTEM_KEYSPACE);
     return bytes === undefined ? [] : [decoded(key, bytes).keyspace];
   }
   if (name !== "migration/") return [];
-  const bytes = engine.get(key, OWN);
+  const bytes = engine.get(key, SYSTEM_KEYSPACE);
   const { to, clear } =
     bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
   const indexes = to?.indexes.map(([, , keyspace]) => keyspace) ?? [];

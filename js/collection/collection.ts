@@ -9,7 +9,7 @@ import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import { codecOf, type Given } from "../struct/value-codecs.js";
 import { type Format, INSPECT } from "../util/inspect.js";
 import { moduleAt } from "../util/modules.js";
-import { Catalogue, type Form, type Handle } from "./catalog.js";
+import { Catalog, type CollectionContext, type Handle } from "./catalog.js";
 import { entriesIn, keysIn, valuesIn } from "./cursor.js";
 import { Index, indexesByName } from "./index-query.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
@@ -73,7 +73,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   /** The declared indexes, by name. */
   readonly index: IndexesOf<Specs, K, View, Input>;
   private readonly handle: Handle;
-  private readonly form: Form<K, View, Writable, Input, Given>;
+  private readonly form: CollectionContext<K, View, Writable, Input, Given>;
 
   /** @internal */
   constructor(
@@ -86,11 +86,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     this.name = name;
     this.handle = handle;
     const { session } = handle;
-    if (indexes.length === 0) session.admitRead();
-    else session.admitRange("collection() with indexes");
+    if (indexes.length === 0) session.assertReadable();
+    else session.checkRange("collection() with indexes");
     const { fingerprint, kind } = codec;
     const declaration = { fingerprint, value: kind, key: keys.kind };
-    const space = Catalogue.of(session.engine).collection(name, declaration, indexes);
+    const space = Catalog.of(session.engine).collection(name, declaration, indexes);
     this.form = { source: () => handle.session, space, keys, codec };
     this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View, Input>;
   }
@@ -121,7 +121,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   get(key: Given): View | undefined {
     const { session } = this.handle;
-    if (session.gate !== 0) session.admitView();
+    if (session.gate !== 0) session.assertLiveView();
     const { engine } = session;
     const { keys, space, codec } = this.form;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
@@ -140,7 +140,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   ref(key: Given): Ref<View> {
     const { session } = this.handle;
-    session.admitRead();
+    session.assertReadable();
     const { engine } = session;
     const { keys } = this.form;
     // What the program passed may change, and is not to be read again.
@@ -155,7 +155,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   has(key: Given): boolean {
     const { session } = this.handle;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     const { engine } = session;
     return engine.find(this.form.keys.encode(engine, key), this.form.space.keyspace) !== 0;
   }
@@ -183,7 +183,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   getEntry(key: Given): CollectionEntry<View> | undefined {
     const { session } = this.handle;
-    session.admitRead();
+    session.assertReadable();
     const { engine } = session;
     const { keyspace } = this.form.space;
     const version = engine.version(this.form.keys.encode(engine, key), keyspace);
@@ -200,10 +200,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   count(range?: KeyRange<Given>): number {
     const { session } = this.handle;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     const { keyspace } = this.form.space;
     if (range === undefined) return session.engine.count(keyspace);
-    session.admitRange("count()");
+    session.checkRange("count()");
     const bounds = this.form.keys.bounds("count()", range);
     if (bounds.limit === 0) return 0;
     return Math.min(bounds.limit, session.engine.countRange(bounds, keyspace));
@@ -216,7 +216,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    */
   keys(range?: KeyRange<Given>): Scan<K> {
-    this.handle.session.admitRange("keys()");
+    this.handle.session.checkRange("keys()");
     return keysIn<K>(this.form, this.form.keys.bounds("keys()", range));
   }
 
@@ -227,7 +227,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws as `keys`
    */
   values(range?: KeyRange<Given>): Scan<View> {
-    this.handle.session.admitRange("values()");
+    this.handle.session.checkRange("values()");
     return valuesIn(this.form, this.form.keys.bounds("values()", range));
   }
 
@@ -244,7 +244,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws as `keys`
    */
   entries(range?: KeyRange<Given>): Scan<[K, View]> {
-    this.handle.session.admitRange("entries()");
+    this.handle.session.checkRange("entries()");
     return entriesIn(this.form, this.form.keys.bounds("entries()", range));
   }
 
@@ -260,11 +260,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   set(key: Given, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
-    if (session.gate !== 0) session.admitWrite("set()");
+    if (session.gate !== 0) session.assertWritable("set()");
     const { form } = this;
     if (options !== undefined) {
       const encode = () => form.keys.encode(session.engine, key);
-      session.admitVersion(options, encode, form.space.keyspace);
+      session.checkVersion(options, encode, form.space.keyspace);
     }
     store(session, form, key, value);
   }
@@ -285,7 +285,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   ): number {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("push()", more);
-    if (session.gate !== 0) session.admitWrite("push()");
+    if (session.gate !== 0) session.assertWritable("push()");
     return push(session, this.form, value);
   }
 
@@ -300,7 +300,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   delete(key: Given, ...more: unknown[]): boolean {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("delete()", more);
-    if (session.gate !== 0) session.admitWrite("delete()");
+    if (session.gate !== 0) session.assertWritable("delete()");
     return remove(session, this.form, key);
   }
 
@@ -330,7 +330,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     options?: TypedUpdateOptions<Given, View, Input>,
   ): boolean {
     const { session } = this.handle;
-    if (session.gate !== 0) session.admitWrite("updateIf()");
+    if (session.gate !== 0) session.assertWritable("updateIf()");
     return update(session, this.form, key, change, options);
   }
 
@@ -345,8 +345,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   clear(range?: KeyRange<Given>, ...more: unknown[]): number {
     const { session } = this.handle;
     refuseMore("clear()", more);
-    if (session.gate !== 0) session.admitWrite("clear()");
-    session.admitRange("clear()");
+    if (session.gate !== 0) session.assertWritable("clear()");
+    session.checkRange("clear()");
     return clear(session, this.form, this.form.keys.bounds("clear()", range));
   }
 
@@ -361,7 +361,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   batch(operations: readonly CollectionOperation<Given, Input>[], ...more: unknown[]): void {
     const { session } = this.handle;
     refuseMore("batch()", more);
-    if (session.gate !== 0) session.admitWrite("batch()");
+    if (session.gate !== 0) session.assertWritable("batch()");
     session.batch(operations, this);
   }
 
@@ -382,7 +382,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     refuseUnknown("toJsonLines()", options, ["onProgress", "signal"]);
     const { signal } = options;
     const keys = this.keys(range);
-    const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
+    const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
     const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys, options));
     // Who reads is told, and nobody else.
     loaded.catch(() => {});
@@ -420,10 +420,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
     const { readLines } = await linesModule();
-    const form = this.form as unknown as Form<K, unknown, unknown, never, K>;
+    const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
     const admit = () => {
       const { session } = this.handle;
-      session.admitWrite("fromJsonLines()");
+      session.assertWritable("fromJsonLines()");
       return session;
     };
     return readLines(form, admit, source, options);
@@ -433,7 +433,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 const linesModule = () => moduleAt("collection/json-lines", () => import("./json-lines.js"));
 
 function indexesOf<K, View, Writable, Input, Given>(
-  form: Form<K, View, Writable, Input, Given>,
+  form: CollectionContext<K, View, Writable, Input, Given>,
   declared: readonly DeclaredIndex[],
 ): Record<string, Index<unknown, K, View>> {
   const indexes = indexesByName<Index<unknown, K, View>>(form.space.name);
@@ -457,7 +457,7 @@ export async function migrated<T>(
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
   // At once: what it waits for may be the end of a transaction.
-  handle.session.admitOutside("migrate()");
+  handle.session.assertOutsideCallback("migrate()");
   refuseUnknown("migrate()", options, [
     "key",
     "indexes",

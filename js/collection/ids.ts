@@ -7,10 +7,10 @@
 
 import type { Engine } from "../engine/engine.js";
 import type { Session } from "../session/session.js";
-import { type CollectionSpace, type Form, OWN } from "./catalog.js";
+import { type CollectionContext, type CollectionSpace, SYSTEM_KEYSPACE } from "./catalog.js";
 import type { Keys } from "./keys.js";
 
-type AnyForm<K> = Form<K, unknown, unknown, never, never>;
+type AnyForm<K> = CollectionContext<K, unknown, unknown, never, never>;
 
 /** Everything, from the last key on. */
 const BACKWARDS = {
@@ -29,7 +29,7 @@ export function idsKeyOf(name: string): string {
 /** Up to which id none may be given out again. */
 export function usedUpTo(
   session: Session,
-  { space, keys }: Pick<Form<number, unknown, unknown, never>, "space" | "keys">,
+  { space, keys }: Pick<CollectionContext<number, unknown, unknown, never>, "space" | "keys">,
 ): number {
   const { engine } = session;
   const { upTo } = stored(engine, space);
@@ -44,7 +44,7 @@ export function noteIds(session: Session, space: CollectionSpace): void {
 /** To be called before a key is deleted. */
 export function keepId<K>(
   session: Session,
-  { space, keys }: Form<unknown, unknown, unknown, never, K>,
+  { space, keys }: CollectionContext<unknown, unknown, unknown, never, K>,
   key: K,
 ): void {
   const { engine } = session;
@@ -54,7 +54,7 @@ export function keepId<K>(
   if ((typeof key !== "number" && typeof key !== "bigint") || key <= upTo) return;
   if (engine.find(keys.encode(engine, key), space.keyspace) === 0) return;
   const { pushed } = space;
-  const given = pushed.undone === engine.undone ? BigInt(pushed.key) : 0n;
+  const given = pushed.undone === engine.rollbacks ? BigInt(pushed.key) : 0n;
   const id = BigInt(key);
   raise(session, space, id > given ? id : given);
 }
@@ -81,9 +81,9 @@ function highestKey<K>(
 }
 
 function stored(engine: Engine, space: CollectionSpace): CollectionSpace["used"] {
-  const { undone } = engine;
+  const { rollbacks: undone } = engine;
   if (space.used.undone !== undone) {
-    const bytes = engine.get(idsKeyOf(space.name), OWN);
+    const bytes = engine.get(idsKeyOf(space.name), SYSTEM_KEYSPACE);
     const isStored = bytes !== undefined && bytes.length >= 8;
     const upTo = isStored
       ? new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true)
@@ -95,7 +95,11 @@ function stored(engine: Engine, space: CollectionSpace): CollectionSpace["used"]
 
 function raise(session: Session, space: CollectionSpace, upTo: bigint): void {
   const { engine } = session;
-  engine.set(idsKeyOf(space.name), new Uint8Array(new BigUint64Array([upTo]).buffer), OWN);
-  space.used = { upTo, isStored: true, undone: engine.undone };
+  engine.set(
+    idsKeyOf(space.name),
+    new Uint8Array(new BigUint64Array([upTo]).buffer),
+    SYSTEM_KEYSPACE,
+  );
+  space.used = { upTo, isStored: true, undone: engine.rollbacks };
   if (!session.queued) session.queue();
 }

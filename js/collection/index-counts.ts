@@ -3,14 +3,14 @@
 import type { Engine } from "../engine/engine.js";
 
 /** The engine's own keyspace. */
-const OWN = 1;
+const SYSTEM_KEYSPACE = 1;
 
 /** Under it the keyspaces of all indexes, as 4 bytes each (FORMAT.md, section 8). */
 export const INDEX_KEYSPACES = "index-keyspaces";
 
 /** The keyspaces that are noted to be those of indexes. */
 export function notedIndexes(engine: Engine): Set<number> {
-  const bytes = engine.get(INDEX_KEYSPACES, OWN);
+  const bytes = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
   if (bytes === undefined) return new Set();
   const data = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const noted = new Set<number>();
@@ -30,5 +30,5 @@ export function noteIndexes(engine: Engine, own: number, indexes: readonly numbe
   [...noted].forEach((keyspace, i) => {
     data.setUint32(4 * i, keyspace, true);
   });
-  engine.set(INDEX_KEYSPACES, bytes, OWN);
+  engine.set(INDEX_KEYSPACES, bytes, SYSTEM_KEYSPACE);
 }

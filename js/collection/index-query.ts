@@ -4,7 +4,7 @@ import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
-import type { Form } from "./catalog.js";
+import type { CollectionContext } from "./catalog.js";
 import { copier, type IndexSpace } from "./indexes.js";
 import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
 
@@ -51,12 +51,16 @@ export class Index<Value, K, View> {
   readonly name: string;
   /** Whether no two records may have the same values. */
   readonly unique: boolean;
-  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly form: CollectionContext<K, View, unknown, never, unknown>;
   private readonly space: IndexSpace;
   private readonly lone: boolean;
 
   /** @internal */
-  constructor(form: Form<K, View, unknown, never, unknown>, space: IndexSpace, lone: boolean) {
+  constructor(
+    form: CollectionContext<K, View, unknown, never, unknown>,
+    space: IndexSpace,
+    lone: boolean,
+  ) {
     this.name = space.name;
     this.unique = space.shape.unique === true;
     this.form = form;
@@ -83,7 +87,7 @@ export class Index<Value, K, View> {
    */
   count(range?: IndexRange<Value, K>): number {
     const session = this.form.source();
-    session.admitRead();
+    session.assertReadable();
     const bounds = this.bounds("count()", range);
     if (bounds.limit === 0) return 0;
     return Math.min(bounds.limit, session.engine.countRange(bounds, this.space.keyspace));
@@ -128,7 +132,7 @@ export class Index<Value, K, View> {
 
   private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
     const { form, space } = this;
-    form.source().admitRange(call);
+    form.source().checkRange(call);
     const bounds = this.bounds(call, range);
     return new Scan(() => new IndexSteps(form, space, bounds, pick));
   }
@@ -195,11 +199,11 @@ class IndexSteps<K, View, T> extends Steps<T> {
   private began: number;
   /** The engine's `changes` then: as long as it is that, nothing is newer. */
   private changes: number;
-  private readonly form: Form<K, View, unknown, never, unknown>;
+  private readonly form: CollectionContext<K, View, unknown, never, unknown>;
   private readonly pick: Pick3<T>;
 
   constructor(
-    form: Form<K, View, unknown, never, unknown>,
+    form: CollectionContext<K, View, unknown, never, unknown>,
     index: IndexSpace,
     bounds: Bounds,
     pick: Pick3<T>,
@@ -216,7 +220,7 @@ class IndexSteps<K, View, T> extends Steps<T> {
   next(): IteratorResult<T, undefined> {
     const { walk, form, pick } = this;
     const session = this.session();
-    session.admitView();
+    session.assertLiveView();
     if (this.began < 0) this.begin(session);
     while (walk.advance(session)) {
       const key = this.recordKey(session);

@@ -17,7 +17,7 @@ import { type JsonOptions, jsonReader, jsonWriter } from "../struct/json/index.j
 import type { PartKind } from "../struct/key.js";
 import { nextTask, slice } from "../util/clock.js";
 import { decoder, encoder } from "../util/text-coders.js";
-import type { Form } from "./catalog.js";
+import type { CollectionContext } from "./catalog.js";
 import type { Keys } from "./keys.js";
 import { storeBytes } from "./writes.js";
 
@@ -65,7 +65,7 @@ const NEWLINE = 0x0a;
 /** What some programs put before the first line of a file in UTF-8. */
 const MARK = [0xef, 0xbb, 0xbf];
 
-type AnyForm<K> = Form<K, unknown, unknown, never, K>;
+type AnyForm<K> = CollectionContext<K, unknown, unknown, never, K>;
 
 /** Gives the next lines of a walk, or `undefined` at its end. */
 export function lineWriter<K>(

@@ -3,14 +3,22 @@
 import type { Engine } from "../engine/engine.js";
 import { RAW } from "../engine/wasm-memory.js";
 import { encoder, newDecoder } from "../util/text-coders.js";
-import { decoded, encoded, GIVEN_OUT, indexKeyOf, isDropped, OWN, type Stored } from "./catalog.js";
+import {
+  decoded,
+  encoded,
+  indexKeyOf,
+  isDropped,
+  KEYSPACES_KEY,
+  type Stored,
+  SYSTEM_KEYSPACE,
+} from "./catalog.js";
 import { idsKeyOf } from "./ids.js";
 import { INDEX_KEYSPACES } from "./index-counts.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** What there is beside the raw keys. */
-export interface Living {
+export interface LiveKeyspaces {
   /** Every keyspace whose records are current: that of the raw keys, of collections, of their indexes. */
   readonly keyspaces: readonly number[];
   /**
@@ -25,7 +33,7 @@ const PAGE = 1_024;
 
 const decoder = newDecoder("utf-8", { ignoreBOM: true });
 
-export function livingOf(engine: Engine): Living {
+export function liveKeyspacesOf(engine: Engine): LiveKeyspaces {
   const keyspaces = [RAW];
   const descriptors: [Bytes, Bytes][] = [];
   for (const key of collectionKeys(engine)) {
@@ -42,13 +50,13 @@ export function livingOf(engine: Engine): Living {
     const names = there.length === 0 ? {} : { indexes: there.map(({ name }) => name) };
     descriptors.push([key, encoded({ ...stored, json: { ...json, ...names } })]);
     const ids = encoder.encode(idsKeyOf(decoder.decode(key.subarray(COLLECTION.length))));
-    const used = engine.get(ids, OWN);
+    const used = engine.get(ids, SYSTEM_KEYSPACE);
     if (used !== undefined) descriptors.push([ids, used.slice()]);
   }
   // Which numbers were given out: nothing tells of an empty keyspace but its descriptor.
-  const givenOut = engine.get(GIVEN_OUT, OWN);
-  if (givenOut !== undefined) descriptors.push([encoder.encode(GIVEN_OUT), givenOut.slice()]);
-  const noted = engine.get(INDEX_KEYSPACES, OWN);
+  const givenOut = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
+  if (givenOut !== undefined) descriptors.push([encoder.encode(KEYSPACES_KEY), givenOut.slice()]);
+  const noted = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
   if (noted !== undefined) descriptors.push([encoder.encode(INDEX_KEYSPACES), noted.slice()]);
   return { keyspaces, descriptors };
 }
@@ -61,7 +69,7 @@ function collectionKeys(engine: Engine): Bytes[] {
   upper[upper.length - 1] = (upper.at(-1) as number) + 1;
   for (;;) {
     const range = { lower, upper, lowerExcluded: true, upperIncluded: false, reverse: false };
-    const { bytes, numbers, count } = engine.scan(range, PAGE, false, OWN);
+    const { bytes, numbers, count } = engine.scan(range, PAGE, false, SYSTEM_KEYSPACE);
     for (let i = 0; i < count; i++) found.push(bytes.slice(numbers[i], numbers[i + 1]));
     if (count < PAGE) return found;
     lower = found.at(-1) as Bytes;
@@ -69,6 +77,6 @@ function collectionKeys(engine: Engine): Bytes[] {
 }
 
 function read(engine: Engine, key: Bytes): Stored | undefined {
-  const bytes = engine.get(key, OWN);
+  const bytes = engine.get(key, SYSTEM_KEYSPACE);
   return bytes === undefined ? undefined : decoded(key, bytes);
 }

@@ -11,11 +11,17 @@ import type { Codec, Descriptor } from "../struct/codec.js";
 import { schemaOf } from "../struct/codegen/schema-from-descriptor.js";
 import { codecOf } from "../struct/value-codecs.js";
 import { nextTask, slice } from "../util/clock.js";
-import { Catalogue, CollectionSpace, type Form, type Handle, type Pending } from "./catalog.js";
+import {
+  Catalog,
+  type CollectionContext,
+  CollectionSpace,
+  type Handle,
+  type Pending,
+} from "./catalog.js";
 import { keepAllIds } from "./ids.js";
 import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
 import { type Keys, storedKeys } from "./keys.js";
-import { place } from "./writes.js";
+import { writeRecord } from "./writes.js";
 
 /** The progress of a migration. */
 export interface MigrateProgress {
@@ -65,24 +71,24 @@ export async function migrate<K, View, Writable, Input, Given>(
   options: Migration<unknown, Input, K, unknown, Given>,
 ): Promise<void> {
   const { session } = handle;
-  session.admitOutside("migrate()");
-  session.admitWrite("migrate()");
-  session.admitRange("migrate()");
+  session.assertOutsideCallback("migrate()");
+  session.assertWritable("migrate()");
+  session.checkRange("migrate()");
   for (const option of ["migrate", "rekey"] as const) {
     const given: unknown = options[option];
     if (given !== undefined && typeof given !== "function") {
       throw badArgument(`The option ${option} of migrate() must be a function.`, given);
     }
   }
-  const catalogue = Catalogue.of(session.engine);
+  const catalog = Catalog.of(session.engine);
   const { fingerprint, kind } = codec;
   const declaration = { fingerprint, value: kind, key: keys.kind };
-  const there = catalogue.known(name);
+  const there = catalog.known(name);
   if (there === undefined) return;
-  if (catalogue.converting.has(name)) {
+  if (catalog.converting.has(name)) {
     throw badArgument(`The collection "${name}" is already being migrated. Await that first.`);
   }
-  const run = new Run(handle, catalogue, name, codec, keys, options);
+  const run = new Run(handle, catalog, name, codec, keys, options);
   const keepsKeys = JSON.stringify(there.key) === JSON.stringify(keys.kind);
   if (!keepsKeys && options.rekey === undefined) {
     throw new SchemaMismatchError(
@@ -99,7 +105,7 @@ export async function migrate<K, View, Writable, Input, Given>(
 /** One migration that is under way. */
 class Run<K, View, Writable, Input, Given> {
   private readonly handle: Handle;
-  private readonly catalogue: Catalogue;
+  private readonly catalog: Catalog;
   private readonly name: string;
   private readonly codec: Codec<View, Writable, Input>;
   private readonly keys: Keys<K, Given>;
@@ -107,14 +113,14 @@ class Run<K, View, Writable, Input, Given> {
 
   constructor(
     handle: Handle,
-    catalogue: Catalogue,
+    catalog: Catalog,
     name: string,
     codec: Codec<View, Writable, Input>,
     keys: Keys<K, Given>,
     options: Migration<unknown, Input, K, unknown, Given>,
   ) {
     this.handle = handle;
-    this.catalogue = catalogue;
+    this.catalog = catalog;
     this.name = name;
     this.codec = codec;
     this.keys = keys;
@@ -125,11 +131,11 @@ class Run<K, View, Writable, Input, Given> {
 
   /** Has a collection have these indexes and no others, its values staying as they are. */
   async index(
-    declaration: Parameters<Catalogue["space"]>[1],
+    declaration: Parameters<Catalog["space"]>[1],
     declared: readonly DeclaredIndex[] | undefined,
   ): Promise<void> {
-    const { catalogue, name } = this;
-    const space = catalogue.space(name, declaration);
+    const { catalog, name } = this;
+    const space = catalog.space(name, declaration);
     const wanted = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
     const gone = space.indexes.filter((one) => !wanted.some((other) => isSame(one, other)));
     const missing = wanted.filter((one) => !space.indexes.some((other) => isSame(other, one)));
@@ -137,14 +143,14 @@ class Run<K, View, Writable, Input, Given> {
     if (abandoned.length > 0 || missing.length > 0) {
       this.atomically(() => {
         this.drop(space, abandoned);
-        const made = missing.map((one) => catalogue.newIndex(space, one.name, one.shape));
+        const made = missing.map((one) => catalog.newIndex(space, one.name, one.shape));
         for (const one of made) {
           one.isBuilt = false;
           space.indexes.push(one);
         }
-        catalogue.describe(space);
-        const { to, built, ...rest } = catalogue.pending(name);
-        catalogue.note(name, missing.length === 0 ? rest : { ...rest, built: "" });
+        catalog.describe(space);
+        const { to, built, ...rest } = catalog.pending(name);
+        catalog.note(name, missing.length === 0 ? rest : { ...rest, built: "" });
       });
     }
     const building = space.indexes.filter(({ isBuilt }) => !isBuilt);
@@ -155,54 +161,50 @@ class Run<K, View, Writable, Input, Given> {
     this.atomically(() => {
       this.drop(space, last);
       for (const one of building) {
-        catalogue.forget(space, one);
+        catalog.forget(space, one);
         one.storedAs = one.name;
         one.isBuilt = true;
       }
-      catalogue.describe(space);
-      const { built, ...rest } = catalogue.pending(name);
-      catalogue.note(name, rest);
+      catalog.describe(space);
+      const { built, ...rest } = catalog.pending(name);
+      catalog.note(name, rest);
     });
-    catalogue.end(name, last);
+    catalog.end(name, last);
   }
 
   private drop(space: CollectionSpace, gone: readonly IndexSpace[]): void {
     if (gone.length === 0) return;
-    const { catalogue, name } = this;
+    const { catalog, name } = this;
     for (const one of gone) {
       space.indexes.splice(space.indexes.indexOf(one), 1);
-      catalogue.forget(space, one);
+      catalog.forget(space, one);
     }
-    const pending = catalogue.pending(name);
+    const pending = catalog.pending(name);
     const clear = [...pending.clear, ...gone.map(({ keyspace }) => keyspace)];
-    catalogue.note(name, { ...pending, clear });
+    catalog.note(name, { ...pending, clear });
   }
 
   private async build(space: CollectionSpace, building: readonly IndexSpace[]): Promise<void> {
-    const { catalogue, name, codec } = this;
+    const { catalog, name, codec } = this;
     try {
-      await this.walk(
-        space.keyspace,
-        catalogue.pending(name).built ?? "",
-        (session, key, after) => {
-          const { engine } = session;
-          const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
-          const view = codec.view(engine.memory, at, engine.foundLength());
-          const entries = entriesOf(building, view, key);
-          for (const [i, index] of building.entries()) {
-            index.add(engine, entries[i] as (typeof entries)[number]);
-          }
-          return () => catalogue.note(name, { ...catalogue.pending(name), built: after });
-        },
-      );
+      await this.walk(space.keyspace, catalog.pending(name).built ?? "", (session, key, after) => {
+        const { engine } = session;
+        const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
+        const view = codec.view(engine.memory, at, engine.foundLength());
+        const entries = entriesOf(building, view, key);
+        for (const [i, index] of building.entries()) {
+          index.add(engine, entries[i] as (typeof entries)[number]);
+        }
+        return () => catalog.note(name, { ...catalog.pending(name), built: after });
+      });
     } catch (error) {
       // An index that cannot be is given up; one that was interrupted goes on another time.
       if ((error as { code?: unknown }).code === "VARVE_UNIQUE_VIOLATION") {
         this.atomically(() => {
           this.drop(space, building);
-          catalogue.describe(space);
-          const { built, ...rest } = catalogue.pending(name);
-          catalogue.note(name, rest);
+          catalog.describe(space);
+          const { built, ...rest } = catalog.pending(name);
+          catalog.note(name, rest);
         });
         await this.sweep();
       }
@@ -214,15 +216,15 @@ class Run<K, View, Writable, Input, Given> {
 
   /** Converts all values into a keyspace of their own, which then takes the old one's place. */
   async convert(
-    there: Parameters<Catalogue["space"]>[1],
-    declaration: Parameters<Catalogue["space"]>[1],
+    there: Parameters<Catalog["space"]>[1],
+    declaration: Parameters<Catalog["space"]>[1],
     declared: readonly DeclaredIndex[] | undefined,
   ): Promise<void> {
-    const { catalogue, name } = this;
-    const old = catalogue.space(name, there);
+    const { catalog, name } = this;
+    const old = catalog.space(name, there);
     const read = readerOf(there.value);
-    catalogue.converting.add(name);
-    old.sure = -1;
+    catalog.converting.add(name);
+    old.checkedAt = -1;
     try {
       const wanted = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
       const [space, after] = this.begin(declaration, wanted);
@@ -231,25 +233,25 @@ class Run<K, View, Writable, Input, Given> {
         const keys = storedKeys(old.declaration.key);
         if (keys.areIds) keepAllIds(session, { space: old, keys });
         const gone = old.indexes.map((one) => one.keyspace);
-        for (const one of old.indexes) catalogue.forget(old, one);
-        const clear = [...catalogue.pending(name).clear, old.keyspace, ...gone];
-        catalogue.describe(space);
-        catalogue.note(name, { clear });
+        for (const one of old.indexes) catalog.forget(old, one);
+        const clear = [...catalog.pending(name).clear, old.keyspace, ...gone];
+        catalog.describe(space);
+        catalog.note(name, { clear });
       });
-      catalogue.replace(name, space);
+      catalog.replace(name, space);
     } finally {
-      catalogue.converting.delete(name);
+      catalog.converting.delete(name);
     }
   }
 
   /** Where the values go, and up to which key they are there already. */
   private begin(
-    declaration: Parameters<Catalogue["space"]>[1],
+    declaration: Parameters<Catalog["space"]>[1],
     wanted: readonly Pick<DeclaredIndex, "name" | "shape">[],
   ): [CollectionSpace, string] {
-    const { catalogue, name } = this;
+    const { catalog, name } = this;
     const { fingerprint, value } = declaration;
-    const { to, built, clear } = catalogue.pending(name);
+    const { to, built, clear } = catalog.pending(name);
     const goesOn =
       to?.fingerprint === fingerprint &&
       JSON.stringify(to.key) === JSON.stringify(declaration.key) &&
@@ -257,13 +259,13 @@ class Run<K, View, Writable, Input, Given> {
         JSON.stringify(wanted.map((one) => [one.name, one.shape]));
     const made = goesOn ? to : undefined;
     const space = new CollectionSpace(
-      catalogue,
+      catalog,
       name,
       declaration,
-      made?.keyspace ?? catalogue.number(),
+      made?.keyspace ?? catalog.number(),
     );
     for (const [i, one] of wanted.entries()) {
-      const keyspace = made?.indexes[i]?.[2] ?? catalogue.number();
+      const keyspace = made?.indexes[i]?.[2] ?? catalog.number();
       space.indexes.push(new IndexSpace(name, one.name, one.shape, value, keyspace));
     }
     if (made !== undefined) return [space, made.after];
@@ -280,8 +282,8 @@ class Run<K, View, Writable, Input, Given> {
       ...(built === undefined ? {} : { built }),
     };
     this.atomically(() => {
-      catalogue.noteNumbers();
-      catalogue.note(name, pending);
+      catalog.noteNumbers();
+      catalog.note(name, pending);
     });
     return [space, ""];
   }
@@ -292,10 +294,10 @@ class Run<K, View, Writable, Input, Given> {
     read: Reader,
     after: string,
   ): Promise<void> {
-    const { catalogue, name, codec, keys } = this;
+    const { catalog, name, codec, keys } = this;
     const { migrate: change = (value: unknown) => value as Input } = this.options;
     const source = () => this.handle.session;
-    const form: Form<K, View, Writable, Input, Given> = { source, space, keys, codec };
+    const form: CollectionContext<K, View, Writable, Input, Given> = { source, space, keys, codec };
     const keyFor = this.keying(old, space);
     return this.walk(old.keyspace, after, (session, oldKey, reached) => {
       const { engine } = session;
@@ -307,7 +309,7 @@ class Run<K, View, Writable, Input, Given> {
         session.refuseLater("The function migrate", made);
         if (made === undefined) return;
         const size = codec.size(made);
-        place(session, form, engine.encodeBy(copier, key), made, size);
+        writeRecord(session, form, engine.encodeBy(copier, key), made, size);
         const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, to, engine.foundLength());
         for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {
@@ -315,9 +317,9 @@ class Run<K, View, Writable, Input, Given> {
         }
       });
       return () => {
-        const pending = catalogue.pending(name);
+        const pending = catalog.pending(name);
         if (pending.to === undefined) throw new Error("The state of a migration is gone.");
-        catalogue.note(name, { ...pending, to: { ...pending.to, after: reached } });
+        catalog.note(name, { ...pending, to: { ...pending.to, after: reached } });
       };
     });
   }
@@ -389,26 +391,26 @@ class Run<K, View, Writable, Input, Given> {
 
   /** Empties what nothing names any more. */
   async sweep(): Promise<void> {
-    const { catalogue, name, handle } = this;
+    const { catalog, name, handle } = this;
     for (;;) {
-      const [keyspace] = catalogue.pending(name).clear;
+      const [keyspace] = catalog.pending(name).clear;
       if (keyspace === undefined) return;
       this.options.signal?.throwIfAborted();
       this.atomically((session) => {
         session.clear(ALL, Number.POSITIVE_INFINITY, keyspace);
-        const { clear, ...rest } = catalogue.pending(name);
-        catalogue.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
+        const { clear, ...rest } = catalog.pending(name);
+        catalog.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
       });
       await nextTask();
-      handle.session.admitRead();
+      handle.session.assertReadable();
     }
   }
 
   /** Does a part of it in one commit, or nothing of it. */
   private atomically(part: (session: Session) => void): void {
     const { session } = this.handle;
-    session.admitOutside("migrate()");
-    session.admitWrite("migrate()");
+    session.assertOutsideCallback("migrate()");
+    session.assertWritable("migrate()");
     session.undoUnless(
       () => true,
       () => part(session),

@@ -8,8 +8,8 @@ import type { Bounds } from "../session/key-range.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
-import { type Cursor, spread } from "../struct/type.js";
-import type { Form } from "./catalog.js";
+import { type Cursor, refuseSpread } from "../struct/type.js";
+import type { CollectionContext } from "./catalog.js";
 import { keepAllIds, keepId, noteIds, usedUpTo } from "./ids.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
@@ -40,7 +40,7 @@ let lastOptions: object | undefined;
 /** Stores a value, and has the indexes lead to it. */
 export function store<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   given: Input,
 ): void {
@@ -48,24 +48,29 @@ export function store<K, View, Writable, Input>(
   const { space, codec, keys } = form;
   const value = lasting(given, engine);
   const size = codec.size(value);
-  if (space.sure !== engine.undone) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) space.ensure();
   const length = keys.encode(engine, key);
-  if (space.indexes.length === 0) place(session, form, length, value, size);
-  else placeIndexed(session, form, engine.encoded(length), value, size);
+  if (space.indexes.length === 0) writeRecord(session, form, length, value, size);
+  else writeIndexed(session, form, engine.encoded(length), value, size);
   if (!session.queued) session.queue();
 }
 
 /** A function of its own: one that holds a closure pays for that also where it makes none. */
-function placeIndexed<View, Writable, Input>(
+function writeIndexed<View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, never>,
+  form: CollectionContext<unknown, View, Writable, Input, never>,
   key: Uint8Array<ArrayBuffer>,
   value: Input,
   size: number,
 ): void {
-  reindexed(session, form as Form<unknown, unknown, unknown, never, never>, key, () => {
-    place(session, form, session.engine.encodeBy(copier, key), value, size);
-  });
+  reindexed(
+    session,
+    form as CollectionContext<unknown, unknown, unknown, never, never>,
+    key,
+    () => {
+      writeRecord(session, form, session.engine.encodeBy(copier, key), value, size);
+    },
+  );
 }
 
 /**
@@ -78,13 +83,13 @@ function lasting<Input>(value: Input, { memory }: Engine): Input {
   // A value of json() may have a field of this name.
   if (view == null || !(m?.data instanceof DataView)) return value;
   if (typeof view.snapshot === "function") return m === memory ? view.snapshot() : value;
-  return spread();
+  return refuseSpread();
 }
 
 /** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */
-export function place<View, Writable, Input>(
+export function writeRecord<View, Writable, Input>(
   session: Session,
-  { space, codec }: Form<unknown, View, Writable, Input, never>,
+  { space, codec }: CollectionContext<unknown, View, Writable, Input, never>,
   keyLength: number,
   value: Input,
   size: number,
@@ -106,12 +111,12 @@ export function place<View, Writable, Input>(
 /** Removes a key, and what leads to it. Says whether it was there. */
 export function remove<K>(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, K>,
+  form: CollectionContext<unknown, unknown, unknown, never, K>,
   key: K,
 ): boolean {
   const { engine } = session;
   const { space, keys } = form;
-  if (space.sure !== engine.undone) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) space.ensure();
   if (keys.areIds) keepId(session, form, key);
   const length = keys.encode(engine, key);
   let removed: boolean;
@@ -123,7 +128,7 @@ export function remove<K>(
 
 function removeIndexed(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, never>,
+  form: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
 ): boolean {
   const { engine } = session;
@@ -138,13 +143,13 @@ function removeIndexed(
 /** Deletes the records of a range with what leads to them, all or none, and says how many. */
 export function clear(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, never>,
+  form: CollectionContext<unknown, unknown, unknown, never, never>,
   bounds: Bounds,
 ): number {
   const { space } = form;
   const { limit } = bounds;
   if (limit === 0) return 0;
-  if (space.sure !== session.engine.undone) space.ensure();
+  if (space.checkedAt !== session.engine.rollbacks) space.ensure();
   if (form.keys.areIds) keepAllIds(session, form);
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
   return session.undoUnless(kept, () => {
@@ -183,7 +188,7 @@ const EVERYTHING = {
 /** Runs a change of one record, and has the indexes follow. Both are done or neither. */
 function reindexed(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, never>,
+  form: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   change: () => void,
 ): void {
@@ -197,7 +202,7 @@ function reindexed(
 
 function entriesAt(
   engine: Engine,
-  { space, codec }: Form<unknown, unknown, unknown, never, never>,
+  { space, codec }: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
 ): readonly Entry[] | undefined {
   const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
@@ -208,7 +213,7 @@ function entriesAt(
 /** Stores a value under a number above all that are or were there. */
 export function push<View, Writable, Input>(
   session: Session,
-  form: Form<number, View, Writable, Input>,
+  form: CollectionContext<number, View, Writable, Input>,
   value: Input,
 ): number {
   const { keys, space } = form;
@@ -217,21 +222,21 @@ export function push<View, Writable, Input>(
     throw badArgument("push() needs a collection with auto() keys: use set() with a key.");
   }
   if (space.pushed.changes !== engine.changes) {
-    session.admitRange("push()");
+    session.checkRange("push()");
     space.pushed.key = usedUpTo(session, form);
   }
   const key = space.pushed.key + 1;
   store(session, form, key, value);
   noteIds(session, space);
   // As long as nothing else is written, the next one needs no look.
-  const { changes, undone } = engine;
+  const { changes, rollbacks: undone } = engine;
   space.pushed = { key, changes, undone };
   return key;
 }
 
 export function update<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   options: TypedUpdateOptions<K, View, Input> | undefined,
@@ -240,7 +245,7 @@ export function update<K, View, Writable, Input>(
     throw badArgument("updateIf() needs a function that changes the value.", change);
   }
   if (options === undefined) return apply(session, form, key, change, undefined, undefined);
-  if (options !== lastOptions) admitOptions(options);
+  if (options !== lastOptions) checkOptions(options);
   const { predicate, valueIfMissing } = options;
   if (predicate !== undefined && typeof predicate !== "function") throw noPredicate(predicate);
   if (options.predicateKey === undefined) {
@@ -250,7 +255,7 @@ export function update<K, View, Writable, Input>(
   return apply(session, form, key, change, undefined, valueIfMissing);
 }
 
-function admitOptions(options: object): void {
+function checkOptions(options: object): void {
   refuseUnknown("updateIf()", options, OPTIONS);
   lastOptions = options;
 }
@@ -262,18 +267,18 @@ function noPredicate(given: unknown): Error {
 /** What the predicate, which there has to be, says of the value of another key. */
 function allows<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   predicate: ((value: View) => boolean) | undefined,
 ): boolean {
-  if (predicate !== undefined) return judgeOther(session, form, key, predicate);
+  if (predicate !== undefined) return testPredicateOn(session, form, key, predicate);
   throw badArgument("updateIf() has a predicateKey but no predicate.");
 }
 
 /** What the predicate says of the value of another key, or of one that cannot be staged. */
-function judgeOther<K, View, Writable, Input>(
+function testPredicateOn<K, View, Writable, Input>(
   session: Session,
-  { space, codec, keys }: Form<unknown, View, Writable, Input, K>,
+  { space, codec, keys }: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   predicate: (value: View) => boolean,
 ): boolean {
@@ -304,7 +309,7 @@ function judgeOther<K, View, Writable, Input>(
  */
 function apply<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,
@@ -312,7 +317,7 @@ function apply<K, View, Writable, Input>(
 ): boolean {
   const { engine } = session;
   const { space, codec } = form;
-  if (space.sure !== engine.undone) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) space.ensure();
   const keyLength = form.keys.encode(engine, key);
   let at: number;
   try {
@@ -368,7 +373,7 @@ function apply<K, View, Writable, Input>(
   else {
     // A staged record cannot be taken back once it is committed: this one was staged in vain.
     engine.abort();
-    const plain = form as Form<unknown, unknown, unknown, never, never>;
+    const plain = form as CollectionContext<unknown, unknown, unknown, never, never>;
     writeAnew(session, plain, before.key, before.moved);
   }
   if (!session.queued) session.queue();
@@ -389,13 +394,13 @@ function writableCopy<Writable>(
 /** Where there is no room, a refused predicate is still an answer and not a failure. */
 function refusedOrThrow<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   predicate: ((value: View) => boolean) | undefined,
   error: unknown,
 ): void {
   const full = error instanceof QuotaExceededError && predicate !== undefined;
-  if (!full || judgeOther(session, form, key, predicate)) throw error;
+  if (!full || testPredicateOn(session, form, key, predicate)) throw error;
 }
 
 /** After a callback has thrown: ends its view, gives every byte back, and the error. */
@@ -422,7 +427,7 @@ interface Before {
 /** The record that is staged, and its key, which was encoded last. */
 function entriesBefore<View>(
   engine: Engine,
-  { space, codec }: Form<unknown, View, unknown, never, never>,
+  { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
   keyLength: number,
   length: number,
 ): Before {
@@ -434,7 +439,7 @@ function entriesBefore<View>(
 /** Stores what a missing key gets first, and takes it back unless it is then changed. */
 function insertAndApply<K, View, Writable, Input>(
   session: Session,
-  form: Form<unknown, View, Writable, Input, K>,
+  form: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,
@@ -452,7 +457,7 @@ function insertAndApply<K, View, Writable, Input>(
 /** A copy of the bytes that are staged, if they have other entries in the indexes than before. */
 function unlessSame<View>(
   { memory }: Engine,
-  { space, codec }: Form<unknown, View, unknown, never, never>,
+  { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
   length: number,
   before: Before,
 ): Uint8Array | undefined {
@@ -464,19 +469,19 @@ function unlessSame<View>(
 /** Writes bytes in place of a record, and has the indexes follow. */
 function writeAnew(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, never>,
+  form: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   bytes: Uint8Array,
 ): void {
   const { engine } = session;
   reindexed(session, form, key, () => {
-    placeBytes(session, form, engine.encodeBy(copier, key), bytes);
+    writeBytes(session, form, engine.encodeBy(copier, key), bytes);
   });
 }
 
-function placeBytes(
+function writeBytes(
   { engine }: Session,
-  { space }: Form<unknown, unknown, unknown, never, never>,
+  { space }: CollectionContext<unknown, unknown, unknown, never, never>,
   keyLength: number,
   bytes: Uint8Array,
 ): void {
@@ -488,16 +493,16 @@ function placeBytes(
 /** Stores bytes that are a value, under the encoded key. They lie outside of the engine's memory. */
 export function storeBytes(
   session: Session,
-  form: Form<unknown, unknown, unknown, never, never>,
+  form: CollectionContext<unknown, unknown, unknown, never, never>,
   keyLength: number,
   bytes: Uint8Array,
 ): void {
   const { engine } = session;
   const { space } = form;
   const key = engine.encoded(keyLength);
-  if (space.sure !== engine.undone) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) space.ensure();
   if (space.indexes.length > 0) writeAnew(session, form, key, bytes);
-  else placeBytes(session, form, engine.encodeBy(copier, key), bytes);
+  else writeBytes(session, form, engine.encodeBy(copier, key), bytes);
   if (!session.queued) session.queue();
 }
 

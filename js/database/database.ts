@@ -1,6 +1,6 @@
 /** `Database`: the handle of an open database that programs hold. */
 
-import { Catalogue } from "../collection/catalog.js";
+import { Catalog } from "../collection/catalog.js";
 import {
   type Collection,
   type CollectionOptions,
@@ -127,7 +127,7 @@ export class Database {
    */
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const { session } = this;
-    if (session.gate !== 0) return session.carefulGet(key);
+    if (session.gate !== 0) return session.getChecked(key);
     const { engine } = session;
     const view = engine.get(key);
     if (!engine.viewsHeld && view !== undefined) session.holdViews();
@@ -143,7 +143,7 @@ export class Database {
    */
   getText(key: Key): string | undefined {
     const { session } = this;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     const view = session.engine.get(key);
     return view === undefined ? undefined : decode(view);
   }
@@ -156,7 +156,7 @@ export class Database {
    */
   has(key: Key): boolean {
     const { session } = this;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     return session.engine.has(key);
   }
 
@@ -171,7 +171,7 @@ export class Database {
    */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     const { session } = this;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     return session.getMany(keys);
   }
 
@@ -197,7 +197,7 @@ export class Database {
    */
   count(range?: Range): number {
     const { session } = this;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     if (range === undefined) return session.engine.count();
     const bounds = this.bounds("count()", range, false);
     if (bounds.limit === 0) return 0;
@@ -266,7 +266,7 @@ export class Database {
   }
 
   private bounds(call: string, range: Range | undefined, keyed: boolean): Bounds {
-    this.session.admitRange(call);
+    this.session.checkRange(call);
     return boundsOf(call, range, keyed);
   }
 
@@ -311,8 +311,8 @@ export class Database {
    */
   set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
-    if (session.gate !== 0) session.admitWrite("set()");
-    if (options !== undefined) session.admitVersion(options, () => session.engine.encodeKey(key));
+    if (session.gate !== 0) session.assertWritable("set()");
+    if (options !== undefined) session.checkVersion(options, () => session.engine.encodeKey(key));
     session.engine.set(key, value);
     if (!session.queued) session.queue();
   }
@@ -331,7 +331,7 @@ export class Database {
   delete(key: Key, ...more: unknown[]): boolean {
     const { session } = this;
     if (more.length > 0) refuseMore("delete()", more);
-    if (session.gate !== 0) session.admitWrite("delete()");
+    if (session.gate !== 0) session.assertWritable("delete()");
     const removed = session.engine.remove(key);
     if (removed && !session.queued) session.queue();
     return removed;
@@ -350,7 +350,7 @@ export class Database {
   clear(range?: Range, ...more: unknown[]): number {
     const { session } = this;
     refuseMore("clear()", more);
-    if (session.gate !== 0) session.admitWrite("clear()");
+    if (session.gate !== 0) session.assertWritable("clear()");
     const bounds = this.bounds("clear()", range, false);
     return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit);
   }
@@ -378,7 +378,7 @@ export class Database {
    */
   updateIf(key: Key, change: Change, options?: UpdateOptions): boolean {
     const { session } = this;
-    if (session.gate !== 0) session.admitWrite("updateIf()");
+    if (session.gate !== 0) session.assertWritable("updateIf()");
     return session.updateIf(key, change, options);
   }
 
@@ -402,7 +402,7 @@ export class Database {
   batch(operations: readonly BatchOperation[], ...more: unknown[]): void {
     const { session } = this;
     refuseMore("batch()", more);
-    if (session.gate !== 0) session.admitWrite("batch()");
+    if (session.gate !== 0) session.assertWritable("batch()");
     session.batch(operations, this);
   }
 
@@ -430,7 +430,7 @@ export class Database {
   transaction<T>(body: (tx: this) => Synchronous<T>, ...more: unknown[]): T {
     const { session } = this;
     refuseMore("transaction()", more);
-    if (session.gate !== 0) session.admitIdle("transaction()");
+    if (session.gate !== 0) session.assertIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
     return session.transaction(() => body(this) as T);
   }
@@ -648,7 +648,7 @@ export class Database {
   async verify(options: VerifyOptions = {}): Promise<Verification> {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
-    this.session.admitOutside("verify()");
+    this.session.assertOutsideCallback("verify()");
     const total = this.stats().fileBytes;
     const { verified } = await moduleAt("database/verify", () => import("./verify.js"));
     return verified(this.session, (bytes) => {
@@ -678,15 +678,15 @@ export class Database {
    */
   export(options: ExportOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
     refuseUnknown("export()", options, ["onProgress", "signal"]);
-    this.session.admitRange("export()");
+    this.session.checkRange("export()");
     const cancelled = new AbortController();
     const { onProgress, signal } = options;
-    const heed = (progress: ExportProgress) => {
+    const checkAbort = (progress: ExportProgress) => {
       cancelled.signal.throwIfAborted();
       onProgress?.(progress);
     };
     const loaded = moduleAt("database/export", () => import("./export.js")).then(({ exported }) =>
-      exported(this.source, { onProgress: heed, signal }),
+      exported(this.source, { onProgress: checkAbort, signal }),
     );
     // Who reads is told, and nobody else.
     loaded.catch(() => {});
@@ -708,9 +708,9 @@ export class Database {
    */
   stats(): DatabaseStats {
     const { session } = this;
-    if (session.gate !== 0) session.admitRead();
+    if (session.gate !== 0) session.assertReadable();
     const { count, ...stats } = session.stats();
-    const indexEntries = Catalogue.of(session.engine).indexEntries();
+    const indexEntries = Catalog.of(session.engine).indexEntries();
     return { ...stats, records: count - indexEntries, indexEntries };
   }
 
@@ -736,7 +736,7 @@ export class Database {
   close(): Promise<void> {
     if (this.closing !== undefined) return this.closing;
     try {
-      this.session.admitClose();
+      this.session.assertClosable();
     } catch (error) {
       // Refused and not begun: it is called again when what stood in its way is over.
       return Promise.reject(error);

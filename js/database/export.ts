@@ -6,8 +6,8 @@
  * about to be written for the first time since is copied before, and passed over when its turn comes.
  */
 
-import { OWN } from "../collection/catalog.js";
-import { type Living, livingOf } from "../collection/live-keyspaces.js";
+import { SYSTEM_KEYSPACE } from "../collection/catalog.js";
+import { type LiveKeyspaces, liveKeyspacesOf } from "../collection/live-keyspaces.js";
 import { Engine } from "../engine/engine.js";
 import type { ExportOptions } from "../session/options.js";
 import type { Session } from "../session/session.js";
@@ -55,7 +55,7 @@ export async function exported(
   options: ExportOptions,
 ): Promise<() => Bytes | undefined> {
   const session = source();
-  session.admitOutside("export()");
+  session.assertOutsideCallback("export()");
   const pace = new Pace(source, options);
   // The first page would have all keys sorted at once.
   while (session.engine.sortPart()) await pace.rest(0, session.engine.stats().liveBytes);
@@ -63,7 +63,7 @@ export async function exported(
   const moment = new Moment(source, pace);
   try {
     const segmentLog2 = await segmentFor(moment);
-    const file = new Pieces();
+    const file = new Chunks();
     const { name, engine } = session;
     const copy = await Engine.open(name, engine.module, file, { ...SETTINGS, segmentLog2 });
     try {
@@ -80,11 +80,11 @@ export async function exported(
   }
 }
 
-type Visit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) => void;
+type KeyspaceVisit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) => void;
 
 /** A database as it was when this was made, though it goes on. */
 class Moment {
-  readonly living: Living;
+  readonly liveKeyspaces: LiveKeyspaces;
   readonly liveBytes: number;
   private readonly engine: Engine;
   private readonly pace: Pace;
@@ -104,16 +104,16 @@ class Moment {
     const { engine } = source();
     this.engine = engine;
     this.pace = pace;
-    this.living = livingOf(engine);
+    this.liveKeyspaces = liveKeyspacesOf(engine);
     this.liveBytes = engine.stats().liveBytes;
-    this.keyspaces = new Set(this.living.keyspaces);
+    this.keyspaces = new Set(this.liveKeyspaces.keyspaces);
     this.written = new Set();
     this.kept = [];
     this.copy = undefined;
     this.failure = undefined;
     this.bytes = 0;
     this.since = 0;
-    this.unhear = engine.hearKeys((keyspace, length) => this.keep(keyspace, length));
+    this.unhear = engine.observeKeys((keyspace, length) => this.keep(keyspace, length));
   }
 
   end(): void {
@@ -121,8 +121,8 @@ class Moment {
   }
 
   /** Records of the moment that were kept apart, or are where they were. */
-  async each(visit: Visit): Promise<void> {
-    for (const keyspace of this.living.keyspaces) {
+  async each(visit: KeyspaceVisit): Promise<void> {
+    for (const keyspace of this.liveKeyspaces.keyspaces) {
       let lower: Bytes | undefined;
       do {
         lower = this.page(lower, keyspace, visit);
@@ -135,7 +135,11 @@ class Moment {
   }
 
   /** Visits some records behind a key. Gives the last one's, or `undefined` at the end. */
-  private page(lower: Bytes | undefined, keyspace: number, visit: Visit): Bytes | undefined {
+  private page(
+    lower: Bytes | undefined,
+    keyspace: number,
+    visit: KeyspaceVisit,
+  ): Bytes | undefined {
     const { engine, written } = this;
     const page = engine.scan({ lower, upper: undefined, ...OPEN }, PAGE, true, keyspace);
     const { bytes, numbers, count } = page;
@@ -175,7 +179,8 @@ class Moment {
   /** From here on what is kept goes into the copy. */
   copyTo(copy: Engine): void {
     this.copy = copy;
-    for (const [key, value] of this.living.descriptors) copy.set(key, value, OWN);
+    for (const [key, value] of this.liveKeyspaces.descriptors)
+      copy.set(key, value, SYSTEM_KEYSPACE);
     for (const [key, value, keyspace] of this.kept.splice(0)) this.put(key, value, keyspace);
   }
 
@@ -196,11 +201,11 @@ class Moment {
     this.end();
     if (this.failure !== undefined) throw this.failure.reason;
     // Its index is written part by part; what is left for the end is that of a copy that opens fast without.
-    while (copy.tend(false)) if (this.pace.isOver) await this.rest();
+    while (copy.maintain(false)) if (this.pace.isOver) await this.rest();
     // What was flushed is not read again by who opens it: there is a checkpoint.
     copy.flush();
     copy.close();
-    this.pace.tell(this.liveBytes, this.liveBytes);
+    this.pace.reportProgress(this.liveBytes, this.liveBytes);
   }
 
   private async rest(): Promise<void> {
@@ -229,15 +234,15 @@ class Pace {
   async rest(bytes: number, total: number): Promise<void> {
     const { engine, settings } = this.source();
     if (settings.timers) engine.endTurn(settings.strictViews);
-    this.tell(bytes, total);
+    this.reportProgress(bytes, total);
     if (!settings.timers) return;
     await nextTask();
     this.options.signal?.throwIfAborted();
-    this.source().admitOutside("export()");
+    this.source().assertOutsideCallback("export()");
     this.sliceIsOver = slice(SLICE_MS);
   }
 
-  tell(bytes: number, total: number): void {
+  reportProgress(bytes: number, total: number): void {
     const { onProgress, signal } = this.options;
     signal?.throwIfAborted();
     onProgress?.({ bytes, total });
@@ -261,34 +266,34 @@ async function segmentFor(moment: Moment): Promise<number> {
     longest = Math.max(longest, size);
     if (value <= APART) largest = Math.max(largest, value);
   };
-  for (const [key, value] of moment.living.descriptors) add(key.length, value.length);
+  for (const [key, value] of moment.liveKeyspaces.descriptors) add(key.length, value.length);
   await moment.each((key, _value, _keyspace, length) => add(key.length, length));
   const least = Math.max(bytes / SEGMENTS, longest, 4 * largest);
   return Math.min(LARGEST, Math.max(SMALLEST, Math.ceil(Math.log2(least))));
 }
 
 /** A file in memory that never has to be moved as it grows, and goes as it is given out. */
-class Pieces implements StorageFile {
+class Chunks implements StorageFile {
   private size = 0;
   private taken = 0;
-  private readonly pieces: (Bytes | undefined)[] = [];
+  private readonly chunks: (Bytes | undefined)[] = [];
 
   read(buffer: Uint8Array, { at }: { at: number }): number {
     const count = Math.max(0, Math.min(buffer.length, this.size - at));
-    this.over(at, count, (piece, from) => buffer.set(piece, from));
+    this.over(at, count, (chunk, from) => buffer.set(chunk, from));
     return count;
   }
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
     this.size = Math.max(this.size, at + buffer.length);
-    this.over(at, buffer.length, (piece, from) => {
-      piece.set(buffer.subarray(from, from + piece.length));
+    this.over(at, buffer.length, (chunk, from) => {
+      chunk.set(buffer.subarray(from, from + chunk.length));
     });
     return buffer.length;
   }
 
   truncate(size: number): void {
-    this.over(size, this.size - size, (piece) => piece.fill(0));
+    this.over(size, this.size - size, (chunk) => chunk.fill(0));
     this.size = size;
   }
 
@@ -304,16 +309,16 @@ class Pieces implements StorageFile {
     const number = this.taken;
     const left = this.size - number * CHUNK;
     if (left <= 0) return undefined;
-    const piece = this.piece(number).subarray(0, left);
-    this.pieces[number] = undefined;
+    const chunk = this.chunk(number).subarray(0, left);
+    this.chunks[number] = undefined;
     this.taken += 1;
-    return piece;
+    return chunk;
   }
 
   private over(at: number, length: number, use: (part: Bytes, from: number) => void): void {
     for (let done = 0; done < length; ) {
       const start = (at + done) % CHUNK;
-      const part = this.piece(Math.floor((at + done) / CHUNK)).subarray(
+      const part = this.chunk(Math.floor((at + done) / CHUNK)).subarray(
         start,
         start + length - done,
       );
@@ -322,9 +327,9 @@ class Pieces implements StorageFile {
     }
   }
 
-  private piece(number: number): Bytes {
-    const piece = this.pieces[number] ?? new Uint8Array(CHUNK);
-    this.pieces[number] = piece;
-    return piece;
+  private chunk(number: number): Bytes {
+    const chunk = this.chunks[number] ?? new Uint8Array(CHUNK);
+    this.chunks[number] = chunk;
+    return chunk;
   }
 }

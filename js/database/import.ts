@@ -26,21 +26,21 @@ import {
 import type { OpenProgress, Settings } from "../session/options.js";
 import { Session } from "../session/session.js";
 import { type Chunks, chunksOf, type ImageSource } from "../storage/bytes.js";
-import { CHANGING, FILLING, markOf } from "../storage/import-marker.js";
+import { CHANGING, IMPORTING, markOf } from "../storage/import-marker.js";
 import { ioCode, type OpenedStorage, type StorageFile } from "../storage/storage.js";
 import { verified } from "./verify.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** What a file is filled with. */
-export interface Filling {
+export interface Import {
   readonly from: PromiseLike<ImageSource>;
   readonly replace: boolean;
   readonly module: WebAssembly.Module;
   readonly settings: Settings;
   readonly signal: AbortSignal | undefined;
   /** Hears how far it has come. Throws to end it. */
-  tell(progress: OpenProgress): void;
+  reportProgress(progress: OpenProgress): void;
 }
 
 /** Where the second superblock is, and what both have before the first segment. */
@@ -49,7 +49,7 @@ const HEAD = 8_192;
 const SUPERBLOCK = 256;
 
 /** So much is copied at once. */
-const PIECE = 1_048_576;
+const CHUNK_BYTES = 1_048_576;
 
 /** Little more is needed to read each frame once. */
 const VERIFYING = { memory: 4_194_304, ordered: false, strictViews: false, readOnly: true };
@@ -62,14 +62,14 @@ const VERIFYING = { memory: 4_194_304, ordered: false, strictViews: false, readO
  * @throws QuotaExceededError, StorageError; what the source, `tell` and the signal throw: then there is
  * no database, or the one that there was
  */
-export async function fill(name: string, opened: OpenedStorage, given: Filling): Promise<void> {
+export async function fill(name: string, opened: OpenedStorage, given: Import): Promise<void> {
   const { file } = opened;
   const mark = () => guarded(name, () => markOf(file));
-  if (mark() === CHANGING) await settle(name, opened, false);
+  if (mark() === CHANGING) await completeReplace(name, opened, false);
   const before = mark();
-  if (file.getSize() === 0 || before === FILLING) {
+  if (file.getSize() === 0 || before === IMPORTING) {
     try {
-      await fillIn(name, file, given);
+      await importInto(name, file, given);
     } catch (error) {
       quietly(() => file.truncate(0));
       // It stays what it was: half filled, and not a new one for whoever opens it without.
@@ -84,11 +84,11 @@ export async function fill(name: string, opened: OpenedStorage, given: Filling):
   }
   const beside = await opened.beside();
   try {
-    await fillIn(name, beside.file, given);
+    await importInto(name, beside.file, given);
     if (beside.takeOver === undefined) guarded(name, () => change(file, beside.file));
     else guarded(name, () => beside.takeOver?.());
   } catch (error) {
-    if (leadsBeside(file)) beside.file.close();
+    if (readsShadow(file)) beside.file.close();
     else await tidy(beside);
     throw error;
   }
@@ -102,14 +102,14 @@ export async function fill(name: string, opened: OpenedStorage, given: Filling):
  * @throws DatabaseNotFoundError when a crash has left it half filled, and ReadOnlyError when there is
  * something to complete in a file that is only to be read
  */
-export async function settle(
+export async function completeReplace(
   name: string,
   opened: OpenedStorage,
   readOnly: boolean,
 ): Promise<boolean> {
   const { file } = opened;
   const mark = guarded(name, () => markOf(file));
-  if (mark === FILLING) {
+  if (mark === IMPORTING) {
     throw new DatabaseNotFoundError(
       `The database "${name}" was being filled when its program ended and is incomplete, so it ` +
         "counts as missing. Open it with the option from, which fills it again, or destroy() it " +
@@ -140,7 +140,7 @@ export async function settle(
 }
 
 /** Whether what is beside a file may be needed to make a database of it. */
-function leadsBeside(file: StorageFile): boolean {
+function readsShadow(file: StorageFile): boolean {
   try {
     return markOf(file) === CHANGING;
   } catch {
@@ -158,21 +158,21 @@ function exists(name: string): Error {
 // ---------------------------------------------------------------- filling
 
 /** Makes an empty file, or one that is half filled, a database that is complete and verified. */
-async function fillIn(name: string, file: StorageFile, given: Filling): Promise<void> {
+async function importInto(name: string, file: StorageFile, given: Import): Promise<void> {
   guarded(name, () => {
     file.truncate(0);
-    put(file, FILLING, 0);
+    put(file, IMPORTING, 0);
     // Before all else, or a power loss could leave the rest without it.
     file.flush();
   });
-  const filled = new Filled(file);
-  await pour(name, filled, given);
+  const imported = new Imported(file);
+  await pour(name, imported, given);
   guarded(name, () => file.flush());
-  await verify(name, filled, given);
-  guarded(name, () => filled.complete());
+  await verify(name, imported, given);
+  guarded(name, () => imported.complete());
 }
 
-async function pour(name: string, filled: Filled, given: Filling): Promise<void> {
+async function pour(name: string, imported: Imported, given: Import): Promise<void> {
   const { signal } = given;
   let chunks: Chunks | undefined;
   let end = () => {};
@@ -183,17 +183,17 @@ async function pour(name: string, filled: Filled, given: Filling): Promise<void>
   try {
     const source = await Promise.race([given.from, ended]);
     // Either way: what ended it is thrown here.
-    given.tell({ doing: "filling", bytes: 0, total: 0 });
+    given.reportProgress({ doing: "filling", bytes: 0, total: 0 });
     chunks = chunksOf(source as ImageSource);
     const { expected = 0 } = chunks;
     for (;;) {
-      const bytes = filled.size;
-      given.tell({ doing: "filling", bytes, total: Math.max(expected, bytes) });
+      const bytes = imported.size;
+      given.reportProgress({ doing: "filling", bytes, total: Math.max(expected, bytes) });
       const chunk = await Promise.race([chunks.next(), ended]);
       if (chunk === undefined) break;
-      guarded(name, () => filled.append(chunk));
+      guarded(name, () => imported.append(chunk));
     }
-    given.tell({ doing: "filling", bytes: filled.size, total: filled.size });
+    given.reportProgress({ doing: "filling", bytes: imported.size, total: imported.size });
   } catch (error) {
     chunks?.cancel(error);
     throw error;
@@ -203,20 +203,20 @@ async function pour(name: string, filled: Filled, given: Filling): Promise<void>
 }
 
 /** All that `db.verify()` looks at, and that the database opens. */
-async function verify(name: string, filled: Filled, given: Filling): Promise<void> {
+async function verify(name: string, imported: Imported, given: Import): Promise<void> {
   try {
-    await verifyFilled(name, filled, given);
+    await verifyImported(name, imported, given);
   } catch (error) {
     if (error instanceof CorruptionError) {
       const { details } = error;
       const what =
         `The bytes for the database "${name}" are damaged at byte ${details?.position ?? 0} of ` +
-        `${filled.size}, or were cut off in transit. None of them were kept.`;
+        `${imported.size}, or were cut off in transit. None of them were kept.`;
       throw new CorruptionError(what, { cause: error, ...(details && { details }) });
     }
     if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
       const what =
-        `The ${filled.size} bytes for the database "${name}" are not a varve database. None of ` +
+        `The ${imported.size} bytes for the database "${name}" are not a varve database. None of ` +
         "them were kept.";
       throw new UnsupportedFormatError(what, { cause: error, reason: error.reason });
     }
@@ -224,14 +224,14 @@ async function verify(name: string, filled: Filled, given: Filling): Promise<voi
   }
 }
 
-async function verifyFilled(name: string, filled: Filled, given: Filling): Promise<void> {
+async function verifyImported(name: string, imported: Imported, given: Import): Promise<void> {
   const settings = { ...given.settings, ...VERIFYING };
-  const engine = await Engine.open(name, given.module, filled, settings);
-  const session = new Session(name, engine, { file: filled }, settings);
+  const engine = await Engine.open(name, given.module, imported, settings);
+  const session = new Session(name, engine, { file: imported }, settings);
   try {
-    const total = filled.size;
+    const total = imported.size;
     const { ok, problems } = await verified(session, (bytes) => {
-      given.tell({ doing: "verifying", bytes: Math.min(bytes, total), total });
+      given.reportProgress({ doing: "verifying", bytes: Math.min(bytes, total), total });
     });
     if (ok) return;
     const [problem] = problems;
@@ -253,7 +253,7 @@ async function verifyFilled(name: string, filled: Filled, given: Filling): Promi
 }
 
 /** A file that is being filled, as it will be read once its superblocks are in place. */
-class Filled implements StorageFile {
+class Imported implements StorageFile {
   size: number;
   readonly #file: StorageFile;
   /** Bytes before the first segment, of which the superblocks are written last. */
@@ -339,8 +339,8 @@ function change(old: StorageFile, next: StorageFile): void {
 function reserve(file: StorageFile, size: number): void {
   const before = file.getSize();
   try {
-    for (let at = before; at < size; at += PIECE) {
-      put(file, new Uint8Array(Math.min(PIECE, size - at)), at);
+    for (let at = before; at < size; at += CHUNK_BYTES) {
+      put(file, new Uint8Array(Math.min(CHUNK_BYTES, size - at)), at);
     }
   } catch (error) {
     quietly(() => file.truncate(before));
@@ -352,12 +352,12 @@ function reserve(file: StorageFile, size: number): void {
 /** The superblocks come last: before, whoever opens it begins anew with this. */
 function copyOver(to: StorageFile, from: StorageFile): void {
   const size = from.getSize();
-  const buffer = new Uint8Array(PIECE);
+  const buffer = new Uint8Array(CHUNK_BYTES);
   const copy = (at: number, end: number) => {
-    const piece = buffer.subarray(0, Math.min(PIECE, end - at));
-    if (from.read(piece, { at }) !== piece.length) throw new Error("The source file was cut off.");
-    put(to, piece, at);
-    return at + piece.length;
+    const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, end - at));
+    if (from.read(chunk, { at }) !== chunk.length) throw new Error("The source file was cut off.");
+    put(to, chunk, at);
+    return at + chunk.length;
   };
   to.truncate(size);
   for (let at = HEAD; at < size; ) at = copy(at, size);

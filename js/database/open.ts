@@ -30,7 +30,7 @@ import { Database } from "./database.js";
 import { Entry, type Interruption, type Opening } from "./open-databases.js";
 import { defaultStorage } from "./storage-admin.js";
 
-const fillModule = () => moduleAt("database/import", () => import("./import.js"));
+const importModule = () => moduleAt("database/import", () => import("./import.js"));
 
 /** What is read from bytes is in memory already, so that little more is needed. */
 const IMAGE_MEMORY = 4_194_304;
@@ -75,7 +75,7 @@ export function open(name: string, options: OpenOptions = {}): Promise<Database>
 type Load = (given: OpenOptions["wasm"]) => Promise<WebAssembly.Module>;
 
 /** The options of `open`, and where the code comes from. */
-interface Asked extends OpenOptions {
+interface OpenRequest extends OpenOptions {
   readonly load: Load;
   /** What the option `from` comes to. */
   readonly source: Promise<ImageSource> | undefined;
@@ -170,7 +170,7 @@ function refuseOther(name: string, given: Settings, wanted: Settings): void {
   );
 }
 
-function begin(name: string, storage: Storage, settings: Settings, options: Asked): Opening {
+function begin(name: string, storage: Storage, settings: Settings, options: OpenRequest): Opening {
   let interrupted: Interruption | undefined;
   const interrupt = (reason: unknown): never => {
     interrupted = { reason };
@@ -194,37 +194,44 @@ async function start(
   name: string,
   storage: Storage,
   settings: Settings,
-  options: Asked,
+  options: OpenRequest,
   interrupt: (reason: unknown) => never,
 ): Promise<Session> {
   const { onProgress, signal, source } = options;
   const { readOnly, recovery } = settings;
-  const heed = () => {
+  const checkAbort = () => {
     if (signal?.aborted === true) interrupt(signal.reason);
   };
-  const tell = (progress: OpenProgress) => {
+  const reportProgress = (progress: OpenProgress) => {
     try {
       onProgress?.(progress);
     } catch (thrown) {
       interrupt(thrown);
     }
-    heed();
+    checkAbort();
   };
   // The code first: a file that is open while its engine loads would only be in others' way.
   const module = await options.load(options.wasm);
-  heed();
+  checkAbort();
   const opened = await storage.open(name, { readOnly });
   try {
-    heed();
+    checkAbort();
     const { file, takenOver } = opened;
     if (source !== undefined && !readOnly) {
-      const { fill } = await fillModule();
+      const { fill } = await importModule();
       const replace = options.replace === true;
-      await fill(name, opened, { from: source, replace, module, settings, signal, tell });
+      await fill(name, opened, {
+        from: source,
+        replace,
+        module,
+        settings,
+        signal,
+        reportProgress: reportProgress,
+      });
     }
     const start = (way: OpenOptions["recovery"]) => {
-      const heard = onProgress && progressOf("opening", file, tell);
-      return Engine.open(name, module, file, { ...settings, takenOver }, way, heard);
+      const progressFile = onProgress && progressOf("opening", file, reportProgress);
+      return Engine.open(name, module, file, { ...settings, takenOver }, way, progressFile);
     };
     // A mark counts only where no superblock is valid. Opening it without recovery tells that, whereas salvaging
     // would make something of what is only half there.
@@ -232,7 +239,7 @@ async function start(
     const engine = await start(first).catch(async (error) => {
       const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
       if (isNone && source === undefined && file.getSize() === 0) throw nothingYet(name);
-      if (isNone && ((await settled(name, opened, readOnly)) || first !== recovery)) {
+      if (isNone && ((await completedReplace(name, opened, readOnly)) || first !== recovery)) {
         return start(recovery);
       }
       throw error;
@@ -258,9 +265,13 @@ function nothingYet(name: string): Error {
 }
 
 /** Whether what a crash has left of filling or replacing it was completed now. */
-async function settled(name: string, opened: OpenedStorage, readOnly: boolean): Promise<boolean> {
+async function completedReplace(
+  name: string,
+  opened: OpenedStorage,
+  readOnly: boolean,
+): Promise<boolean> {
   if (markOf(opened.file) === undefined) return false;
-  return (await fillModule()).settle(name, opened, readOnly);
+  return (await importModule()).completeReplace(name, opened, readOnly);
 }
 
 /** What each read comes to for those who want to know. */

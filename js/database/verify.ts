@@ -23,16 +23,16 @@ const PROBLEMS: readonly ProblemKind[] = [
  */
 export async function verified(
   session: Session,
-  heed: (bytes: number) => void,
+  checkAbort: (bytes: number) => void,
 ): Promise<Verification> {
   const sum = { bytes: 0, segments: 0, frames: 0, records: 0 };
   const problems: Problem[] = [];
   // A verification begins and ends with unit 0.
   let [unit, part] = [0, 0];
   do {
-    heed(sum.bytes);
+    checkAbort(sum.bytes);
     // What it has called may have closed the database.
-    session.admitOutside("verify()");
+    session.assertOutsideCallback("verify()");
     const isOver = session.slice();
     do {
       const slot = session.engine.verify(unit, part);
@@ -46,7 +46,7 @@ export async function verified(
     } while (unit !== 0 && !isOver());
     await session.rest("verify()");
   } while (unit !== 0);
-  heed(sum.bytes);
+  checkAbort(sum.bytes);
   if (problems.length > 0) session.engine.assertSame();
   return { ok: problems.length === 0, ...sum, problems };
 }

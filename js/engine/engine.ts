@@ -27,12 +27,12 @@ import {
 import { Host } from "./wasm-imports.js";
 import {
   BROKEN,
-  EngineMemory,
   type KeyRange,
   type Page,
   RAW,
   SHORT_TEXT,
   SHORT_VALUE,
+  WasmMemory,
 } from "./wasm-memory.js";
 
 export interface Exports {
@@ -98,7 +98,7 @@ export interface EngineListener {
 }
 
 /** Who is told of a key: its keyspace, and its length in the scratch area. */
-type Heard = (keyspace: number, keyLength: number) => void;
+type KeyListener = (keyspace: number, keyLength: number) => void;
 
 /** What `version` answers for a key that lost writes may have changed. */
 const UNCERTAIN = 3;
@@ -149,7 +149,7 @@ export function noMemory(name: string, cause: unknown): OutOfMemoryError {
 }
 
 /** One wasm instance with one open database. */
-export class Engine extends EngineMemory {
+export class Engine extends WasmMemory {
   /** Its code: another instance of it is another database. */
   readonly module: WebAssembly.Module;
   listener: EngineListener | undefined;
@@ -158,8 +158,8 @@ export class Engine extends EngineMemory {
   private readonly host: Host;
   private readonly slot: Report;
   /** The exports themselves, where `wasm` lets somebody hear of calls. */
-  private unheard: Exports | undefined;
-  private readonly hearers: Map<Heard, ((keyspace: number) => void) | undefined>;
+  private rawExports: Exports | undefined;
+  private readonly keyListeners: Map<KeyListener, ((keyspace: number) => void) | undefined>;
   private uncertain = false;
   private onSorting: ((count: number) => void) | undefined = undefined;
   private death: DatabasePoisonedError | undefined;
@@ -176,8 +176,8 @@ export class Engine extends EngineMemory {
       this.copies = true;
     };
     this.slot = (index) => this.f64[this.reportAt + index] as number;
-    this.unheard = undefined;
-    this.hearers = new Map();
+    this.rawExports = undefined;
+    this.keyListeners = new Map();
     this.death = undefined;
     this.poison = undefined;
   }
@@ -244,14 +244,14 @@ export class Engine extends EngineMemory {
   find(keyLength: number, keyspace: number): number {
     let at: number;
     // As `wasm` does it, whose call takes as long as a fourteenth of all of this.
-    if (this.queueLimit !== 0) this.settle();
+    if (this.queueLimit !== 0) this.flushQueue();
     try {
       at = this.exports.find(keyspace, keyLength) >>> 0;
       // A cold record may have taken memory.
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (at === 0) this.check(this.u32[this.codeAt] as number);
     return at;
@@ -317,10 +317,10 @@ export class Engine extends EngineMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
-    this.letSetsWait(areSeveral);
+    this.queueFurtherSets(areSeveral);
   }
 
   /** Stages a record of the encoded key. `finish` or `abort` has to follow. */
@@ -331,7 +331,7 @@ export class Engine extends EngineMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return at;
@@ -352,7 +352,7 @@ export class Engine extends EngineMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (answer < 0) {
       const code = this.u32[this.codeAt] as number;
@@ -374,13 +374,13 @@ export class Engine extends EngineMemory {
 
   updateBeginEncoded(keyLength: number, keyspace: number): number {
     let at: number;
-    if (this.queueLimit !== 0) this.settle();
+    if (this.queueLimit !== 0) this.flushQueue();
     try {
       at = this.exports.update_begin(keyspace, keyLength) >>> 0;
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (at === 0) {
       const code = this.u32[this.codeAt] as number;
@@ -426,7 +426,7 @@ export class Engine extends EngineMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     if (status !== OK) throw this.writeFailure(status);
   }
@@ -497,7 +497,7 @@ export class Engine extends EngineMemory {
     const flags = flagsOf(range);
     const before = this.call(() => this.wasm.pending());
     this.changes += 1;
-    this.tellCleared(keyspace);
+    this.notifyCleared(keyspace);
     const count = this.call(() => this.wasm.clear(keyspace, lower, upper, flags, limit));
     if (count >= 0) return count;
     const code = this.u32[this.codeAt] as number;
@@ -572,20 +572,20 @@ export class Engine extends EngineMemory {
 
   rollback(): void {
     this.changes += 1;
-    this.undone += 1;
+    this.rollbacks += 1;
     this.call(this.wasm.rollback);
   }
 
   commit(): void {
-    this.check(this.handOn(this.wasm.commit));
+    this.check(this.writeKeepingViews(this.wasm.commit));
   }
 
   flush(): void {
-    this.check(this.handOn(this.wasm.flush));
+    this.check(this.writeKeepingViews(this.wasm.flush));
   }
 
   /** What is written must not be lost for want of memory, whatever becomes of views. */
-  private handOn(wasmCall: () => number): number {
+  private writeKeepingViews(wasmCall: () => number): number {
     const { viewsHeld, rowsHeld } = this;
     this.viewsHeld = false;
     this.rowsHeld = 0;
@@ -627,12 +627,12 @@ export class Engine extends EngineMemory {
     const answer = this.call(this.wasm.end_turn);
     this.copies = false;
     if ((answer & 1) !== 0 || detach) this.detach();
-    if ((answer & 4) !== 0) this.tend(false);
+    if ((answer & 4) !== 0) this.maintain(false);
     return (answer & 2) !== 0;
   }
 
   /** Does a slice of housekeeping. Answers whether there is more to do. */
-  tend(all: boolean): boolean {
+  maintain(all: boolean): boolean {
     const more = this.call(() => this.wasm.maintain(all ? 1 : 0));
     if (more < 0) throw this.failure(this.u32[this.codeAt] as number);
     return more !== 0;
@@ -646,8 +646,8 @@ export class Engine extends EngineMemory {
   }
 
   /** Has a function called whenever the file is read: memory may have been taken for this turn. */
-  onRead(hear: () => void): void {
-    this.host.onRead = hear;
+  onRead(listener: () => void): void {
+    this.host.onRead = listener;
   }
 
   // ---------------------------------------------------------------- the end
@@ -661,23 +661,24 @@ export class Engine extends EngineMemory {
 
   /** What can be called. Sets that wait are done before it, so that nobody ever sees that they did. */
   private get wasm(): Exports {
-    if (this.queueLimit !== 0) this.settle();
+    if (this.queueLimit !== 0) this.flushQueue();
     return this.exports;
   }
 
   /** Does the sets that wait. */
-  private settle(): void {
-    if (this.queueLimit < 0) throw this.die("stack overflow");
+  private flushQueue(): void {
+    if (this.queueLimit < 0) throw this.kill("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
     const status = this.call(() => this.exports.set_waiting(length));
     // None waits that could fail: the engine contradicts itself.
-    if (status !== OK) throw this.die(this.failure(status));
+    if (status !== OK) throw this.kill(this.failure(status));
   }
 
   /** Behind several sets more may wait, as many as are sure to find room, unless somebody is to hear of each. */
-  private letSetsWait(areSeveral: boolean): void {
-    const room = areSeveral && this.hearers.size === 0 ? this.call(this.exports.queue_room) : 0;
+  private queueFurtherSets(areSeveral: boolean): void {
+    const room =
+      areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
     this.queueLimit = this.queueAt + room;
   }
 
@@ -690,7 +691,7 @@ export class Engine extends EngineMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.die(trap);
+      throw this.kill(trap);
     }
     return answer;
   }
@@ -712,7 +713,7 @@ export class Engine extends EngineMemory {
     this.exports.memory.grow(0);
     this.abandon();
     this.exports = undefined as unknown as Exports;
-    this.unheard = undefined;
+    this.rawExports = undefined;
     this.host.abandon();
   }
 
@@ -725,52 +726,52 @@ export class Engine extends EngineMemory {
    * With `cleared` it hears of a keyspace that is about to be emptied, or a range of it, by that alone. As long
    * as anybody has none, `hearsEachKey` asks that keys be deleted one by one.
    */
-  hearKeys(heard: Heard, cleared?: (keyspace: number) => void): () => void {
-    this.hearers.set(heard, cleared);
-    this.hear();
+  observeKeys(listener: KeyListener, cleared?: (keyspace: number) => void): () => void {
+    this.keyListeners.set(listener, cleared);
+    this.wrapExports();
     return () => {
-      if (this.hearers.delete(heard)) this.hear();
+      if (this.keyListeners.delete(listener)) this.wrapExports();
     };
   }
 
   /** Whether somebody has to hear of each key that is deleted. */
-  get hearsEachKey(): boolean {
-    for (const cleared of this.hearers.values()) if (cleared === undefined) return true;
+  get observesEachKey(): boolean {
+    for (const cleared of this.keyListeners.values()) if (cleared === undefined) return true;
     return false;
   }
 
-  private tellCleared(keyspace: number): void {
-    for (const cleared of this.hearers.values()) cleared?.(keyspace);
+  private notifyCleared(keyspace: number): void {
+    for (const cleared of this.keyListeners.values()) cleared?.(keyspace);
   }
 
-  private hear(): void {
+  private wrapExports(): void {
     if (this.death !== undefined) return;
     // Those that wait were before it.
     const now = this.wasm;
-    const wasm = this.unheard ?? now;
+    const wasm = this.rawExports ?? now;
     // Nothing is there any more after `discard`.
     if (wasm === undefined) return;
-    this.unheard = wasm;
-    const { hearers } = this;
+    this.rawExports = wasm;
+    const { keyListeners } = this;
     const before =
       <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
       (keyspace: number, keyLength: number, ...more: A): R => {
-        for (const heard of hearers.keys()) heard(keyspace, keyLength);
+        for (const listener of keyListeners.keys()) listener(keyspace, keyLength);
         return call(keyspace, keyLength, ...more);
       };
     const { set, set_begin, remove, update_begin } = wasm;
-    const hearing = {
+    const observed = {
       set: before(set),
       set_begin: before(set_begin),
       remove: before(remove),
       update_begin: before(update_begin),
     };
-    this.exports = hearers.size === 0 ? wasm : { ...wasm, ...hearing };
+    this.exports = keyListeners.size === 0 ? wasm : { ...wasm, ...observed };
   }
 
   // ---------------------------------------------------------------- failures
 
-  private die(trap: unknown): DatabasePoisonedError {
+  private kill(trap: unknown): DatabasePoisonedError {
     if (this.death !== undefined) return this.death;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
     const death = new DatabasePoisonedError(
@@ -798,7 +799,7 @@ export class Engine extends EngineMemory {
 
   /** The error for a code. What the file threw becomes its cause. */
   private failure(code: number): Error {
-    this.undone += 1;
+    this.rollbacks += 1;
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
     if (code === Code.Corruption || code === Code.UnsupportedFormat) {
@@ -809,7 +810,7 @@ export class Engine extends EngineMemory {
     }
     const error = failureOf(code, context);
     // Nobody calls out of turn: what went before it was not ended for want of stack.
-    if ((error as VarveError).code === "VARVE_INTERNAL") return this.die(error);
+    if ((error as VarveError).code === "VARVE_INTERNAL") return this.kill(error);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
   }

@@ -94,7 +94,7 @@ const makers: Readonly<Record<number, Maker>> = {
     new CorruptionError(
       `The database "${name}" is damaged ${details === undefined ? "" : placeOf(details)}. ` +
         "Nothing was changed. Copy the file away first. " +
-        `${details === undefined ? "" : waysOut(details)}`,
+        `${details === undefined ? "" : nextSteps(details)}`,
       details === undefined ? cause : { details, ...cause },
     ),
   [Code.NotADatabase]: ({ name, cause }) =>
@@ -157,7 +157,7 @@ function placeOf(details: CorruptionDetails): string {
   );
 }
 
-function waysOut({ before }: CorruptionDetails): string {
+function nextSteps({ before }: CorruptionDetails): string {
   const salvage = 'recovery: "salvage" keeps all that is intact and marks what may be out of date.';
   if (before === undefined) return `Opened with ${salvage}`;
   return (

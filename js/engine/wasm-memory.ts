@@ -10,12 +10,12 @@ import type { Memory } from "../struct/codec.js";
 import {
   asBytes,
   bufferOf,
-  bury,
   byteLengthOf,
   isOrdinary,
   type Key,
   MAX_KEY,
   MAX_VALUE,
+  markDetached,
   refuseLoneSurrogates,
   refuseLost,
   type Value,
@@ -96,7 +96,7 @@ const REPORT = 2;
 const VIEWS = 1_024;
 
 /** The memory of one wasm instance. */
-export class EngineMemory {
+export class WasmMemory {
   /** All of the wasm memory. Length 0 when the memory has grown since. */
   u8!: Uint8Array<ArrayBuffer>;
   /** The same for typed views, which share it and its epoch. */
@@ -115,7 +115,7 @@ export class EngineMemory {
   /** Counts turns. */
   turn: number;
   /** Counts what may have taken writes back: rollbacks and failures. */
-  undone: number;
+  rollbacks: number;
   protected u32!: Uint32Array<ArrayBuffer>;
   protected f64!: Float64Array<ArrayBuffer>;
   protected buffer!: ArrayBuffer;
@@ -159,7 +159,7 @@ export class EngineMemory {
     this.lengthAt = this.codeAt + 1;
     this.reportAt = (resultAt >>> 3) + REPORT;
     this.changes = 0;
-    this.undone = 0;
+    this.rollbacks = 0;
     this.copies = false;
     this.viewsHeld = false;
     this.rowsHeld = 0;
@@ -238,7 +238,7 @@ export class EngineMemory {
 
   /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */
   protected renew(buffer: ArrayBuffer): void {
-    bury(this.buffer);
+    markDetached(this.buffer);
     this.use(buffer);
   }
 

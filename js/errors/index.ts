@@ -23,7 +23,7 @@ export {
 } from "./base.js";
 
 /** An error with more to tell than a message: whatever its options name beside the cause. */
-class TellingError<More extends object> extends NamedError {
+class ErrorWithDetails<More extends object> extends NamedError {
   constructor(
     message: string,
     ...[options]: Partial<More> extends More
@@ -36,7 +36,7 @@ class TellingError<More extends object> extends NamedError {
 }
 
 /** The database is open elsewhere, in another process, worker or tab. It was not opened here. */
-export class DatabaseBusyError extends TellingError<{ pid?: number }> {
+export class DatabaseBusyError extends ErrorWithDetails<{ pid?: number }> {
   /** The id of the process that has it open, if the platform tells. */
   declare readonly pid: number | undefined;
 
@@ -90,7 +90,7 @@ export interface CorruptionDetails {
  * Flushed data is damaged. Opening writes nothing, so nothing gets worse: copy the file away before anything
  * else. Then `open` with the option `recovery` restores what it can.
  */
-export class CorruptionError extends TellingError<{ details?: CorruptionDetails }> {
+export class CorruptionError extends ErrorWithDetails<{ details?: CorruptionDetails }> {
   /** Where the damage is and what is intact; `undefined` if there is no position to tell. */
   declare readonly details: CorruptionDetails | undefined;
 
@@ -159,7 +159,7 @@ export class ConflictError extends NamedError {
 }
 
 /** The file is not a varve database, or has a format version that this build does not know. */
-export class UnsupportedFormatError extends TellingError<{
+export class UnsupportedFormatError extends ErrorWithDetails<{
   reason: "not-a-database" | "newer-format";
 }> {
   /** Whether the file is something else altogether, or a varve file of a newer format. */
@@ -189,7 +189,7 @@ export class SchemaMismatchError extends NamedError {
  * part of a transaction or batch, nothing of that is written either, unless the transaction catches the error
  * and goes on.
  */
-export class UniqueViolationError extends TellingError<{ collection: string; index: string }> {
+export class UniqueViolationError extends ErrorWithDetails<{ collection: string; index: string }> {
   /** The name of the collection. */
   declare readonly collection: string;
   /** The name of the index. */
@@ -201,7 +201,7 @@ export class UniqueViolationError extends TellingError<{ collection: string; ind
 }
 
 /** No owner answered in time. `applied` tells whether the write may have been applied all the same. */
-export class OwnerUnavailableError extends TellingError<{ applied: boolean | "unknown" }> {
+export class OwnerUnavailableError extends ErrorWithDetails<{ applied: boolean | "unknown" }> {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
    * `true`: applied exactly once, but the answer was lost.
@@ -242,7 +242,7 @@ export function isNoMemory(error: unknown): boolean {
  * seconds. Writes since the loss are in no file that anybody will find, and all further ones are refused with this
  * error. Reads still work: save what is needed, say with `export`, then close the database and open it again.
  */
-export class FileLostError extends TellingError<{
+export class FileLostError extends ErrorWithDetails<{
   reason: "removed" | "replaced" | "taken-over";
 }> {
   /** What happened to the file, or to the lock beside it. */

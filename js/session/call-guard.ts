@@ -23,7 +23,7 @@ export const STRICT = 16;
 export const READ_ONLY = 32;
 
 /** An engine, and what stands in the way of calling it. */
-export class Gate {
+export class CallGuard {
   gate: number;
   readonly engine: Engine;
   readonly name: string;
@@ -50,21 +50,21 @@ export class Gate {
   }
 
   /** Lets a read pass or throws what stands in its way. */
-  admitRead(): void {
+  assertReadable(): void {
     if ((this.gate & CLOSED) !== 0) throw closed(this.name);
     if (this.death !== undefined) throw this.death;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
   }
 
   /** Lets a write pass or throws what stands in its way. */
-  admitWrite(call: string): void {
-    this.admitIdle(call);
+  assertWritable(call: string): void {
+    this.assertIdle(call);
     if ((this.gate & READ_ONLY) !== 0) throw new ReadOnlyError(readOnlyText(this.name));
   }
 
   /** Lets pass what may not run inside a callback. */
-  admitIdle(call: string): void {
-    this.admitRead();
+  assertIdle(call: string): void {
+    this.assertReadable();
     if ((this.gate & IN_CALLBACK) !== 0) {
       throw new ReentrancyError(
         `${call} was called inside a callback of updateIf() on "${this.name}". There, change ` +
@@ -75,8 +75,8 @@ export class Gate {
   }
 
   /** As `admitWrite`, for what cannot be done halfway through a transaction. */
-  admitOutside(call: string): void {
-    this.admitIdle(call);
+  assertOutsideCallback(call: string): void {
+    this.assertIdle(call);
     if (this.depth === 0) return;
     throw new ReentrancyError(
       `${call} was called inside db.transaction() on "${this.name}", which is not complete. ` +
@@ -85,7 +85,7 @@ export class Gate {
   }
 
   /** Whether a handle may be closed now. */
-  admitClose(): void {
+  assertClosable(): void {
     if (this.death !== undefined) return;
     if ((this.gate & IN_CALLBACK) === 0 && this.depth === 0) return;
     throw new ReentrancyError(

@@ -8,10 +8,10 @@ import type { Recovery } from "../engine/stats.js";
 import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage } from "../storage/storage.js";
 import { nextTask, slice } from "../util/clock.js";
-import { CLOSED, DEAD, FAILED, Gate, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
-import { Timers } from "./maintenance-timers.js";
+import { CallGuard, CLOSED, DEAD, FAILED, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
+import { MaintenanceTimers } from "./maintenance-timers.js";
 import type { Durability, Settings } from "./options.js";
-import { Reports } from "./session-reports.js";
+import { CommitPromises } from "./session-reports.js";
 import type { Watch } from "./strict-views.js";
 
 /** What takes long lets other tasks run after so long. */
@@ -21,14 +21,14 @@ const SLICE_MS = 4;
 const FULL_DISK_MS = 1_000;
 
 /** An engine whose groups of writes are handed on in time. */
-export class Groups extends Gate implements EngineListener {
+export class CommitScheduler extends CallGuard implements EngineListener {
   /** Whether the end of this turn is arranged for. */
   queued: boolean;
   readonly recovery: Recovery;
   protected readonly watch: Watch | undefined;
   protected readonly opened: OpenedStorage;
-  private readonly reports: Reports;
-  private readonly timers: Timers;
+  private readonly promises: CommitPromises;
+  private readonly timers: MaintenanceTimers;
   private microtask: boolean;
   private readonly onTurnEnd: () => void;
   private readonly unhook: Array<() => void>;
@@ -46,21 +46,21 @@ export class Groups extends Gate implements EngineListener {
     this.recovery = engine.recovery();
     this.watch = watch;
     this.opened = opened;
-    this.reports = new Reports();
+    this.promises = new CommitPromises();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
-    this.timers = new Timers(
+    this.timers = new MaintenanceTimers(
       {
-        handOn: this.onTurnEnd,
-        flush: () => this.betweenTurns(() => this.handOn(true)),
+        commitPending: this.onTurnEnd,
+        flush: () => this.betweenTurns(() => this.commitPending(true)),
         witness: () => this.betweenTurns(() => this.engine.witness()),
-        tend: () => this.tendInBackground(),
+        maintain: () => this.maintainInBackground(),
       },
       settings.timers,
     );
     this.unhook = [];
     engine.listener = this;
-    engine.onRead(() => this.soon());
+    engine.onRead(() => this.scheduleTurnEnd());
     this.hook();
   }
 
@@ -77,11 +77,11 @@ export class Groups extends Gate implements EngineListener {
   queue(): void {
     const isBuffered = this.settings.durability === "buffered";
     if (isBuffered) this.timers.armBuffer();
-    if (!isBuffered || this.watch !== undefined) this.soon();
+    if (!isBuffered || this.watch !== undefined) this.scheduleTurnEnd();
     this.queued = true;
   }
 
-  protected soon(): void {
+  protected scheduleTurnEnd(): void {
     if (this.microtask) return;
     // Not queueMicrotask: tests put it off with their clocks.
     Promise.resolve().then(this.onTurnEnd);
@@ -91,7 +91,7 @@ export class Groups extends Gate implements EngineListener {
   /** Runs between turns: hands the group on, and looks after views and memory. */
   private endTurn(): void {
     const viewsOnly =
-      this.microtask && this.settings.durability === "buffered" && !this.reports.flushAwaited;
+      this.microtask && this.settings.durability === "buffered" && !this.promises.flushAwaited;
     this.microtask = false;
     this.turnEnds();
     this.engine.releaseViews();
@@ -111,31 +111,31 @@ export class Groups extends Gate implements EngineListener {
   private closeTurn(): void {
     const { durability, timers } = this.settings;
     const wrote = this.engine.pending() !== 0;
-    this.handOn(durability === "flushed" || this.reports.flushAwaited || !timers);
+    this.commitPending(durability === "flushed" || this.promises.flushAwaited || !timers);
     // Nobody comes later: who writes does the housekeeping.
-    if (this.endEngineTurn() && wrote && !timers) this.tendInBackground();
+    if (this.endEngineTurn() && wrote && !timers) this.maintainInBackground();
     this.timers.arm(this.engine);
   }
 
   /** Answers whether there is housekeeping to do. */
   private endEngineTurn(): boolean {
     const more = this.engine.endTurn(this.watch !== undefined);
-    if (more) this.timers.armTend();
+    if (more) this.timers.armMaintenance();
     return more;
   }
 
   /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
-  private tendInBackground(): boolean {
+  private maintainInBackground(): boolean {
     let more = false;
     this.betweenTurns(() => {
       // A slice begins with a commit. If that fails, a group is gone, and not only some time.
-      this.handOn(false);
+      this.commitPending(false);
       if ((this.gate & FAILED) !== 0) return;
       try {
-        more = this.engine.tend(false);
+        more = this.engine.maintain(false);
       } catch (error) {
         if (!(error instanceof QuotaExceededError)) throw error;
-        this.timers.armTend(FULL_DISK_MS);
+        this.timers.armMaintenance(FULL_DISK_MS);
       }
       this.engine.endTurn(this.watch !== undefined);
     });
@@ -143,18 +143,18 @@ export class Groups extends Gate implements EngineListener {
   }
 
   /** Moves everything together that lives, a slice at a time. */
-  async compact(heed: () => void): Promise<void> {
-    this.admitOutside("compact()");
+  async compact(checkAbort: () => void): Promise<void> {
+    this.assertOutsideCallback("compact()");
     for (let more = true, begins = true; more; ) {
-      heed();
+      checkAbort();
       // What it has called may have closed the database.
-      this.admitOutside("compact()");
+      this.assertOutsideCallback("compact()");
       const isOver = this.slice();
       do {
         // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
         this.commit();
         more = this.guarded(
-          () => this.engine.tend(begins),
+          () => this.engine.maintain(begins),
           () => {},
         );
         begins = false;
@@ -173,7 +173,7 @@ export class Groups extends Gate implements EngineListener {
   async rest(call: string): Promise<void> {
     this.engine.endTurn(this.watch !== undefined);
     await nextTask();
-    this.admitOutside(call);
+    this.assertOutsideCallback(call);
   }
 
   private checkViews(): void {
@@ -200,19 +200,19 @@ export class Groups extends Gate implements EngineListener {
   // ---------------------------------------------------------------- handing on
 
   commit(): void {
-    this.admitOutside("commit()");
+    this.assertOutsideCallback("commit()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.reports.settleCommitted();
+    this.promises.settleCommitted();
   }
 
   flush(): void {
-    this.admitOutside("flush()");
+    this.assertOutsideCallback("flush()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.reports.settleCommitted();
+    this.promises.settleCommitted();
     this.guarded(() => this.engineFlush(), this.notFlushed);
-    this.reports.settleFlushed();
+    this.promises.settleFlushed();
     this.timers.arm(this.engine);
   }
 
@@ -227,7 +227,7 @@ export class Groups extends Gate implements EngineListener {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     if (this.engine.pending() === 0) return Promise.resolve();
-    return this.reports.committed();
+    return this.promises.committed();
   }
 
   get flushed(): Promise<void> {
@@ -241,13 +241,13 @@ export class Groups extends Gate implements EngineListener {
     if (this.engine.pending() === 0 && !this.engine.unflushed()) {
       return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
     }
-    this.soon();
-    return this.reports.flushed();
+    this.scheduleTurnEnd();
+    return this.promises.flushed();
   }
 
   private refusal(): unknown {
     try {
-      this.admitRead();
+      this.assertReadable();
       return undefined;
     } catch (error) {
       return error;
@@ -255,7 +255,7 @@ export class Groups extends Gate implements EngineListener {
   }
 
   /** Writes the open group, and flushes if wanted. Whoever waits for either is told. */
-  private handOn(flush: boolean): void {
+  private commitPending(flush: boolean): void {
     this.queued = false;
     this.timers.disarmBuffer();
     const { engine } = this;
@@ -266,7 +266,7 @@ export class Groups extends Gate implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.reports.settleCommitted();
+    this.promises.settleCommitted();
     if (!flush) return;
     try {
       if (engine.unflushed()) engine.flush();
@@ -275,7 +275,7 @@ export class Groups extends Gate implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.reports.settleFlushed();
+    this.promises.settleFlushed();
   }
 
   private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
@@ -284,7 +284,7 @@ export class Groups extends Gate implements EngineListener {
     } catch (error) {
       failed.call(this, error as Error);
       // That writes are refused is no news to a listener.
-      if (!(error instanceof DatabasePoisonedError)) this.reports.tell(error as Error);
+      if (!(error instanceof DatabasePoisonedError)) this.promises.report(error as Error);
       throw error;
     }
   }
@@ -294,12 +294,12 @@ export class Groups extends Gate implements EngineListener {
   /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
   private lost(error: Error): void {
     if (this.death === undefined) this.engine.detach();
-    this.reports.settleCommitted(error);
+    this.promises.settleCommitted(error);
     this.notFlushed(error);
   }
 
   private notFlushed(error: Error): void {
-    this.reports.settleFlushed(error);
+    this.promises.settleFlushed(error);
   }
 
   /** A failure that no call is there to throw: reported, and thrown by the next one. */
@@ -310,7 +310,7 @@ export class Groups extends Gate implements EngineListener {
       this.failure = error;
       this.gate |= FAILED;
     }
-    this.reports.tell(error);
+    this.promises.report(error);
   }
 
   /** That writes are refused is no news: the failure that led to it was reported when it happened. */
@@ -330,7 +330,7 @@ export class Groups extends Gate implements EngineListener {
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
     this.lost(error);
-    this.reports.tell(error);
+    this.promises.report(error);
   }
 
   /** In strict mode views have bytes of their own, and the others are dead. */
@@ -340,22 +340,22 @@ export class Groups extends Gate implements EngineListener {
     this.death = error;
     this.gate |= DEAD;
     this.lost(error);
-    this.reports.tell(error);
+    this.promises.report(error);
   }
 
   addListener(listener: ((error: Error) => void) | undefined): void {
-    this.reports.addListener(listener);
+    this.promises.addListener(listener);
   }
 
   removeListener(listener: ((error: Error) => void) | undefined): void {
-    this.reports.removeListener(listener);
+    this.promises.removeListener(listener);
   }
 
   // ---------------------------------------------------------------- ends
 
   private hook(): void {
-    const unhear = this.opened.onLoss?.((loss) => this.reports.tell(loss));
-    if (unhear !== undefined) this.unhook.push(unhear);
+    const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
+    if (stopListening !== undefined) this.unhook.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
       const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
@@ -363,7 +363,7 @@ export class Groups extends Gate implements EngineListener {
     }
     // No page is there that could be hidden, and a listener would hold the database for ever.
     if (!this.settings.timers) return;
-    const hide = () => this.betweenTurns(() => this.handOn(true));
+    const hide = () => this.betweenTurns(() => this.commitPending(true));
     listen("pagehide", globalThis, hide, this.unhook);
     const { document } = globalThis as { document?: EventTarget };
     if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
@@ -372,7 +372,7 @@ export class Groups extends Gate implements EngineListener {
   /** The program may end without another word, or go on: what is complete is committed. */
   private mayExit(): void {
     if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
-    this.betweenTurns(() => this.handOn(false));
+    this.betweenTurns(() => this.commitPending(false));
   }
 
   /** The program ends now: what is complete is committed, what is not is undone. */
@@ -407,12 +407,12 @@ export class Groups extends Gate implements EngineListener {
         if (this.poisoned()) this.opened.file.assertThere?.();
       }
       // Who waits still was not told of that death: there was no stack for it.
-      this.reports.settleCommitted(this.death);
-      this.reports.settleFlushed(this.death);
+      this.promises.settleCommitted(this.death);
+      this.promises.settleFlushed(this.death);
     } catch (error) {
       this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
-        this.reports.tell(error as Error);
+        this.promises.report(error as Error);
         failure ??= error as Error;
       }
     }

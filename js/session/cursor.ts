@@ -227,14 +227,14 @@ export abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
   /** In strict mode the bytes of the value that was shown last: it dies with the next step. */
-  private lent: Uint8Array<ArrayBuffer> | undefined;
+  private tracked: Uint8Array<ArrayBuffer> | undefined;
   /** The engine's `turn` when a view was given that has to live until the next step; -1 if none was. */
   protected heldIn: number;
 
   constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
     this.walk = new Walk(bounds, withValues, space);
     this.source = source;
-    this.lent = undefined;
+    this.tracked = undefined;
     this.heldIn = -1;
   }
 
@@ -265,13 +265,13 @@ export abstract class Steps<T> implements Walker<T> {
       return codec.view(engine.memory, at, engine.foundLength());
     }
     const bytes = this.bytes(session, at);
-    return codec.view(session.lentMemory(bytes), 0, bytes.length);
+    return codec.view(session.trackedMemory(bytes), 0, bytes.length);
   }
 
   /** The same, undecoded. */
   protected bytes(session: Session, at: number): Uint8Array<ArrayBuffer> {
     const value = session.shown(at);
-    if (session.strict) this.lent = value;
+    if (session.strict) this.tracked = value;
     return value;
   }
 
@@ -294,17 +294,17 @@ export abstract class Steps<T> implements Walker<T> {
     const session = this.source();
     if (this.heldIn >= 0) this.letGo(session.engine);
     if (session.gate !== 0) {
-      session.admitRead();
+      session.assertReadable();
       this.takeBack();
     }
     return session;
   }
 
   private takeBack(): void {
-    const { lent } = this;
-    if (lent === undefined) return;
-    this.lent = undefined;
-    this.source().takeBack(lent);
+    const { tracked } = this;
+    if (tracked === undefined) return;
+    this.tracked = undefined;
+    this.source().takeBack(tracked);
   }
 }
 

@@ -9,11 +9,11 @@ const WITNESS_MS = 80;
 /** What is done when its time has come. */
 export interface Tasks {
   /** Hands a group on that was buffered. */
-  handOn(): void;
+  commitPending(): void;
   flush(): void;
   witness(): void;
   /** A slice of housekeeping. Answers whether there is more of it. */
-  tend(): boolean;
+  maintain(): boolean;
 }
 
 /** What the engine has to say of its file. */
@@ -27,13 +27,13 @@ interface Needs {
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
 /** Each runs at most once at a time, and none where the storage wants none. Only that of buffered writes keeps a program alive. */
-export class Timers {
+export class MaintenanceTimers {
   private readonly tasks: Tasks;
   private readonly allowed: boolean;
   private buffer: Timer;
   private flush: Timer;
   private witness: Timer;
-  private tend: Timer;
+  private maintain: Timer;
 
   constructor(tasks: Tasks, allowed: boolean) {
     this.tasks = tasks;
@@ -41,21 +41,21 @@ export class Timers {
     this.buffer = undefined;
     this.flush = undefined;
     this.witness = undefined;
-    this.tend = undefined;
+    this.maintain = undefined;
   }
 
   /** There is housekeeping to do: a slice after each task, and none while nothing else happens. */
-  armTend(pause = 0): void {
+  armMaintenance(pause = 0): void {
     if (!this.allowed) return;
-    this.tend ??= idle(() => {
-      this.tend = undefined;
-      if (this.tasks.tend()) this.armTend();
+    this.maintain ??= idle(() => {
+      this.maintain = undefined;
+      if (this.tasks.maintain()) this.armMaintenance();
     }, pause);
   }
 
   /** Something was written that may wait for more. */
   armBuffer(): void {
-    this.buffer ??= setTimeout(() => this.tasks.handOn(), BUFFERED_MS);
+    this.buffer ??= setTimeout(() => this.tasks.commitPending(), BUFFERED_MS);
   }
 
   /** What was buffered has been handed on. */
@@ -82,7 +82,7 @@ export class Timers {
   }
 
   stop(): void {
-    for (const timer of [this.buffer, this.flush, this.witness, this.tend]) clearTimeout(timer);
+    for (const timer of [this.buffer, this.flush, this.witness, this.maintain]) clearTimeout(timer);
   }
 }
 

@@ -3,7 +3,7 @@
 import { queueMicrotask } from "../util/clock.js";
 
 /** A promise that is made only when someone asks for it. */
-class Wait {
+class Deferred {
   readonly promise: Promise<void>;
   settle!: (error?: Error) => void;
 
@@ -14,15 +14,15 @@ class Wait {
   }
 }
 
-export class Reports {
+export class CommitPromises {
   private readonly listeners: Set<(error: Error) => void>;
-  private told: Error | undefined;
-  private committedWait: Wait | undefined;
-  private flushedWait: Wait | undefined;
+  private lastReported: Error | undefined;
+  private committedWait: Deferred | undefined;
+  private flushedWait: Deferred | undefined;
 
   constructor() {
     this.listeners = new Set();
-    this.told = undefined;
+    this.lastReported = undefined;
     this.committedWait = undefined;
     this.flushedWait = undefined;
   }
@@ -36,9 +36,9 @@ export class Reports {
   }
 
   /** Tells all listeners of a failure, of each only once. */
-  tell(error: Error): void {
-    if (error === this.told) return;
-    this.told = error;
+  report(error: Error): void {
+    if (error === this.lastReported) return;
+    this.lastReported = error;
     for (const listener of this.listeners) {
       try {
         listener(error);
@@ -53,13 +53,13 @@ export class Reports {
 
   /** For what is written and not handed on yet. */
   committed(): Promise<void> {
-    this.committedWait ??= new Wait();
+    this.committedWait ??= new Deferred();
     return this.committedWait.promise;
   }
 
   /** For what is written and not flushed yet. */
   flushed(): Promise<void> {
-    this.flushedWait ??= new Wait();
+    this.flushedWait ??= new Deferred();
     return this.flushedWait.promise;
   }
 

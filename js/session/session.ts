@@ -15,7 +15,7 @@ import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
 import { CLOSED, IN_CALLBACK } from "./call-guard.js";
-import { Groups } from "./commit-scheduler.js";
+import { CommitScheduler } from "./commit-scheduler.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { Watch } from "./strict-views.js";
 
@@ -104,7 +104,7 @@ interface Performer {
 }
 
 /** The state that the handles of one open database share. */
-export class Session extends Groups {
+export class Session extends CommitScheduler {
   private lastOptions: UpdateOptions | undefined;
   private readonly releaseViews: () => void;
 
@@ -126,8 +126,8 @@ export class Session extends Groups {
 
   // ---------------------------------------------------------------- reads that are watched
 
-  carefulGet(key: Key): Uint8Array<ArrayBuffer> | undefined {
-    this.admitRead();
+  getChecked(key: Key): Uint8Array<ArrayBuffer> | undefined {
+    this.assertReadable();
     const view = this.engine.get(key);
     return view === undefined ? undefined : this.given(view);
   }
@@ -136,14 +136,14 @@ export class Session extends Groups {
   private given(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     if (!this.engine.viewsHeld) this.holdViews();
     if (this.watch === undefined) return view;
-    this.soon();
-    return this.watch.lend(view, "get()");
+    this.scheduleTurnEnd();
+    return this.watch.track(view, "get()");
   }
 
   /** The value found at this address as its codec shows it, in strict mode: by bytes of its own. */
   lentView<View>(codec: Pick<Codec<View, unknown, unknown>, "view">, at: number): View {
     const bytes = this.given(this.engine.freshView(at));
-    return codec.view(this.lentMemory(bytes), 0, bytes.length);
+    return codec.view(this.trackedMemory(bytes), 0, bytes.length);
   }
 
   /** Notes until the turn ends that views were given which have to live until then. */
@@ -169,10 +169,10 @@ export class Session extends Groups {
   }
 
   getEntry(key: Key): Entry | undefined {
-    this.admitRead();
+    this.assertReadable();
     const version = this.engine.version(this.engine.encodeKey(key));
     const uncertain = version !== 0 && this.engine.isUncertain();
-    const value = version === 0 ? undefined : this.carefulGet(key);
+    const value = version === 0 ? undefined : this.getChecked(key);
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
@@ -189,9 +189,9 @@ export class Session extends Groups {
   }
 
   /** Lets a typed read pass. Where views are watched, they die at the end of this turn. */
-  admitView(): void {
-    this.admitRead();
-    if (this.watch !== undefined) this.soon();
+  assertLiveView(): void {
+    this.assertReadable();
+    if (this.watch !== undefined) this.scheduleTurnEnd();
   }
 
   // ---------------------------------------------------------------- ranges
@@ -202,8 +202,8 @@ export class Session extends Groups {
   }
 
   /** Refuses ranges where keys are in no order. */
-  admitRange(call: string): void {
-    this.admitRead();
+  checkRange(call: string): void {
+    this.assertReadable();
     if (this.settings.ordered) return;
     throw badArgument(
       `The database "${this.name}" was opened with ordered: false, so it has no ranges: ${call} ` +
@@ -215,18 +215,18 @@ export class Session extends Groups {
   shown(at: number): Uint8Array<ArrayBuffer> {
     const view = this.engine.freshView(at);
     if (this.watch === undefined) return view;
-    this.soon();
-    return this.watch.lend(view, "an iteration");
+    this.scheduleTurnEnd();
+    return this.watch.track(view, "an iteration");
   }
 
   /** What typed views of such a value read through in strict mode. */
-  lentMemory(lent: Uint8Array): Memory {
-    return (this.watch as Watch).memory(lent);
+  trackedMemory(tracked: Uint8Array): Memory {
+    return (this.watch as Watch).memory(tracked);
   }
 
   /** That next step: in strict mode the value dies. */
-  takeBack(lent: Uint8Array<ArrayBuffer>): void {
-    const written = this.watch?.takeBack(lent);
+  takeBack(tracked: Uint8Array<ArrayBuffer>): void {
+    const written = this.watch?.takeBack(tracked);
     if (written !== undefined) throw written;
   }
 
@@ -236,7 +236,7 @@ export class Session extends Groups {
     return this.undoUnless(
       () => true,
       () => {
-        if (!engine.hearsEachKey) return engine.clear(range, limit, keyspace);
+        if (!engine.observesEachKey) return engine.clear(range, limit, keyspace);
         let cleared = 0;
         while (cleared < limit) {
           // What was deleted is no longer there: the first keys are always the next ones.
@@ -259,7 +259,7 @@ export class Session extends Groups {
    * Refuses a `set` whose options want another version of the key than there is. That is encoded when they were
    * read: a getter among them may read other keys.
    */
-  admitVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
+  checkVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
     refuseUnknown("set()", options, ["ifVersion"]);
     const { ifVersion } = options;
     if (ifVersion === undefined) return;
@@ -281,7 +281,7 @@ export class Session extends Groups {
 
   /** A handle for the pinned value of a key; 0 when there is none. */
   pin(key: Key): number {
-    this.admitOutside("pin()");
+    this.assertOutsideCallback("pin()");
     // What has been handed on is never changed in place, so that it is handed on first.
     if (this.engine.pending() !== 0) this.commit();
     return this.engine.pin(key);
@@ -295,7 +295,7 @@ export class Session extends Groups {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     this.engine.unpin(handle);
     // Its memory may be used again, after the views of this turn have died.
-    this.soon();
+    this.scheduleTurnEnd();
   }
 
   // ---------------------------------------------------------------- updateIf
@@ -347,7 +347,7 @@ export class Session extends Groups {
     const { engine } = this;
     if (this.watch !== undefined) {
       this.throwIfWritten();
-      this.soon();
+      this.scheduleTurnEnd();
     }
     let at: number;
     try {
@@ -405,7 +405,7 @@ export class Session extends Groups {
   note(copy: Uint8Array<ArrayBuffer>): void {
     if (this.watch === undefined) return;
     this.watch.note(copy);
-    this.soon();
+    this.scheduleTurnEnd();
   }
 
   private insertAndUpdate(

@@ -6,10 +6,10 @@
 import { allocated } from "../engine/error-codes.js";
 import { VarveError } from "../errors/index.js";
 import type { Memory } from "../struct/codec.js";
-import { lone } from "../struct/type.js";
-import { bury } from "../util/bytes.js";
+import { standaloneMemory } from "../struct/type.js";
+import { markDetached } from "../util/bytes.js";
 
-interface Lent {
+interface TrackedView {
   readonly giver: string;
   readonly proof: Uint8Array<ArrayBuffer>;
 }
@@ -20,34 +20,34 @@ interface Lent {
  */
 export class Watch {
   /** What was lent, who gave it, and what it has to look like. */
-  private readonly lent: Map<Uint8Array<ArrayBuffer>, Lent>;
+  private readonly tracked: Map<Uint8Array<ArrayBuffer>, TrackedView>;
 
   private readonly name: string;
 
   constructor(name: string) {
     this.name = name;
-    this.lent = new Map();
+    this.tracked = new Map();
   }
 
   /** Gives a copy in place of a view. It is good until it is taken back, at the end of the turn at latest. */
-  lend(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
+  track(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
     const take = () => new Uint8Array(view);
     const copy = allocated(this.name, take);
-    this.lent.set(copy, { giver, proof: allocated(this.name, take) });
+    this.tracked.set(copy, { giver, proof: allocated(this.name, take) });
     return copy;
   }
 
   /** A copy that a callback was given: from here on nobody may write to it any more. */
   note(copy: Uint8Array<ArrayBuffer>): void {
-    this.lent.set(copy, { giver: "updateIf()", proof: copy.slice() });
+    this.tracked.set(copy, { giver: "updateIf()", proof: copy.slice() });
   }
 
   /** Kills what was lent. Gives the error if it was written to. */
   takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
-    const lent = this.lent.get(copy);
-    if (lent === undefined) return undefined;
-    const error = compared(copy, lent);
-    this.lent.delete(copy);
+    const tracked = this.tracked.get(copy);
+    if (tracked === undefined) return undefined;
+    const error = compared(copy, tracked);
+    this.tracked.delete(copy);
     kill(copy);
     return error;
   }
@@ -55,8 +55,8 @@ export class Watch {
   /** Compares all of them. Puts back what was changed and gives the error. */
   verify(): VarveError | undefined {
     let error: VarveError | undefined;
-    for (const [copy, lent] of this.lent) {
-      const found = compared(copy, lent);
+    for (const [copy, tracked] of this.tracked) {
+      const found = compared(copy, tracked);
       error ??= found;
     }
     return error;
@@ -65,7 +65,7 @@ export class Watch {
   /** The memory that typed views of a copy that was lent read through: they end when it is killed. */
   memory(copy: Uint8Array): Memory {
     return {
-      ...lone(copy),
+      ...standaloneMemory(copy),
       get epoch() {
         return copy.length === 0 ? -1 : 0;
       },
@@ -73,13 +73,13 @@ export class Watch {
   }
 
   forget(): void {
-    for (const copy of this.lent.keys()) kill(copy);
-    this.lent.clear();
+    for (const copy of this.tracked.keys()) kill(copy);
+    this.tracked.clear();
   }
 }
 
 /** Puts back what was changed in a copy that was lent, and gives the error. */
-function compared(copy: Uint8Array, { giver, proof }: Lent): VarveError | undefined {
+function compared(copy: Uint8Array, { giver, proof }: TrackedView): VarveError | undefined {
   const first = proof.findIndex((byte, index) => byte !== copy[index]);
   if (first < 0) return undefined;
   copy.set(proof);
@@ -88,7 +88,7 @@ function compared(copy: Uint8Array, { giver, proof }: Lent): VarveError | undefi
 
 function kill({ buffer }: Uint8Array<ArrayBuffer>): void {
   structuredClone(buffer, { transfer: [buffer] });
-  bury(buffer);
+  markDetached(buffer);
 }
 
 function written(giver: string, first: number, length: number): VarveError {

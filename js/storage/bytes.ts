@@ -15,7 +15,7 @@ export type ImageSource =
   | ReadableStream<Uint8Array<ArrayBuffer>>;
 
 /** Bytes that are at hand are given out in pieces of this length. */
-const PIECE = 1_048_576;
+const CHUNK_BYTES = 1_048_576;
 
 /** Wasm memory grows by so many bytes. */
 const WASM_PAGE = 65_536;
@@ -49,7 +49,7 @@ export interface Chunks {
  */
 export function chunksOf(source: ImageSource): Chunks {
   const known = recognized(source);
-  if (known instanceof Uint8Array) return piecesOf(known);
+  if (known instanceof Uint8Array) return splitIntoChunks(known);
   const reader = known.stream?.getReader();
   return {
     expected: known.length,
@@ -65,14 +65,14 @@ export function chunksOf(source: ImageSource): Chunks {
   };
 }
 
-function piecesOf(bytes: Uint8Array): Chunks {
+function splitIntoChunks(bytes: Uint8Array): Chunks {
   let at = 0;
   return {
     expected: bytes.length,
     async next() {
       if (at >= bytes.length) return undefined;
       const start = at;
-      at += PIECE;
+      at += CHUNK_BYTES;
       return bytes.subarray(start, at);
     },
     cancel() {

@@ -7,7 +7,7 @@ import {
   refuseMore,
   StorageUnavailableError,
 } from "../errors/index.js";
-import { BESIDE, fileName, namesOf } from "./file-names.js";
+import { fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
 import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
 
 /** Bytes of one row: small, for each commit writes the file's last row anew. A row may have 2 MB. */
@@ -25,13 +25,13 @@ export interface DurableObjectStorageLike {
 }
 
 /** The databases of one object: their identities, and which of them are open. */
-interface Place {
+interface ObjectDatabases {
   readonly identities: Map<string, object>;
   readonly open: Set<string>;
 }
 
 /** Each object has its own, although objects of one class share their isolate and all that is global. */
-const places = new WeakMap<object, Place>();
+const databasesByObject = new WeakMap<object, ObjectDatabases>();
 
 /**
  * A storage inside a Durable Object of Cloudflare Workers whose class has SQLite storage. Each database is a
@@ -69,33 +69,33 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
       storage,
     );
   }
-  const place = placeOf(storage);
+  const databases = databasesOf(storage);
   return {
     kind: "durable-object",
     memory: MEMORY,
     timers: false,
     identity(name) {
       const table = fileName(name);
-      let identity = place.identities.get(table);
+      let identity = databases.identities.get(table);
       if (identity === undefined) {
         identity = Object.freeze({ table });
-        place.identities.set(table, identity);
+        databases.identities.set(table, identity);
       }
       return identity;
     },
     async open(name, mode): Promise<OpenedStorage> {
       const table = fileName(name);
       const sql = sqlOf(storage);
-      if (place.open.has(table)) throw busy(name);
+      if (databases.open.has(table)) throw busy(name);
       const isNew = !exists(sql, table);
       if (mode?.readOnly === true && isNew) throw missing(name);
-      const file = new TableFile(sql, table, () => place.open.delete(table));
-      place.open.add(table);
+      const file = new TableFile(sql, table, () => databases.open.delete(table));
+      databases.open.add(table);
       return {
         file,
         sync: () => storage.sync(),
         beside: async () => beside(sql, table, file),
-        tidy: () => drop(sql, table + BESIDE),
+        tidy: () => drop(sql, table + SHADOW_SUFFIX),
         discard() {
           file.close();
           if (isNew) drop(sql, table);
@@ -106,9 +106,9 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
     async destroy(name) {
       const table = fileName(name);
       const sql = sqlOf(storage);
-      if (place.open.has(table)) throw busy(name);
+      if (databases.open.has(table)) throw busy(name);
       if (!exists(sql, table)) return false;
-      drop(sql, table + BESIDE);
+      drop(sql, table + SHADOW_SUFFIX);
       drop(sql, table);
       return true;
     },
@@ -121,7 +121,7 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
 
 /** Another table. What one turn does is kept as a whole, so that taking over is one step. */
 function beside(sql: Sql, table: string, main: TableFile): FileBeside {
-  const next = table + BESIDE;
+  const next = table + SHADOW_SUFFIX;
   const file = new TableFile(sql, next, () => {});
   return {
     file,
@@ -147,13 +147,13 @@ function beside(sql: Sql, table: string, main: TableFile): FileBeside {
 
 type Sql = DurableObjectStorageLike["sql"];
 
-function placeOf(storage: object): Place {
-  let place = places.get(storage);
-  if (place === undefined) {
-    place = { identities: new Map(), open: new Set() };
-    places.set(storage, place);
+function databasesOf(storage: object): ObjectDatabases {
+  let databases = databasesByObject.get(storage);
+  if (databases === undefined) {
+    databases = { identities: new Map(), open: new Set() };
+    databasesByObject.set(storage, databases);
   }
-  return place;
+  return databases;
 }
 
 /** Where the class has no SQLite storage, the platform has no `sql`, or one that throws. */

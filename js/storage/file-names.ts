@@ -9,7 +9,7 @@ const LONGEST = 200;
 export const SUFFIX = ".varve";
 
 /** What the file beside a database's has behind its name, in which its successor is made. */
-export const BESIDE = ".next";
+export const SHADOW_SUFFIX = ".next";
 
 /**
  * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" stand for themselves,

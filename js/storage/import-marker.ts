@@ -8,7 +8,7 @@ import type { StorageFile } from "./storage.js";
 export type Mark = Uint8Array<ArrayBuffer>;
 
 /** Not a beginning of what a superblock has there. */
-export const FILLING: Mark = mark("filling varve\r\n\x1a");
+export const IMPORTING: Mark = mark("filling varve\r\n\x1a");
 export const CHANGING: Mark = mark("changes varve\r\n\x1a");
 
 function mark(text: string): Mark {
@@ -20,5 +20,5 @@ export function markOf(file: StorageFile): Mark | undefined {
   const found = new Uint8Array(16);
   const count = file.read(found, { at: 0 });
   const isStartOf = (one: Mark) => found.subarray(0, count).every((byte, i) => byte === one[i]);
-  return count === 0 ? undefined : [FILLING, CHANGING].find(isStartOf);
+  return count === 0 ? undefined : [IMPORTING, CHANGING].find(isStartOf);
 }

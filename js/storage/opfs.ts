@@ -10,8 +10,8 @@ import {
   VarveError,
 } from "../errors/index.js";
 import { setTimeout } from "../util/clock.js";
-import { BESIDE, escapeName, fileName, namesOf } from "./file-names.js";
-import { isFull, OriginRoom, persistOrigin, reasonOf } from "./quota.js";
+import { escapeName, fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
+import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
 /** What dedicated workers have and the library of types for pages does not know. */
@@ -71,13 +71,13 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       const readOnly = mode?.readOnly === true;
       const { file, isNew } = await openFile(folders, wanted, name, readOnly);
       // Not before: where storage is refused, Firefox ends whoever asks.
-      const room = new OriginRoom();
+      const room = new OriginQuota();
       room.look();
       return {
         file,
         room: () => room.look(),
         beside: () => beside(folders, wanted, name),
-        tidy: () => remove(folders, wanted + BESIDE, name),
+        tidy: () => remove(folders, wanted + SHADOW_SUFFIX, name),
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
@@ -101,8 +101,8 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       const folder = await existing(() => findFolder(folders, false), task);
       const there = await existing(async () => folder?.getFileHandle(wanted), task);
       if (folder === undefined || there === undefined) return false;
-      await patiently(name, task, () => folder.removeEntry(wanted).catch(unlessMissing));
-      await existing(() => folder.removeEntry(wanted + BESIDE), task);
+      await withRetries(name, task, () => folder.removeEntry(wanted).catch(unlessMissing));
+      await existing(() => folder.removeEntry(wanted + SHADOW_SUFFIX), task);
       return true;
     },
     async persist() {
@@ -128,7 +128,7 @@ async function beside(
   wanted: string,
   name: string,
 ): Promise<FileBeside> {
-  const next = wanted + BESIDE;
+  const next = wanted + SHADOW_SUFFIX;
   const { file } = await openFile(folders, next, name, false);
   return {
     file,
@@ -229,7 +229,7 @@ async function openFile(
 ): Promise<{ file: StorageFile; isNew: boolean }> {
   let isNew = false;
   const task = `database "${name}" cannot be opened`;
-  const file = await patiently(name, task, async () => {
+  const file = await withRetries(name, task, async () => {
     const found = await existing(() => findFile(folders, wanted, false), task);
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
@@ -266,7 +266,7 @@ function unlessMissing(cause: unknown): void {
 const MOST_MISSED = 20;
 
 /** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
-async function patiently<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
+async function withRetries<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
   let missed = 0;
   for (let tries = 0; ; ) {
     try {

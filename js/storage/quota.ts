@@ -4,7 +4,7 @@ import { StorageUnavailableError } from "../errors/index.js";
 import type { Persistence, StorageRoom } from "./storage.js";
 
 /** How much room there is, which a browser says only in time. */
-export class OriginRoom {
+export class OriginQuota {
   #told: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
   #asking = false;
 

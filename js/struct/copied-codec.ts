@@ -3,7 +3,7 @@
 import type { Codec, Descriptor, Memory } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
 import { layoutOf } from "./layout-string.js";
-import { wrong } from "./type.js";
+import { badValue } from "./type.js";
 
 /** Values that are copies: made of bytes when they are read, and made into bytes when they are written. */
 export abstract class CopyCodec<T> implements Codec<T, T, T> {
@@ -38,7 +38,7 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
     this.measured = undefined;
     this.staged = undefined;
     // The code of its key may have stored another value by this codec, or changed this one.
-    if (bytes.length !== size) throw wrong("The value must not change while it is stored.");
+    if (bytes.length !== size) throw badValue("The value must not change while it is stored.");
     memory.u8.set(bytes, at);
   }
 

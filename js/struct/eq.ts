@@ -2,7 +2,7 @@
 
 import { encoder } from "../util/text-coders.js";
 import type { Leaf } from "./layout.js";
-import { alive, inside, type Span, type Viewed, wrong } from "./type.js";
+import { assertAlive, badValue, type Span, type Viewed, withField } from "./type.js";
 import type { Shape } from "./view.js";
 
 /** The names of the fields that are text or bytes. */
@@ -23,11 +23,11 @@ export function eq<V extends object, K extends Comparable<V>>(
   value: string | Uint8Array,
 ): boolean {
   const { $v, $s } = view as unknown as Viewed & { $s?: Shape };
-  const place = alive($v);
+  const place = assertAlive($v);
   const leaf = $s?.leaves.find(({ name }) => name === field);
   const span = leaf?.type.span;
-  if (!span) throw wrong("eq() compares a view's text or byte fields.", field);
-  return inside(`${$s?.name}.${leaf?.name}`, () =>
+  if (!span) throw badValue("eq() compares a view's text or byte fields.", field);
+  return withField(`${$s?.name}.${leaf?.name}`, () =>
     same(span(place, place.o + (leaf as Leaf).at), value),
   );
 }

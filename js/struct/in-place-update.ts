@@ -2,22 +2,22 @@
 
 import type { Memory } from "./codec.js";
 import {
+  badValue,
   type Cursor,
-  drafted,
   type Editing,
-  inside,
+  encodeScratch,
   type Listed,
-  lone,
   placeOf,
   release,
+  standaloneMemory,
   type Type,
   type Viewed,
-  wrong,
+  withField,
   zero,
 } from "./type.js";
 import type { Shape } from "./view.js";
 
-const NOTHING = /* @__PURE__ */ lone(/* @__PURE__ */ new Uint8Array(0));
+const NOTHING = /* @__PURE__ */ standaloneMemory(/* @__PURE__ */ new Uint8Array(0));
 
 /**
  * One update of one value, and after its end another one: what it consists of is not made anew for each.
@@ -60,11 +60,11 @@ export class Edit implements Editing {
    * another variant now, and what they wrote would be no value of it.
    */
   assign(to: Cursor, at: number, type: Type, value: unknown): void {
-    const { bytes, put, composite, apart } = type;
+    const { bytes, put, composite, isOutOfLine } = type;
     const from = at - to.b;
-    if (apart) this.reassign(to, at, type, value);
+    if (isOutOfLine) this.reassign(to, at, type, value);
     else if (composite) {
-      const draft = drafted(type, value);
+      const draft = encodeScratch(type, value);
       copy(draft.m, bytes, to.m, at);
       release(draft);
     } else put(to, at, value);
@@ -80,16 +80,16 @@ export class Edit implements Editing {
     for (const [field, value] of Object.entries(fields)) {
       // Nothing else: what came from outside may name a view's own properties, or a prototype.
       if (!leaves.some((leaf) => leaf.name === field)) {
-        throw wrong(`${name} has no field ${field}.`);
+        throw badValue(`${name} has no field ${field}.`);
       }
       (view as unknown as Record<string, unknown>)[field] = value;
     }
   }
 
   item({ $t, length }: Listed, to: Cursor, index: number, item: unknown): void {
-    inside(`[${index}]`, () => {
+    withField(`[${index}]`, () => {
       if (index >>> 0 !== index || index >= length) {
-        throw wrong(`is out of range: the list has ${length} items.`);
+        throw badValue(`is out of range: the list has ${length} items.`);
       }
       this.assign(to, to.o + index * $t.bytes, $t, item);
     });
@@ -104,12 +104,12 @@ export class Edit implements Editing {
     if (replaces(to, at, type, value)) return;
     const { m, b, n } = to;
     if (this.fixed) {
-      throw wrong("cannot change length: a newer version wrote the value.");
+      throw badValue("cannot change length: a newer version wrote the value.");
     }
-    const writer = { m: lone(m.u8.slice(b, b + n)), end: n };
+    const writer = { m: standaloneMemory(m.u8.slice(b, b + n)), end: n };
     zero(writer.m, at - b, type.bytes);
     type.put(writer, at - b, value);
-    this.move(lone(writer.m.u8.subarray(0, writer.end)));
+    this.move(standaloneMemory(writer.m.u8.subarray(0, writer.end)));
   }
 
   /** Points all views of the update to a copy of the value in which everything lies as it did. */
@@ -145,9 +145,9 @@ function replaces(to: Cursor, at: number, type: Type, value: unknown): boolean {
     return isNone || replaces(to, at + item.align, item as Type, value);
   }
   const { u8, from, length } = span(to, at);
-  const draft = drafted({ bytes: 8, put }, value);
+  const draft = encodeScratch({ bytes: 8, put }, value);
   const { m, end } = draft;
-  if (item.apart || m.data.getUint32(4, true) !== length) return false;
+  if (item.isOutOfLine || m.data.getUint32(4, true) !== length) return false;
   u8.set(m.u8.subarray(8, end), from);
   release(draft);
   return true;

@@ -34,6 +34,6 @@ export function jsonOf(value: unknown): string {
     else if (error instanceof TypeError && !("code" in error)) why = `: ${error.message}`;
     else throw error;
   }
-  const wrong = badArgument(`The value has no JSON form${why}.`, value);
-  throw Object.assign(wrong, { field: "", cause });
+  const badValue = badArgument(`The value has no JSON form${why}.`, value);
+  throw Object.assign(badValue, { field: "", cause });
 }

@@ -1,7 +1,7 @@
 /** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
 
 import type { Descriptor, StructDescriptor } from "./codec.js";
-import { base64, inner, inside, type Type, up, whole, wrong } from "./type.js";
+import { alignUp, badValue, base64, inner, type Type, whole, withField } from "./type.js";
 
 /** A field, those of flattened structs included. */
 export interface Leaf {
@@ -30,7 +30,7 @@ export interface Layout {
 type Given = Type & { readonly flat?: Layout & Type };
 
 /** Lays out the fields in order, each at the next multiple of its alignment. */
-export function layOut(struct: string, given: object, growing: boolean): Layout {
+export function computeLayout(struct: string, given: object, growing: boolean): Layout {
   const leaves: Leaf[] = [];
   const fields: [string, Descriptor][] = [];
   const added: string[] = [];
@@ -43,24 +43,24 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
   for (const name in given) {
     // JavaScript puts names that are indexes first, wherever they were written.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
-      throw wrong(
+      throw badValue(
         `${struct} needs an object of fields: no numeric names, and "__proto__" in brackets.`,
       );
     }
     const path = `${struct}.${name}`;
     const one = (given as Record<string, Given>)[name];
     const flat = one?.flat;
-    const type = inside(path, () => inner((flat ?? one) as Type));
+    const type = withField(path, () => inner((flat ?? one) as Type));
     const { kind, bytes, fallback } = type;
-    const at = up(end, type.align);
+    const at = alignUp(end, type.align);
     if (fallback === undefined) {
-      if (required < end) throw wrong(`${path} must be added(): a field before it is.`);
+      if (required < end) throw badValue(`${path} must be added(): a field before it is.`);
       required = at + bytes;
     } else {
-      if (!growing) throw wrong(`${path} cannot be added(): that needs versioned().`);
+      if (!growing) throw badValue(`${path} cannot be added(): that needs versioned().`);
       // An earlier version has zeros there, and counts the bytes as its own.
-      if (at < up(end, align) && !fallback.isZero) {
-        throw wrong(
+      if (at < alignUp(end, align) && !fallback.isZero) {
+        throw badValue(
           `${path} lies in padding: use a zero default, or put an added bytes(n) of zeros ` +
             "before it.",
         );
@@ -72,14 +72,14 @@ export function layOut(struct: string, given: object, growing: boolean): Layout 
     fields.push([name, flat ? { kind: "flatten", of: kind } : kind]);
     for (const leaf of flat?.leaves ?? [{ name, at: 0, type, put: type.put }]) {
       if (seen.has(leaf.name)) {
-        throw wrong(`${struct}.${leaf.name} is a duplicate, or reserved by views.`);
+        throw badValue(`${struct}.${leaf.name} is a duplicate, or reserved by views.`);
       }
       seen.add(leaf.name);
       leaves.push({ ...leaf, at: at + leaf.at });
     }
   }
-  if (leaves.length === 0) throw wrong(`${struct} has no fields.`);
-  const bytes = inside(struct, () => whole(up(end, align)));
+  if (leaves.length === 0) throw badValue(`${struct} has no fields.`);
+  const bytes = withField(struct, () => whole(alignUp(end, align)));
   return {
     name: struct,
     leaves,

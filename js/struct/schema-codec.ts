@@ -6,14 +6,14 @@ import { copy, Edit } from "./in-place-update.js";
 import { layoutOf } from "./layout-string.js";
 import type { StructSchema } from "./struct.js";
 import {
+  badValue,
   type Cursor,
-  drafted,
-  lone,
+  encodeScratch,
+  prefixField,
   release,
+  standaloneMemory,
   type Viewed,
   type Writer,
-  within,
-  wrong,
   zero,
 } from "./type.js";
 
@@ -62,7 +62,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
 
   size(value: unknown): number {
     const { schema } = this;
-    if (!schema.apart) return schema.bytes;
+    if (!schema.isOutOfLine) return schema.bytes;
     const draft = this.draft(value);
     this.measured = value;
     this.staged = draft;
@@ -71,12 +71,12 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
 
   write(memory: Memory, at: number, value: unknown, size: number): void {
     const { schema, staged, measured } = this;
-    if (!schema.apart) {
+    if (!schema.isOutOfLine) {
       try {
         zero(memory, at, size);
         schema.put({ m: memory }, at, value);
       } catch (error) {
-        throw within(error, schema.name);
+        throw prefixField(error, schema.name);
       }
       return;
     }
@@ -84,7 +84,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     const { m, end } = draft;
     this.measured = undefined;
     this.staged = undefined;
-    if (end !== size) throw wrong("must not change while it is stored.");
+    if (end !== size) throw badValue("must not change while it is stored.");
     copy(m, end, memory, at);
     release(draft);
   }
@@ -92,9 +92,9 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   private draft(value: unknown): Writer {
     const { schema } = this;
     try {
-      return drafted(schema, value);
+      return encodeScratch(schema, value);
     } catch (error) {
-      throw within(error, schema.name);
+      throw prefixField(error, schema.name);
     }
   }
 
@@ -110,7 +110,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     const root = schema.growing ? memory.data.getUint16(at, true) : schema.bytes;
     edit.fixed = root > schema.bytes;
     // What an earlier version wrote is brought to this one.
-    if (root < schema.bytes) edit.move(lone(schema.encode(view)));
+    if (root < schema.bytes) edit.move(standaloneMemory(schema.encode(view)));
     return view;
   }
 

@@ -2,22 +2,22 @@
 
 import type { Memory, StructDescriptor } from "./codec.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
-import { type Layout, type Leaf, layOut } from "./layout.js";
+import { computeLayout, type Layout, type Leaf } from "./layout.js";
 import {
+  badValue,
   type Cursor,
-  drafted,
-  inside,
-  lone,
+  cursorAt,
+  encodeScratch,
   malformed,
   noMore,
-  placeIn,
   placeOf,
+  prefixField,
   release,
+  standaloneMemory,
   type Type,
   type Viewed,
   walking,
-  within,
-  wrong,
+  withField,
 } from "./type.js";
 import { type MakeView, type Shape, viewsOf } from "./view.js";
 
@@ -44,8 +44,8 @@ export function struct(name: string, fields: Fields, ...more: unknown[]): Schema
 
 /** Makes a schema, for the compiler of no type in particular. */
 export function schema(name: string, fields: object, versioned: boolean): StructSchema {
-  if (typeof name !== "string") throw wrong("A struct needs a name.", name);
-  return new StructSchema(layOut(name, fields, versioned));
+  if (typeof name !== "string") throw badValue("A struct needs a name.", name);
+  return new StructSchema(computeLayout(name, fields, versioned));
 }
 
 /**
@@ -55,7 +55,7 @@ export function schema(name: string, fields: object, versioned: boolean): Struct
  */
 export function flatten<L>(struct: Schema<L>): Flatten<L> {
   if (!(struct instanceof StructSchema)) {
-    throw wrong("Only structs can be flattened.", struct);
+    throw badValue("Only structs can be flattened.", struct);
   }
   return { flat: struct };
 }
@@ -64,7 +64,7 @@ export function flatten<L>(struct: Schema<L>): Flatten<L> {
  * What `struct` makes. The types are in `Schema`. It reads and encodes; what storing and updating in place
  * take beside that is the business of `SchemaCodec`, which collections make of it.
  */
-export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
+export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
   declare readonly name: string;
   declare readonly kind: StructDescriptor;
   declare readonly leaves: readonly Leaf[];
@@ -73,7 +73,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   declare readonly growing: boolean;
   declare readonly put: Type["put"];
   declare readonly take: Type["take"];
-  declare readonly apart: boolean;
+  declare readonly isOutOfLine: boolean;
   declare readonly make: MakeView;
 
   constructor(layout: Layout) {
@@ -82,9 +82,10 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
     Object.assign(this, layout, {
       make,
       composite: true,
-      apart: leaves.some(({ type }) => type.apart),
+      isOutOfLine: leaves.some(({ type }) => type.isOutOfLine),
       put: (to, at, value) => {
-        if (typeof value !== "object" || value === null) throw wrong("must be an object.", value);
+        if (typeof value !== "object" || value === null)
+          throw badValue("must be an object.", value);
         if (growing) to.m.data.setUint16(at, bytes, true);
         const fields = value as Record<string, unknown>;
         let index = 0;
@@ -101,15 +102,15 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
             leaf.put(to, at + leaf.at, fields[leaf.name]);
           }
         } catch (error) {
-          throw within(error, leaves[index]?.name);
+          throw prefixField(error, leaves[index]?.name);
         }
       },
-      take: (from, at) => make(placeIn(from, at)),
+      take: (from, at) => make(cursorAt(from, at)),
     } satisfies Partial<Type> & Record<string, unknown>);
   }
 
   encode(value: unknown): Uint8Array<ArrayBuffer> {
-    const draft = inside(this.name, () => drafted(this, value));
+    const draft = withField(this.name, () => encodeScratch(this, value));
     const bytes = draft.m.u8.slice(0, draft.end) as Uint8Array<ArrayBuffer>;
     release(draft);
     return bytes;
@@ -119,11 +120,11 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
   view(bytes: Uint8Array): Viewed;
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
     if (at === undefined) {
-      if (from instanceof Uint8Array) return this.view(lone(from), 0, from.length);
-      throw wrong(`${this.name} needs a Uint8Array.`, from);
+      if (from instanceof Uint8Array) return this.view(standaloneMemory(from), 0, from.length);
+      throw badValue(`${this.name} needs a Uint8Array.`, from);
     }
     if (length === undefined) {
-      throw wrong("view() takes bytes alone: bytes.subarray(at).");
+      throw badValue("view() takes bytes alone: bytes.subarray(at).");
     }
     return this.over(placeOf(from as Memory, at, length));
   }
@@ -136,7 +137,7 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
-    walking(bytes.length, () => inside(this.name, () => view.$c(2)));
+    walking(bytes.length, () => withField(this.name, () => view.$c(2)));
   }
 }
 
@@ -144,5 +145,5 @@ export class StructSchema implements Shape, Pick<Type, "apart" | "put"> {
 function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): void {
   const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
   if (told >= required && n >= Math.min(told, bytes)) return;
-  throw within(malformed(`size: ${n}, root ${told}, fields need ${required}`), name);
+  throw prefixField(malformed(`size: ${n}, root ${told}, fields need ${required}`), name);
 }

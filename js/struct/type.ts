@@ -60,12 +60,12 @@ export interface Listed extends Viewed {
 
 /** The place of a whole value. */
 export function placeOf(m: Memory, o: number, n: number): Cursor {
-  return { toJSON: spread, m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
+  return { toJSON: refuseSpread, m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
 }
 
 /** The place of a part, which ends with the update that it is handed out in. */
-export function placeIn({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
-  const place = { toJSON: spread, m, d, o, b, n, e, w, p: w?.last };
+export function cursorAt({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
+  const place = { toJSON: refuseSpread, m, d, o, b, n, e, w, p: w?.last };
   if (w !== undefined) w.last = place;
   return place;
 }
@@ -98,9 +98,9 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   /** Reads a value, or makes a view of it. */
   readonly take: (from: Cursor, at: number) => unknown;
   /** Whether the value has parts elsewhere. */
-  readonly apart?: boolean | undefined;
+  readonly isOutOfLine?: boolean | undefined;
   /** For an option, the type of its value; for parts elsewhere, the type of the items. */
-  readonly item?: Pick<Type, "align" | "apart"> | undefined;
+  readonly item?: Pick<Type, "align" | "isOutOfLine"> | undefined;
   /** Where the bytes are, to compare them without decoding. */
   readonly span?: ((from: Cursor, at: number) => Span) | undefined;
   /** Whether a value is more than one number: it is made elsewhere and then copied over the old one. */
@@ -145,7 +145,7 @@ export interface Span {
 }
 
 /** The next multiple of `align`, a power of two. */
-export function up(at: number, align: number): number {
+export function alignUp(at: number, align: number): number {
   return (at + align - 1) & -align;
 }
 
@@ -157,7 +157,7 @@ export function stale(): never {
 }
 
 /** The place of a view, unless it has ended. */
-export function alive(place: Cursor): Cursor {
+export function assertAlive(place: Cursor): Cursor {
   return place.e === place.m.epoch ? place : stale();
 }
 
@@ -172,7 +172,7 @@ export function unknown(number: number, count: number): never {
 }
 
 /** The error for a value that cannot be stored. */
-export function wrong(expected: string, ...given: [] | [unknown]): BadArgumentError {
+export function badValue(expected: string, ...given: [] | [unknown]): BadArgumentError {
   const message = given.length === 0 ? expected : `${expected} Given: ${shown(given[0])}.`;
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const, field: "" });
 }
@@ -196,7 +196,7 @@ export function copied(value: unknown, mode: Mode): unknown {
     const { type } = variant;
     // A variant, of which there is more to say or not.
     if (!("value" in variant)) return mode === 1 ? type : { type };
-    const plain = inside(type, () => copied(variant.value, mode));
+    const plain = withField(type, () => copied(variant.value, mode));
     return mode === 1 ? { [type]: plain } : { type, value: plain };
   }
   if (mode !== 1) return value;
@@ -212,7 +212,7 @@ export function base64(bytes: Uint8Array): string {
 }
 
 /** The same error, one step further out: `stock` becomes `Product.stock`. */
-export function within(error: unknown, step: string | undefined): unknown {
+export function prefixField(error: unknown, step: string | undefined): unknown {
   const { field, message, stack } = error as Error & { field?: unknown };
   if (!step || typeof field !== "string" || !(error instanceof Error)) return error;
   const path = step + (/^[^[]/.test(field) ? "." : "") + field;
@@ -227,11 +227,11 @@ export function within(error: unknown, step: string | undefined): unknown {
 
 /** A place for `bytes` behind everything that was written. What lies between is zeroed, and of them so many. */
 export function reserve(to: Writer, bytes: number, align: number, zeros = 0): number {
-  const at = up(to.end, align);
+  const at = alignUp(to.end, align);
   const end = at + bytes;
   const { u8 } = to.m;
   if (end > u8.length) {
-    to.m = lone(new Uint8Array(Math.max(end, 2 * u8.length)));
+    to.m = standaloneMemory(new Uint8Array(Math.max(end, 2 * u8.length)));
     to.m.u8.set(u8);
   }
   zero(to.m, to.end, at - to.end + zeros);
@@ -240,21 +240,21 @@ export function reserve(to: Writer, bytes: number, align: number, zeros = 0): nu
 }
 
 /** Does something for so many, and names the one where it fails. */
-export function each(count: number, act: (index: number) => void): void {
+export function forEachIndex(count: number, act: (index: number) => void): void {
   let index = 0;
   try {
     for (; index < count; index++) act(index);
   } catch (error) {
-    throw within(error, `[${index}]`);
+    throw prefixField(error, `[${index}]`);
   }
 }
 
 /** Does something, and names where if it fails. */
-export function inside<T>(step: string | undefined, act: () => T): T {
+export function withField<T>(step: string | undefined, act: () => T): T {
   try {
     return act();
   } catch (error) {
-    throw within(error, step);
+    throw prefixField(error, step);
   }
 }
 
@@ -270,12 +270,12 @@ export function zero({ data, u8 }: Memory, at: number, count: number): void {
 }
 
 /** Throws where a view was spread or cloned. */
-export function spread(): never {
-  throw wrong("A view cannot be spread or cloned. Use { ...view.snapshot(), ... }.");
+export function refuseSpread(): never {
+  throw badValue("A view cannot be spread or cloned. Use { ...view.snapshot(), ... }.");
 }
 
 /** A memory. Of bytes that belong to no database, the views never end. */
-export function lone(u8: Uint8Array): Memory {
+export function standaloneMemory(u8: Uint8Array): Memory {
   return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
 }
 
@@ -283,7 +283,7 @@ export function lone(u8: Uint8Array): Memory {
  * How many more bytes of parts may be read by whatever walks through a whole value now. Parts may overlap,
  * and lists of lists of one list would make gigabytes of a few bytes.
  */
-export const allowance = { left: Infinity };
+export const readBudget = { left: Infinity };
 
 /** However long a value is: overlapping parts have no more bytes than this in all. */
 const MOST = 67_108_864;
@@ -296,12 +296,12 @@ const MOST = 67_108_864;
  * @throws MalformedValueError beyond that
  */
 export function walking<T>(bytes: number, act: () => T): T {
-  if (allowance.left !== Infinity) return act();
-  allowance.left = Math.min(64 * bytes + 65_536, Math.max(bytes, MOST));
+  if (readBudget.left !== Infinity) return act();
+  readBudget.left = Math.min(64 * bytes + 65_536, Math.max(bytes, MOST));
   try {
     return act();
   } finally {
-    allowance.left = Infinity;
+    readBudget.left = Infinity;
   }
 }
 
@@ -313,8 +313,8 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   if (offset + length * stride > from.n) {
     throw malformed(`range: ${length} * ${stride} bytes at ${offset} exceed ${from.n}`);
   }
-  allowance.left -= length * stride;
-  if (allowance.left < 0) throw malformed("range: parts overlap too often");
+  readBudget.left -= length * stride;
+  if (readBudget.left < 0) throw malformed("range: parts overlap too often");
   if ((offset & (align - 1)) !== 0) {
     throw malformed(`alignment: ${offset} is not a multiple of ${align}`);
   }
@@ -329,8 +329,8 @@ const KEPT = 262_144;
 let spare: Memory | undefined;
 
 /** A value written from the start of some memory. It is to be released. */
-export function drafted({ bytes, put }: Pick<Type, "bytes" | "put">, value: unknown): Writer {
-  const to = { m: spare ?? lone(new Uint8Array(1024)), end: 0 };
+export function encodeScratch({ bytes, put }: Pick<Type, "bytes" | "put">, value: unknown): Writer {
+  const to = { m: spare ?? standaloneMemory(new Uint8Array(1024)), end: 0 };
   // A getter of the value may want a draft of its own.
   spare = undefined;
   reserve(to, bytes, 1, bytes);
@@ -346,21 +346,21 @@ export function release({ m }: Writer): void {
 /** Throws unless a type is given a length that it can have. */
 export function whole(length: number): number {
   if (Number.isInteger(length) && length > 0 && length <= LARGEST) return length;
-  throw wrong(`A length must be 1 to ${LARGEST}.`, length);
+  throw badValue(`A length must be 1 to ${LARGEST}.`, length);
 }
 
 /** Throws for arguments beyond those that a function takes: what they were given for must not be ignored. */
 export function noMore(call: string, more: readonly unknown[]): void {
   for (const one of more) {
-    if (one !== undefined) throw wrong(`${call} takes no more arguments, nor options.`, one);
+    if (one !== undefined) throw badValue(`${call} takes no more arguments, nor options.`, one);
   }
 }
 
 /** Throws unless this type can be a part of another. */
 export function inner(type: Type): Type {
   if (type?.put === undefined) {
-    throw wrong("Use a type of varve/struct.", type);
+    throw badValue("Use a type of varve/struct.", type);
   }
   if (!type.growing) return type;
-  throw wrong("A struct cannot contain a versioned one.");
+  throw badValue("A struct cannot contain a versioned one.");
 }

@@ -1,15 +1,15 @@
 /** UTF-8, read and written in place. */
 
 import { decoder, encoder } from "../util/text-coders.js";
-import { malformed, reserve, type Writer, wrong } from "./type.js";
+import { badValue, malformed, reserve, type Writer } from "./type.js";
 
 /** Up to here, letter by letter is faster than asking the platform. Measured; see readText. */
 const SHORT = 40;
 
 /** A text that has UTF-8: half of a surrogate pair has none. */
 export function textOf(value: unknown): string {
-  if (typeof value !== "string") throw wrong("must be a string.", value);
-  if (/\p{Surrogate}/u.test(value)) throw wrong("has a lone surrogate.", value);
+  if (typeof value !== "string") throw badValue("must be a string.", value);
+  if (/\p{Surrogate}/u.test(value)) throw badValue("has a lone surrogate.", value);
   return value;
 }
 

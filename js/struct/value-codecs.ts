@@ -7,7 +7,7 @@ import { CopyCodec } from "./copied-codec.js";
 import { isTooDeep, jsonOf, TOO_DEEP } from "./json-form.js";
 import { SchemaCodec } from "./schema-codec.js";
 import type { StructSchema } from "./struct.js";
-import { inside } from "./type.js";
+import { withField } from "./type.js";
 import { textOf } from "./utf8.js";
 
 /** A codec that a program makes of two functions of its own. */
@@ -36,7 +36,7 @@ class TextCodec extends CopyCodec<unknown> {
   protected encode(value: unknown): Uint8Array {
     // Half of a surrogate pair would get three bytes in its place that are another character's.
     const isJson = this.kind.kind === "json";
-    return encoder.encode(isJson ? jsonOf(value) : inside("text", () => textOf(value)));
+    return encoder.encode(isJson ? jsonOf(value) : withField("text", () => textOf(value)));
   }
 
   protected decode(bytes: Uint8Array): unknown {

@@ -8,17 +8,17 @@
 import { INSPECT } from "../util/inspect.js";
 import type { Leaf } from "./layout.js";
 import {
-  alive,
+  assertAlive,
+  badValue,
   type Cursor,
   copied,
   type Editing,
-  inside,
   type Mode,
+  prefixField,
   stale,
   type Viewed,
   walking,
-  within,
-  wrong,
+  withField,
 } from "./type.js";
 
 /** Makes views of one schema. */
@@ -58,7 +58,7 @@ export abstract class Copied implements Viewed {
 
 /** A copy of all of a view. */
 function copyOf(view: Copied, mode: Mode): unknown {
-  return walking(view.$v.n, () => inside(view.$s?.name, () => view.$c(mode)));
+  return walking(view.$v.n, () => withField(view.$s?.name, () => view.$c(mode)));
 }
 
 /** What views of structs have beside their fields. */
@@ -66,11 +66,11 @@ class Methods extends Copied {
   declare readonly $s: Shape;
 
   $c(mode: Mode): unknown {
-    const place = alive(this.$v);
+    const place = assertAlive(this.$v);
     return Object.fromEntries(
       this.$s.leaves.map(({ name, at, type }) => [
         name,
-        inside(name, () => copied(type.take(place, place.o + at), mode)),
+        withField(name, () => copied(type.take(place, place.o + at), mode)),
       ]),
     );
   }
@@ -122,7 +122,7 @@ function accessors(
 ): PropertyDescriptor & ThisType<Viewed> {
   const { take, put, span } = type;
   const label = `${struct}.${name}`;
-  const isSimple = !type.apart && !type.composite;
+  const isSimple = !type.isOutOfLine && !type.composite;
   const isNumber = isSimple && !span;
   return {
     enumerable: true,
@@ -133,7 +133,7 @@ function accessors(
         // take 1 ns of 3 in Chromium, and so would asking here what kind of type it is.
         return take(place, place.e === place.m.epoch ? place.o + at : isNumber ? -1e9 : stale());
       } catch (error) {
-        throw within(error, alive(place) && label);
+        throw prefixField(error, assertAlive(place) && label);
       }
     },
     set(value) {
@@ -142,7 +142,7 @@ function accessors(
         if (isSimple) put(place, place.o + at, value);
         else place.w.assign(place, place.o + at, type, value);
       } catch (error) {
-        throw within(error, label);
+        throw prefixField(error, label);
       }
     },
   };
@@ -151,9 +151,9 @@ function accessors(
 /** The place of a view that may be assigned to. */
 export function writable(place: Cursor, field: string): Cursor & { w: Editing } {
   if (place.w === undefined) {
-    throw wrong(
+    throw badValue(
       `${field} cannot be assigned here. Use updateIf(), or set() { ...view.snapshot(), ... }.`,
     );
   }
-  return alive(place) as ReturnType<typeof writable>;
+  return assertAlive(place) as ReturnType<typeof writable>;
 }

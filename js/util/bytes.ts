@@ -20,11 +20,11 @@ export const MAX_VALUE = 16_777_216;
 type Role = "key" | "value";
 
 /** The buffers that wasm memories of this realm had before they grew or detached their views. */
-const buried = new WeakSet<ArrayBufferLike>();
+const detached = new WeakSet<ArrayBufferLike>();
 
 /** Remembers a buffer of wasm memory that is detached now: its views are stale, not foreign. */
-export function bury(buffer: ArrayBuffer): void {
-  buried.add(buffer);
+export function markDetached(buffer: ArrayBuffer): void {
+  detached.add(buffer);
 }
 
 /** What tells the truth about an array of bytes: a property of its own, or of its class, may say anything. */
@@ -135,7 +135,7 @@ function isResizable(buffer: ArrayBufferLike): boolean {
 
 function refuseGone(role: Role, buffer: ArrayBufferLike): void {
   if (!isDetached(buffer as ArrayBuffer)) return;
-  if (buried.has(buffer)) {
+  if (detached.has(buffer)) {
     throw new StaleViewError(
       `This ${role} is a dead view of the database: the code yielded after getting it. Get it ` +
         "again, or keep a copy made in time with .slice().",

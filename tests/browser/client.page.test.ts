@@ -154,7 +154,7 @@ suite("a page that connects", () => {
     const client = tab(name, {
       worker: () => {
         count += 1;
-        return apart(endingWorker(`data.type === "hello"`));
+        return apart(endingWorker(`data.type === "init"`));
       },
     });
     await rejects(client.get("a", { timeout: 1_500 }), { name: "OwnerUnavailableError" });

@@ -28,7 +28,7 @@ const ASKED = [
 function looked() {
   const { port1, port2 } = new MessageChannel();
   const asked: string[] = [];
-  port1.onmessage = ({ data }) => asked.push((data as ToOwner | { type: "hello" }).type);
+  port1.onmessage = ({ data }) => asked.push((data as ToOwner | { type: "init" }).type);
   const collections = { products: json(), orders: json() };
   const client = connect("shop", { worker: () => port2, timeout: 20, collections });
   cleanup(async () => {
@@ -67,7 +67,7 @@ suite("a client", () => {
     deepEqual({ ...call }, {});
     // Nobody was asked for anything by all of that.
     await new Promise((resolve) => setTimeout(resolve, 20));
-    equal(asked.filter((type) => type === "ask").length, 0);
+    equal(asked.filter((type) => type === "requests").length, 0);
   });
 
   test("has each collection once, by its name", async () => {

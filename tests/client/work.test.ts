@@ -124,13 +124,13 @@ suite("long work, asked for by a client", () => {
         act();
       });
     port2.onmessage = ({ data }) => {
-      if (data.type === "told") told.push(...data.answers);
+      if (data.type === "responses") told.push(...data.answers);
       heard(data);
     };
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
-    const hello = () => port2.postMessage({ type: "hello", name: "shop" });
-    const { build } = await until("up", hello);
-    await until("here", hello);
+    const hello = () => port2.postMessage({ type: "init", name: "shop" });
+    const { build } = await until("ready", hello);
+    await until("owner", hello);
     const request = {
       id: 1,
       write: 0,
@@ -139,12 +139,19 @@ suite("long work, asked for by a client", () => {
       call: "verify",
       args: [],
     };
-    const ask = { type: "ask", build, turn: 1, client: 7, acknowledged: 0, requests: [request] };
-    await until("told", () => {
+    const ask = {
+      type: "requests",
+      build,
+      term: 1,
+      client: 7,
+      acknowledged: 0,
+      requests: [request],
+    };
+    await until("responses", () => {
       port2.postMessage(ask);
       port2.postMessage(ask);
     });
-    await until("told", () => port2.postMessage(ask));
+    await until("responses", () => port2.postMessage(ask));
     equal(told.length, 2);
     deepEqual(told[0], told[1]);
     const closed = until("released", () => port2.postMessage({ type: "release" }));

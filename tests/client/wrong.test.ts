@@ -486,8 +486,8 @@ suite("a client that is closed while its own worker is gone", () => {
     port1.onmessage = ({ data }) => {
       if (data.type === "release") isGone = true;
     };
-    port1.postMessage({ type: "up", channel: undefined, build: "0.1.x" });
-    const here = { type: "here", owner: "elsewhere", client: 0, round: 0 };
+    port1.postMessage({ type: "ready", channel: undefined, build: "0.1.x" });
+    const here = { type: "owner", owner: "elsewhere", client: 0, round: 0 };
     const ready = client.ready;
     port1.postMessage(here);
     await ready;

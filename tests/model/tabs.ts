@@ -4,24 +4,24 @@
  */
 
 import {
-  type Ask,
   buildName,
-  type Ending,
-  type Heard,
-  type Journal,
-  Ledger,
+  type ChangeListener,
+  type ClientRecordStore,
+  compareBuilds,
+  type OwnerQuery,
   type Reply,
   type Request,
-  type Seen,
-  Sender,
+  type RequestBatch,
+  RequestLog,
+  RequestQueue,
+  type Settlement,
   Subscriptions,
-  standingOf,
   type ToClient,
   type ToOwner,
   WATCH_LEASE_MS,
   type Watch,
   WatchList,
-  type Who,
+  type WatchUpdate,
 } from "varve/protocol";
 
 /** Longer than an owner may be silent, and shorter than any deadline. */
@@ -74,9 +74,9 @@ function build(version: number): string {
   return buildName(version, "");
 }
 
-class Owner implements Journal {
+class Owner implements ClientRecordStore {
   readonly id: string;
-  readonly ledger: Ledger;
+  readonly ledger: RequestLog;
   /** What is kept of each watch is how much of the log it was told. */
   readonly watched: Subscriptions<{ told: number }>;
   /** Handed over: it is there, and has nothing any more. */
@@ -90,7 +90,7 @@ class Owner implements Journal {
   asker: string;
   readonly build: string;
   private readonly clients_: readonly ModelClient[];
-  private readonly outbox: [client: number, seen: Seen][];
+  private readonly outbox: [client: number, seen: WatchUpdate][];
   /** What its own clock shows more than all others. */
   ahead: number;
 
@@ -108,7 +108,7 @@ class Owner implements Journal {
     this.build = build(version);
     this.asker = "";
     this.clients_ = clients;
-    this.ledger = new Ledger(this);
+    this.ledger = new RequestLog(this);
     this.watched = new Subscriptions(id, nextEpoch);
     this.outbox = [];
     this.ahead = 0;
@@ -120,7 +120,7 @@ class Owner implements Journal {
   watch(watch: Watch, now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
-    const respond = (seen: Seen) => void outbox.push([watch.client, seen]);
+    const respond = (seen: WatchUpdate) => void outbox.push([watch.client, seen]);
     const at = now + this.ahead;
     if (!watched.renew(watch, respond, at)) {
       watched.begin(watch, respond, at, { told: log.length }, changesOf(log, 0));
@@ -134,7 +134,7 @@ class Owner implements Journal {
     const { log } = this.disk;
     watched.expire(now + this.ahead);
     for (const one of watched) {
-      watched.tell(one, changesOf(log, one.state.told));
+      watched.notify(one, changesOf(log, one.state.told));
       one.state.told = log.length;
     }
     return outbox.splice(0);
@@ -200,12 +200,12 @@ interface Asked {
   readonly before: readonly string[];
   /** What the watches hear that were there before it. */
   readonly told: readonly ReadonlySet<unknown>[];
-  ending: Ending | "given up" | undefined;
+  ending: Settlement | "given up" | undefined;
 }
 
 class ModelClient {
   readonly number: number;
-  readonly sender: Sender;
+  readonly sender: RequestQueue;
   readonly watches: WatchList;
   readonly heard: Set<unknown>[];
   /** What each watch knows to be there. */
@@ -219,9 +219,9 @@ class ModelClient {
     this.number = number;
     this.version = version;
     this.program = program;
-    this.sender = new Sender(number, {
-      ask: (owner, message) => world.send({ to: owner, message }),
-      who: (message) => world.broadcast({ to: "", message }),
+    this.sender = new RequestQueue(number, {
+      post: (owner, message) => world.send({ to: owner, message }),
+      findOwner: (message) => world.broadcast({ to: "", message }),
     });
     this.sender.build = build(version);
     this.watches = new WatchList(this.sender);
@@ -258,7 +258,7 @@ class ModelClient {
         told: [...this.heard],
         ending: undefined,
       };
-      const settle = (ending: Ending) => {
+      const settle = (ending: Settlement) => {
         if (one.ending !== undefined) throw new Error(`${tag} has ended twice`);
         one.ending = ending;
       };
@@ -273,23 +273,23 @@ class ModelClient {
   private watch(): void {
     const told = new Set();
     this.heard.push(told);
-    const heard: Heard = (changes, isFirst) => {
+    const onChanges: ChangeListener = (changes, isFirst) => {
       for (const { key } of isFirst ? [] : changes) told.add(key);
     };
-    const [of, place, range] = [0, undefined, {}];
-    const over = (reason?: unknown) => {
+    const [client, collection, range] = [0, undefined, {}];
+    const onEnd = (reason?: unknown) => {
       if (reason !== undefined) throw reason;
     };
     const known = new Map();
     this.known.push(known);
-    this.watches.add({ of, place, range, heard, over, known });
+    this.watches.add({ client, collection, range, onChanges, onEnd, knownVersions: known });
   }
 
   hear(message: ToClient, now: number): void {
     const { owner } = this.sender;
-    this.sender.hear(message, now);
-    if (message.type === "seen" && message.owner === owner) this.watches.hear(message);
-    if (message.type === "here") this.watches.renew(message.owner !== owner);
+    this.sender.receive(message, now);
+    if (message.type === "changes" && message.owner === owner) this.watches.receive(message);
+    if (message.type === "owner") this.watches.renew(message.owner !== owner);
   }
 }
 
@@ -372,7 +372,7 @@ export class World {
         this.take(i);
       });
       may(`${name}, and again`, "doubles", () => this.deliver(packet));
-      if (packet.message.type !== "ask" || packet.to !== this.owner?.id) return;
+      if (packet.message.type !== "requests" || packet.to !== this.owner?.id) return;
       may(`${name}, who dies before it commits`, "deaths", () =>
         this.deliver(this.take(i), "before"),
       );
@@ -390,7 +390,7 @@ export class World {
       }
       may("a service worker reads", "readers", () => this.announce(this.readerHere(0, 0)));
     } else {
-      if (this.versions.some((version) => standingOf(owner.build, build(version)) === "newer")) {
+      if (this.versions.some((version) => compareBuilds(owner.build, build(version)) === "newer")) {
         may("the owner hears of a newer build", "deploys", () => this.retire());
       }
       may("the owner's clock jumps ahead", "sleeps", () => {
@@ -409,7 +409,7 @@ export class World {
       const open = client.asked.find(({ ending }) => ending === undefined);
       if (open !== undefined) {
         may(`${client.number} gives up ${open.tag}`, "giveUps", () => {
-          client.sender.giveUp(open.id);
+          client.sender.cancel(open.id);
           open.ending = "given up";
         });
       }
@@ -504,7 +504,7 @@ export class World {
   }
 
   private here({ id, behind }: Pick<Owner, "id" | "behind">, client: number, round: number) {
-    return { type: "here", owner: id, client, round, at: this.now - behind } as const;
+    return { type: "owner", owner: id, client, round, at: this.now - behind } as const;
   }
 
   private readerHere(client: number, round: number) {
@@ -531,7 +531,7 @@ export class World {
     const { owner } = this;
     if (owner === undefined) return;
     owner.retired = true;
-    this.announce({ type: "gone", owner: owner.id });
+    this.announce({ type: "resigned", owner: owner.id });
   }
 
   private wait(ms: number): void {
@@ -546,32 +546,32 @@ export class World {
       return;
     }
     if (to === READER) {
-      if (message.type === "ask") this.readFor(message);
+      if (message.type === "requests") this.readFor(message);
       if (message.type === "watch") this.watchFor(message);
       return;
     }
     const owner = this.owners.find(({ id }) => id === to);
     if (owner === undefined) return;
     if (owner.retired) {
-      if (message.type === "ask" || message.type === "watch")
-        this.send({ to: message.client, message: { type: "gone", owner: to } });
-    } else if (message.type === "who") {
+      if (message.type === "requests" || message.type === "watch")
+        this.send({ to: message.client, message: { type: "resigned", owner: to } });
+    } else if (message.type === "find-owner") {
       const { client, round } = message;
       this.send({ to: client, message: this.here(owner, client, round) });
     } else if (message.type === "watch") {
       for (const [to, seen] of owner.watch(message, this.now)) this.send({ to, message: seen });
-    } else if (message.type === "ask") {
+    } else if (message.type === "requests") {
       this.handle(owner, message, dies);
     }
   }
 
   /** Whoever asks a service worker is in it, and nothing comes between. While there is an owner it is silent. */
   private askReader(): void {
-    const asks = ({ to, message }: Packet) => to === READER && message.type === "who";
+    const asks = ({ to, message }: Packet) => to === READER && message.type === "find-owner";
     const asked = this.network.filter(asks);
     this.network = this.network.filter((packet) => !asks(packet));
     for (const { message } of this.owner === undefined ? asked : []) {
-      const { client, round } = message as Who;
+      const { client, round } = message as OwnerQuery;
       this.clients[client - 1]?.hear(this.readerHere(client, round), this.now);
     }
   }
@@ -580,7 +580,7 @@ export class World {
   private watchFor(watch: Watch): void {
     const { client: to } = watch;
     if (this.owner !== undefined) {
-      this.send({ to, message: { type: "gone", owner: READER } });
+      this.send({ to, message: { type: "resigned", owner: READER } });
       return;
     }
     const { disk, clients, nextEpoch } = this;
@@ -589,10 +589,10 @@ export class World {
   }
 
   /** What a service worker does that looks whether there is an owner. */
-  private readFor(ask: Ask): void {
+  private readFor(ask: RequestBatch): void {
     const { client: to } = ask;
     if (this.owner !== undefined) {
-      this.send({ to, message: { type: "gone", owner: READER } });
+      this.send({ to, message: { type: "resigned", owner: READER } });
       return;
     }
     const version = Number(ask.build.split(".")[0]);
@@ -601,13 +601,13 @@ export class World {
     Object.assign(reader, { now: at, asker: ask.build });
     const { answers, again } = reader.ledger.handle(ask, at, undefined, this.now);
     if (answers.length > 0) {
-      this.send({ to, message: { type: "told", owner: READER, answers, passing: ask.turn, at } });
+      this.send({ to, message: { type: "responses", owner: READER, answers, term: ask.term, at } });
     }
-    if (again) this.send({ to, message: { type: "again", owner: READER } });
+    if (again) this.send({ to, message: { type: "resend", owner: READER } });
   }
 
-  private handle(owner: Owner, ask: Ask, dies: "before" | "after" | undefined): void {
-    const standing = standingOf(owner.build, ask.build);
+  private handle(owner: Owner, ask: RequestBatch, dies: "before" | "after" | undefined): void {
+    const standing = compareBuilds(owner.build, ask.build);
     if (standing === "newer") {
       // It steps aside, and does nothing of it.
       this.earliest = owner.disk.version + 1;
@@ -627,8 +627,8 @@ export class World {
     const { id } = owner;
     for (const [to, message] of owner.news(this.now)) this.send({ to, message });
     if (answers.length > 0)
-      this.send({ to: ask.client, message: { type: "told", owner: id, answers, at } });
-    if (again) this.send({ to: ask.client, message: { type: "again", owner: id } });
+      this.send({ to: ask.client, message: { type: "responses", owner: id, answers, at } });
+    if (again) this.send({ to: ask.client, message: { type: "resend", owner: id } });
   }
 }
 
@@ -668,7 +668,7 @@ function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
 
 function key(value: unknown): string {
   return JSON.stringify(value, (name, one) => {
-    // Who belongs to which world and what is called at the end is the same in all of them.
+    // OwnerQuery belongs to which world and what is called at the end is the same in all of them.
     if (["port", "settle", "clients_", "journal", "timer"].includes(name)) return 0;
     if (one instanceof Map || one instanceof Set) return [...one];
     if (one instanceof Uint8Array) return [...one].join();

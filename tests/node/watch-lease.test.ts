@@ -87,7 +87,7 @@ suite("a watch whose owner has not heard of it for too long", () => {
       // From now on nothing that is said of it arrives.
       const { postMessage } = other.port1;
       other.port1.postMessage = (message) => {
-        if (message.type !== "seen") postMessage.call(other.port1, message);
+        if (message.type !== "changes") postMessage.call(other.port1, message);
       };
       moveOn(91_000);
       await gone.set("b", "1");

@@ -8,10 +8,10 @@ import {
 import { isTooDeep, TOO_DEEP } from "../../struct/json-form.js";
 import { fromWire } from "../protocol/errors.js";
 import { unsendable } from "../protocol/json-values.js";
-import type { Ending } from "../protocol/request-queue.js";
+import type { Settlement } from "../protocol/request-queue.js";
 
 /** An ending that is no answer. */
-export type Failure = Exclude<Ending, { readonly value: unknown }>;
+export type Failure = Exclude<Settlement, { readonly value: unknown }>;
 
 /** What a call rejects with. `reason` is why it may have waited. */
 export function errorOf(
@@ -34,7 +34,7 @@ export function errorOf(
       { applied: true },
     );
   }
-  const applied = writes && ending.lapsed === "unknown" && "unknown";
+  const applied = writes && ending.noAnswer === "unknown" && "unknown";
   const fate = applied ? "may have been" : "was not";
   return new OwnerUnavailableError(
     `${call}() on "${name}" was not answered in time. It ${fate} done. ${reason ?? ""}`.trim(),

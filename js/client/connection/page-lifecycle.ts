@@ -6,37 +6,37 @@ import { slice } from "../../util/clock.js";
 const LOOKS = 10_000_000;
 
 /** What a client does about it. */
-export interface Sleeper {
+export interface PageListener {
   /** The page ends, or it sleeps and its worker with it, with all that it has. */
-  sleep(): void;
-  wake(): void;
+  suspend(): void;
+  resume(): void;
 }
 
 /** Listens to the page, if there is one, and gives a function that ends it. */
-export function followPage(sleeper: Sleeper): () => void {
+export function onPageLifecycle(listener: PageListener): () => void {
   if (typeof document === "undefined") return () => {};
   const end = new AbortController();
-  const sleep = () => sleeper.sleep();
+  const suspend = () => listener.suspend();
   // Not before the program's own listeners have asked for what they want at the last moment: they run
   // before a page freezes, and before one that was seen is hidden.
   const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
     if (persisted && "onfreeze" in document) return;
-    if (persisted || document.hidden) sleep();
-    else document.addEventListener("visibilitychange", sleep, end);
+    if (persisted || document.hidden) suspend();
+    else document.addEventListener("visibilitychange", suspend, end);
   };
-  const last = () => {
+  const hideLast = () => {
     removeEventListener("pagehide", hide);
     addEventListener("pagehide", hide, end);
   };
-  last();
-  document.addEventListener("visibilitychange", last, end);
-  addEventListener("pageshow", () => sleeper.wake(), end);
-  document.addEventListener("freeze", sleep, end);
-  document.addEventListener("resume", () => sleeper.wake(), end);
+  hideLast();
+  document.addEventListener("visibilitychange", hideLast, end);
+  addEventListener("pageshow", () => listener.resume(), end);
+  document.addEventListener("freeze", suspend, end);
+  document.addEventListener("resume", () => listener.resume(), end);
   return () => end.abort();
 }
 
 /** A worker runs on beside the page's listeners, and ends or sleeps as soon as they are done. */
-export function hesitate(ms: number): void {
+export function busyWait(ms: number): void {
   for (const isOver = slice(ms, LOOKS); !isOver(); );
 }

@@ -34,7 +34,7 @@ export function carryPorts(): void {
 }
 
 /** What of this worker other tabs can start as a shared worker. */
-export function programHere(): Program | undefined {
+export function workerProgram(): Program | undefined {
   const { location, importScripts } = globalThis as {
     location?: { readonly href: string };
     importScripts?: (...urls: string[]) => void;

@@ -5,12 +5,12 @@
  */
 
 import { monotonicNow } from "../../util/clock.js";
-import type { Gone, ToClient, ToOwner, Who } from "../protocol/messages.js";
+import type { OwnerQuery, OwnerResignation, ToClient, ToOwner } from "../protocol/messages.js";
 import { trusted } from "./trusted-types.js";
 import type { Program } from "./worker-messages.js";
 
 /** Between two attempts to get a port over. */
-const PATIENCE_MS = 1_000;
+const PORT_RETRY_MS = 1_000;
 
 interface Port {
   readonly owner: string;
@@ -21,24 +21,24 @@ interface Port {
 }
 
 /** What becomes of messages that come these ways. */
-export interface WaysOut {
-  hear(message: ToClient): void;
+export interface TransportListener {
+  onOwnerMessage(message: ToClient): void;
   /** A client elsewhere asks who the owner is, for it waits. */
-  asked(): void;
+  onOwnerQuery(): void;
   /** A port that a client elsewhere has sent to the owner of this page. */
-  visit(port: MessagePort): void;
+  attachPort(port: MessagePort): void;
 }
 
 /** The ways of one client. */
-export interface Ways {
+export interface Transport {
   /** To an owner elsewhere. */
   post(owner: string, message: ToOwner): void;
   /** Asks all owners that there may be, or tells all that one is ended. Whoever has to ask has waited in vain at a port. */
-  who(message: Who | Gone): void;
+  broadcast(message: OwnerQuery | OwnerResignation): void;
   /** Whether there is an owner, who has the lock of that name; `undefined` where nobody tells. */
-  isOwned(): Promise<boolean | undefined>;
+  hasOwner(): Promise<boolean | undefined>;
   /** The owner is this page's worker, and is asked for elsewhere. */
-  offer(owner: string): void;
+  announceOwner(owner: string): void;
   close(): void;
 }
 
@@ -46,79 +46,79 @@ export interface Ways {
 let isRefused = typeof SharedWorker === "undefined";
 
 /** Opens them: the channel of that name, and one of the client's own. The worker of this realm has that program. */
-export function waysOf(
+export function openTransport(
   name: string,
   client: number,
-  out: WaysOut,
+  listener: TransportListener,
   program: Program | undefined,
-): Ways {
+): Transport {
   const all = new BroadcastChannel(name);
   const inbox = new BroadcastChannel(`${name}:${client}`);
-  let box: { readonly owner: string; readonly channel: BroadcastChannel } | undefined;
-  let courier: MessagePort | undefined;
-  let mine: Port | undefined;
+  let ownerChannel: { readonly owner: string; readonly channel: BroadcastChannel } | undefined;
+  let relay: MessagePort | undefined;
+  let ownerPort: Port | undefined;
   all.onmessage = inbox.onmessage = ({ data }: MessageEvent) => {
-    if ((data as ToClient | Who).type === "who") out.asked();
-    else out.hear(data as ToClient);
+    if ((data as ToClient | OwnerQuery).type === "find-owner") listener.onOwnerQuery();
+    else listener.onOwnerMessage(data as ToClient);
   };
-  const drop = () => {
-    mine?.port.close();
-    mine = undefined;
+  const closePort = () => {
+    ownerPort?.port.close();
+    ownerPort = undefined;
   };
-  const carrier = () => {
-    if (courier !== undefined || isRefused || program === undefined) return courier;
+  const relayPort = () => {
+    if (relay !== undefined || isRefused || program === undefined) return relay;
     try {
       const { url, type } = program;
-      courier = new SharedWorker(trusted(url), { name, type }).port;
-      courier.onmessage = ({ ports: [visitor] }) => out.visit(visitor as MessagePort);
+      relay = new SharedWorker(trusted(url), { name, type }).port;
+      relay.onmessage = ({ ports: [visitor] }) => listener.attachPort(visitor as MessagePort);
     } catch {
       // As in sandboxed frames: the channel leads there too.
       isRefused = true;
     }
-    return courier;
+    return relay;
   };
   /** Has a port carried to the owner, unless one is there or on its way. */
-  const reach = (owner: string) => {
+  const sendPort = (owner: string) => {
     const now = monotonicNow();
-    if (mine?.owner === owner && now < mine.since + PATIENCE_MS) return;
-    drop();
-    if (carrier() === undefined) return;
+    if (ownerPort?.owner === owner && now < ownerPort.since + PORT_RETRY_MS) return;
+    closePort();
+    if (relayPort() === undefined) return;
     const { port1: port, port2 } = new MessageChannel();
     const made: Port = { owner, port, isOpen: false, since: now };
-    mine = made;
+    ownerPort = made;
     port.onmessage = ({ data }) => {
       made.isOpen = true;
-      out.hear(data as ToClient);
+      listener.onOwnerMessage(data as ToClient);
     };
-    courier?.postMessage(owner, [port2]);
+    relay?.postMessage(owner, [port2]);
   };
   return {
     post(owner, message) {
-      if (mine?.owner === owner && mine.isOpen) {
-        mine.port.postMessage(message);
+      if (ownerPort?.owner === owner && ownerPort.isOpen) {
+        ownerPort.port.postMessage(message);
         return;
       }
-      if (box?.owner !== owner) {
-        box?.channel.close();
-        box = { owner, channel: new BroadcastChannel(`${name}:${owner}`) };
+      if (ownerChannel?.owner !== owner) {
+        ownerChannel?.channel.close();
+        ownerChannel = { owner, channel: new BroadcastChannel(`${name}:${owner}`) };
       }
-      box.channel.postMessage(message);
-      reach(owner);
+      ownerChannel.channel.postMessage(message);
+      sendPort(owner);
     },
-    who(message) {
-      drop();
+    broadcast(message) {
+      closePort();
       all.postMessage(message);
     },
-    async isOwned() {
+    async hasOwner() {
       const { held } = await navigator.locks.query();
       return held?.some((lock) => lock.name === name);
     },
-    offer(owner) {
-      carrier()?.postMessage(owner);
+    announceOwner(owner) {
+      relayPort()?.postMessage(owner);
     },
     close() {
-      drop();
-      for (const one of [all, inbox, box?.channel, courier]) one?.close();
+      closePort();
+      for (const one of [all, inbox, ownerChannel?.channel, relay]) one?.close();
     },
   };
 }

@@ -1,10 +1,16 @@
 /** What a page and the worker that it started say to each other, beside the protocol. */
 
-import type { ClientProgress, Doing, ToClient, ToOwner, WireError } from "../protocol/messages.js";
+import type {
+  ClientProgress,
+  RetriedHungRequests,
+  ToClient,
+  ToOwner,
+  WireError,
+} from "../protocol/messages.js";
 
 /** The page has a client for this database: the worker is to stand for its ownership. */
-export interface Hello {
-  readonly type: "hello";
+export interface Init {
+  readonly type: "init";
   readonly name: string;
   /** The application's version, as the page knows it. */
   readonly version: number | undefined;
@@ -16,15 +22,15 @@ export interface Release {
 }
 
 /** A client elsewhere has sent a port, which is transferred with this. */
-export interface Visit {
-  readonly type: "visit";
+export interface AttachPort {
+  readonly type: "attach-port";
 }
 
-export type ToHost = Hello | Release | Visit | ToOwner;
+export type ToWorker = Init | Release | AttachPort | ToOwner;
 
 /** The worker runs. */
-export interface Up {
-  readonly type: "up";
+export interface Ready {
+  readonly type: "ready";
   /** The channel on which other realms' owners are; none where the worker alone can be owner. */
   readonly channel: string | undefined;
   /** Its build, which is the page's too. */
@@ -42,8 +48,8 @@ export interface Program {
 }
 
 /** The worker holds this Web Lock for as long as it lives: whoever waits for it hears that it has ended. */
-export interface Alive {
-  readonly type: "alive";
+export interface LifetimeLock {
+  readonly type: "lifetime-lock";
   readonly lock: string;
 }
 
@@ -68,23 +74,23 @@ export interface Failed {
 }
 
 /** The worker is owner, and clients elsewhere ask for it. */
-export interface Visited {
-  readonly type: "visited";
+export interface PortsWanted {
+  readonly type: "ports-wanted";
 }
 
 export interface Released {
   readonly type: "released";
 }
 
-export type FromHost =
-  | Up
-  | Alive
+export type FromWorker =
+  | Ready
+  | LifetimeLock
   | Outdated
   | State
   | Failed
-  | Visited
+  | PortsWanted
   | Released
-  | Doing
+  | RetriedHungRequests
   | ToClient;
 
 /** The lock of a database, and the channel of all that have to do with it. */

@@ -6,7 +6,7 @@ import { type BadArgumentError, badCall } from "../../errors/index.js";
 export const LONGEST_TIMEOUT = 3_600_000;
 
 /** What was called, in the options of the requests that it is made of. */
-export const AS: unique symbol = /* @__PURE__ */ Symbol();
+export const CALL_NAME: unique symbol = /* @__PURE__ */ Symbol();
 
 /** What every call takes beside what it is about. */
 const CALL_OPTIONS: readonly string[] = ["signal", "timeout"];
@@ -34,7 +34,7 @@ function wanted(option: string, value: unknown): string | true | undefined {
 }
 
 /** @throws TypeError for options that are none or not among the known, and for wrong values of some */
-export function admitted<T extends Known>(
+export function checkedOptions<T extends Known>(
   what: string,
   options = {} as T,
   known: readonly string[] = CALL_OPTIONS,

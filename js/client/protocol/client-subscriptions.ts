@@ -8,10 +8,10 @@ import {
 } from "../../errors/index.js";
 import { clearInterval, queueMicrotask, setInterval, setTimeout } from "../../util/clock.js";
 import { dispose } from "../../util/dispose.js";
-import { admitted, noFunction } from "./call-options.js";
+import { checkedOptions, noFunction } from "./call-options.js";
 import { fromWire } from "./errors.js";
-import { keyName, type Seen } from "./messages.js";
-import type { Sender } from "./request-queue.js";
+import { keyName, type WatchUpdate } from "./messages.js";
+import type { RequestQueue } from "./request-queue.js";
 
 /** A key that has changed. */
 export interface KeyChange<K> {
@@ -36,19 +36,19 @@ export interface Watching extends Disposable {
 const RENEW_MS = 30_000;
 
 /** A read that failed is repeated after so long. */
-const AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 
 /** Called with the changes in a range; the first time, with everything that is there. */
-export type Heard = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
+export type ChangeListener = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
 /** Called when a watch has ended: closed with its client, or for a reason. No changes come after it. */
-export type Over = (reason?: unknown) => void;
+export type EndListener = (reason?: unknown) => void;
 
 /** Ends a watch. */
 type End = () => void;
 
 /** Begins a watch of a range. Returns a function that ends it. */
-export type Adder = (heard: Heard, over: Over) => End;
+export type Subscribe = (onChanges: ChangeListener, onEnd: EndListener) => End;
 
 /** The options of a watch without a listener. */
 export interface WatchOptions {
@@ -56,14 +56,14 @@ export interface WatchOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface One {
+export interface WatchEntry {
   /** The client that watches. */
-  readonly of: unknown;
-  readonly place: string | undefined;
+  readonly client: unknown;
+  readonly collection: string | undefined;
   readonly range: unknown;
-  readonly heard: Heard;
-  readonly over: Over;
-  readonly known: Map<string, readonly [key: unknown, version: number]>;
+  readonly onChanges: ChangeListener;
+  readonly onEnd: EndListener;
+  readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
   /** Whether any owner has given a full answer. */
   isBegun: boolean;
   /** The epoch of the present owner's last full answer, 0 if there was none, and the last message of it. */
@@ -73,22 +73,22 @@ export interface One {
 
 /** All watches of one client. */
 export class WatchList {
-  private readonly sender: Sender;
-  private readonly all = new Map<number, One>();
+  private readonly requests: RequestQueue;
+  private readonly all = new Map<number, WatchEntry>();
   private lastId = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
 
-  constructor(sender: Sender) {
-    this.sender = sender;
+  constructor(sender: RequestQueue) {
+    this.requests = sender;
   }
 
-  add(wanted: Omit<One, "isBegun" | "epoch" | "number">): End {
+  add(wanted: Omit<WatchEntry, "isBegun" | "epoch" | "number">): End {
     this.lastId += 1;
     const id = this.lastId;
     this.all.set(id, { ...wanted, isBegun: false, epoch: 0, number: 0 });
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
-    this.sender.held.add(id);
-    this.ask(id);
+    this.requests.blockingWatches.add(id);
+    this.sendWatch(id);
     return () => this.end(id);
   }
 
@@ -99,105 +99,108 @@ export class WatchList {
   renew(isOther: boolean, isAll = isOther): void {
     for (const [id, one] of this.all) {
       if (isOther) one.epoch = 0;
-      if (isAll || one.epoch === 0) this.ask(id);
+      if (isAll || one.epoch === 0) this.sendWatch(id);
     }
   }
 
-  hear({ id, epoch, number, isAll, changes, error }: Seen): void {
+  receive({ id, epoch, number, isAll, changes, error }: WatchUpdate): void {
     const one = this.all.get(id);
     if (one === undefined) return;
     if (error) {
       this.end(id);
-      one.over(fromWire(error));
+      one.onEnd(fromWire(error));
       return;
     }
-    if (isAll || number < 0) this.sender.free(id);
+    if (isAll || number < 0) this.requests.unblock(id);
     // Late, or not for the first time.
     if (number < 0 || epoch < one.epoch || (epoch === one.epoch && number <= one.number)) return;
     if (!isAll && (epoch !== one.epoch || number !== one.number + 1)) {
       // Something in between was lost, or the owner has ended the watch.
-      this.ask(id);
+      this.sendWatch(id);
       return;
     }
     const isFirst = !one.isBegun;
     one.isBegun = true;
     one.epoch = epoch;
     one.number = number;
-    const told = isAll ? everything(one, changes) : changes;
-    for (const [key, version] of told) {
-      if (version === 0) one.known.delete(keyName(key));
-      else one.known.set(keyName(key), [key, version]);
+    const subscribed = isAll ? differenceTo(one, changes) : changes;
+    for (const [key, version] of subscribed) {
+      if (version === 0) one.knownVersions.delete(keyName(key));
+      else one.knownVersions.set(keyName(key), [key, version]);
     }
-    if (!isFirst && told.length === 0) return;
-    one.heard(
-      told.map(([key, version]) => ({ key, version })),
+    if (!isFirst && subscribed.length === 0) return;
+    one.onChanges(
+      subscribed.map(([key, version]) => ({ key, version })),
       isFirst,
     );
   }
 
   /** Ends all watches, or those of one client. */
-  stop(reason?: unknown, client?: unknown): void {
-    for (const [id, { of, over }] of this.all) {
-      if (client !== undefined && of !== client) continue;
+  stop(reason?: unknown, onlyOf?: unknown): void {
+    for (const [id, { client, onEnd }] of this.all) {
+      if (onlyOf !== undefined && client !== onlyOf) continue;
       this.end(id);
-      over(reason);
+      onEnd(reason);
     }
   }
 
   private end(id: number): void {
     if (!this.all.delete(id)) return;
-    this.sender.free(id);
-    this.sender.tell({ type: "unwatch", id });
+    this.requests.unblock(id);
+    this.requests.send({ type: "unwatch", id });
     if (this.all.size === 0) {
       clearInterval(this.timer);
       this.timer = undefined;
     }
   }
 
-  private ask(id: number): void {
-    const { place, range, epoch, number } = this.all.get(id) as One;
-    this.sender.tell({ type: "watch", id, place, range, epoch, number });
+  private sendWatch(id: number): void {
+    const { collection, range, epoch, number } = this.all.get(id) as WatchEntry;
+    this.requests.send({ type: "watch", id, collection: collection, range, epoch, number });
   }
 }
 
 /** All that is there was told: what of it is new, and what is gone. */
-function everything({ known }: One, there: Seen["changes"]): Seen["changes"] {
-  const gone = new Map(known);
-  const news = there.filter(([key, version]) => {
+function differenceTo(
+  { knownVersions }: WatchEntry,
+  there: WatchUpdate["changes"],
+): WatchUpdate["changes"] {
+  const removed = new Map(knownVersions);
+  const added = there.filter(([key, version]) => {
     const name = keyName(key);
-    gone.delete(name);
-    return known.get(name)?.[1] !== version;
+    removed.delete(name);
+    return knownVersions.get(name)?.[1] !== version;
   });
-  return [...news, ...[...gone.values()].map(([key]) => [key, 0] as const)];
+  return [...added, ...[...removed.values()].map(([key]) => [key, 0] as const)];
 }
 
 /** What a watch hears, told to a listener, or for a loop. */
 export function changesOf<K>(
-  add: Adder,
+  add: Subscribe,
   to?: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions,
   more: readonly unknown[] = [],
 ) {
-  const begin: Begin<readonly KeyChange<K>[]> = (listener, over) =>
+  const begin: Begin<readonly KeyChange<K>[]> = (listener, onEnd) =>
     add((changes, isFirst) => {
       if (!isFirst) listener(changes as readonly KeyChange<K>[]);
-    }, over);
-  return told(begin, merged, to, more);
+    }, onEnd);
+  return subscribed(begin, merged, to, more);
 }
 
 /** What is in a range now and after every change, told to a listener, or for a loop. */
 export function rowsOf<T>(
-  add: Adder,
+  add: Subscribe,
   read: () => Promise<T>,
   to?: ((rows: T) => void) | WatchOptions,
   more: readonly unknown[] = [],
 ) {
-  const begin: Begin<T> = (listener, over) => liveRows(add, read, listener, over);
-  return told(begin, (_, rows) => rows, to, more);
+  const begin: Begin<T> = (listener, onEnd) => liveRows(add, read, listener, onEnd);
+  return subscribed(begin, (_, rows) => rows, to, more);
 }
 
-type Begin<T> = (listener: (one: T) => void, over: Over) => End;
+type Begin<T> = (listener: (one: T) => void, onEnd: EndListener) => End;
 
-function told<T>(
+function subscribed<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
   to: ((one: T) => void) | WatchOptions | undefined,
@@ -208,22 +211,23 @@ function told<T>(
       "A watch takes a listener or options, not both. With a listener, close() ends it.",
     );
   }
-  if (typeof to !== "function") return stream(begin, merge, admitted("A watch", to, ["signal"]));
+  if (typeof to !== "function")
+    return stream(begin, merge, checkedOptions("A watch", to, ["signal"]));
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
     throw noFunction("A watch");
   }
-  let over: Over = () => {};
+  let onEnd: EndListener = () => {};
   const ended = new Promise<void>((resolve, reject) => {
-    over = (reason) => {
+    onEnd = (reason) => {
       // That a newer build has the database is told by an event.
       if (reason === undefined || reason instanceof VersionChangedError) resolve();
       else reject(reason);
     };
   });
-  const end = begin(to, over);
+  const end = begin(to, onEnd);
   const close = () => {
     end();
-    over();
+    onEnd();
   };
   return { close, ended, [dispose]: close };
 }
@@ -247,12 +251,12 @@ async function* stream<T>(
     waiting = waiting === undefined ? one : merge(waiting, one);
     wake();
   };
-  const over = (reason?: unknown) => {
+  const onEnd = (reason?: unknown) => {
     end = { reason };
     wake();
   };
   signal?.addEventListener("abort", abort);
-  const close = begin(listener, over);
+  const close = begin(listener, onEnd);
   try {
     for (;;) {
       signal?.throwIfAborted();
@@ -274,10 +278,10 @@ async function* stream<T>(
 
 /** Reads all when the watch begins and whenever something has changed, once at a time. */
 function liveRows<T>(
-  add: Adder,
+  add: Subscribe,
   read: () => Promise<T>,
   listener: (rows: T) => void,
-  over: Over,
+  onEnd: EndListener,
 ): End {
   let isReading = false;
   let isStale = false;
@@ -296,16 +300,16 @@ function liveRows<T>(
         // That the client goes is told by the watch. Only that nobody answers passes by itself.
         if (isOver || error instanceof DatabaseClosedError) return;
         isStale = error instanceof OwnerUnavailableError;
-        if (isStale) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        if (isStale) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
         else {
           close();
-          over(error);
+          onEnd(error);
         }
       }
     }
     isReading = false;
   };
-  const end = add(refresh, over);
+  const end = add(refresh, onEnd);
   const close = () => {
     isOver = true;
     end();

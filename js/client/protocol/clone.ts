@@ -13,7 +13,7 @@ export function isBytes(given: unknown): given is Bytes {
 }
 
 /** A copy of keys, values, operations and ranges, as far as they can change. What can be gone over is an array then. */
-export function own<T>(given: T): T {
+export function cloneArgs<T>(given: T): T {
   if (typeof given !== "object" || given === null) return given;
   // Dates are keys of collections, also those of another realm.
   if ((given as { getTime?: unknown }).getTime) return new Date(+(given as unknown as Date)) as T;
@@ -32,13 +32,13 @@ export function own<T>(given: T): T {
     }
   }
   // The usual one apart: going over it costs as much as all else that a call does here.
-  if (Array.isArray(given)) return given.map(own) as T;
-  if (Symbol.iterator in given) return own([...(given as never)]) as T;
-  return Object.fromEntries(own(Object.entries(given))) as T;
+  if (Array.isArray(given)) return given.map(cloneArgs) as T;
+  if (Symbol.iterator in given) return cloneArgs([...(given as never)]) as T;
+  return Object.fromEntries(cloneArgs(Object.entries(given))) as T;
 }
 
 /** A copy as bytes, if it is text or bytes; what can be neither key nor value stays what it is, for the owner to refuse. */
 export function bytesOf<T>(given: T): T {
-  if (typeof given !== "string" || /\p{Surrogate}/u.test(given)) return own(given);
+  if (typeof given !== "string" || /\p{Surrogate}/u.test(given)) return cloneArgs(given);
   return encoder.encode(given) as T;
 }

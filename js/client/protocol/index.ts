@@ -3,34 +3,39 @@
  * For programs that carry its messages by other means, and for the tests that try every order of events.
  */
 
-export { type Heard, WatchList } from "./client-subscriptions.js";
+export { type ChangeListener, WatchList } from "./client-subscriptions.js";
+export type {
+  Answer,
+  Outcome,
+  OwnerAnnouncement,
+  OwnerQuery,
+  OwnerResignation,
+  Request,
+  RequestBatch,
+  ResponseBatch,
+  ToClient,
+  ToOwner,
+  Watch,
+  WatchUpdate,
+  WireError,
+} from "./messages.js";
+export { type BuildOrder, buildName, compareBuilds } from "./messages.js";
 export {
   LEASE_MS as WATCH_LEASE_MS,
   type Subscription,
   Subscriptions,
-} from "./leader-subscriptions.js";
-export type {
-  Answer,
-  Ask,
-  Gone,
-  Here,
-  Outcome,
-  Request,
-  Seen,
-  ToClient,
-  Told,
-  ToOwner,
-  Watch,
-  Who,
-  WireError,
-} from "./messages.js";
-export { buildName, type Standing, standingOf } from "./messages.js";
-export { type Journal, LEASE_MS, Ledger, type Reply } from "./request-log.js";
+} from "./owner-subscriptions.js";
 export {
-  type Ending,
+  type ClientRecordStore,
+  LEASE_MS,
+  type Reply,
+  RequestLog,
+} from "./request-log.js";
+export {
   GRACE_MS,
-  type Order,
-  Sender,
-  type SenderPort,
+  type NewRequest,
+  RequestQueue,
+  type RequestQueuePort,
+  type Settlement,
   SILENCE_MS,
 } from "./request-queue.js";

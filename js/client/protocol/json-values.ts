@@ -7,7 +7,7 @@
 
 import { type BadArgumentError, badCall, describe } from "../../errors/index.js";
 import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
-import { isBytes, own } from "./clone.js";
+import { cloneArgs, isBytes } from "./clone.js";
 
 /** What goes along with the copy of a value. */
 export interface Forms {
@@ -44,7 +44,7 @@ export function sentOf(given: unknown, isJson?: boolean): Sent {
 }
 
 /** A copy of a value that is sent, as reading it again would give it. */
-export function shownOf({ value, forms, isLess }: Sent, isJson?: boolean): unknown {
+export function plainValueOf({ value, forms, isLess }: Sent, isJson?: boolean): unknown {
   if (forms?.fault !== undefined && isJson) throw badCall(forms.fault);
   if (isJson) return JSON.parse(forms?.json ?? jsonOf(value));
   return isLess && forms?.json !== undefined ? JSON.parse(forms.json) : structuredClone(value);
@@ -105,7 +105,7 @@ export function carried<T>(copies: () => T): T {
 
 /** A copy of a key or a range that a message can carry. */
 export function ownClone<T>(given: T, what: string): T {
-  return carried(() => cloned(own(given), what));
+  return carried(() => cloned(cloneArgs(given), what));
 }
 
 /** The error for what no message can carry. */

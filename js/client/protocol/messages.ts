@@ -10,7 +10,7 @@ import type {
   OpenProgress,
   VerifyProgress,
 } from "../../session/options.js";
-import { isBytes, own } from "./clone.js";
+import { cloneArgs, isBytes } from "./clone.js";
 
 /** What the worker that has the database is doing, and its progress. */
 export type ClientProgress =
@@ -24,7 +24,7 @@ export type ClientProgress =
 export const PROTOCOL = 2;
 
 /** How another build of the application compares with one's own. */
-export type Standing = "same" | "newer" | "older" | "other";
+export type BuildOrder = "same" | "newer" | "older" | "other";
 
 /** Identifies a build: the application's version, the version of the protocol, and a digest of its schemas. */
 export function buildName(version: number, digest: string): string {
@@ -35,11 +35,11 @@ export function buildName(version: number, digest: string): string {
  * How the build `theirs` compares with `mine`. Builds with the same versions and other schemas are `"other"`:
  * neither newer nor older.
  */
-export function standingOf(mine: string, theirs: string): Standing {
-  if (mine === theirs) return "same";
-  const [own, others] = [mine.split("."), theirs.split(".")];
+export function compareBuilds(ownBuild: string, otherBuild: string): BuildOrder {
+  if (ownBuild === otherBuild) return "same";
+  const [ownParts, otherParts] = [ownBuild.split("."), otherBuild.split(".")];
   for (const i of [0, 1]) {
-    const difference = Number(others[i]) - Number(own[i]);
+    const difference = Number(otherParts[i]) - Number(ownParts[i]);
     if (difference !== 0) return difference > 0 ? "newer" : "older";
   }
   return "other";
@@ -66,11 +66,11 @@ export interface Request {
    * 1 for a procedure that an owner had when it hung: the next one tells its page before it tries it. 2 if that
    * one hung in it: it is not done any more.
    */
-  readonly hangs?: number;
+  readonly hangCount?: number;
 }
 
 /** What was called for it. */
-export function calledFor({ call, args }: Pick<Request, "call" | "args">): string {
+export function callName({ call, args }: Pick<Request, "call" | "args">): string {
   if (call === "in") return String(args[1]);
   return call === "commitIf" ? "transaction" : call;
 }
@@ -100,12 +100,12 @@ export interface Answer {
 }
 
 /** Requests that were made in one task: one message and one commit. */
-export interface Ask {
-  readonly type: "ask";
+export interface RequestBatch {
+  readonly type: "requests";
   /** The client's build, as by `buildName`. An owner does nothing for another build than its own. */
   readonly build: string;
   /** How many owners the client has heard of. */
-  readonly turn: number;
+  readonly term: number;
   /** The client's number, chosen at random once for each client. */
   readonly client: number;
   /** The client needs no answer any more to its writes up to this number. */
@@ -114,8 +114,8 @@ export interface Ask {
 }
 
 /** Asks who the owner is. The owner answers with `Here`. */
-export interface Who {
-  readonly type: "who";
+export interface OwnerQuery {
+  readonly type: "find-owner";
   /** Sent back by the owner. Everything that was posted to it before has then been seen, or is lost. */
   readonly round: number;
   readonly client: number;
@@ -128,7 +128,7 @@ export interface Watch {
   /** The client's number for the watch. */
   readonly id: number;
   /** The collection; `undefined` for raw keys. */
-  readonly place: string | undefined;
+  readonly collection: string | undefined;
   readonly range: unknown;
   /** The epoch that the client is in: that of the last full answer from this owner, 0 if it has none. */
   readonly epoch: number;
@@ -144,18 +144,18 @@ export interface Unwatch {
 }
 
 /** A request is not wanted any more. Long work ends; everything else stays as it is. */
-export interface Stop {
-  readonly type: "stop";
+export interface CancelRequest {
+  readonly type: "cancel";
   readonly client: number;
   readonly id: number;
 }
 
 /** The messages from clients to owners. */
-export type ToOwner = Ask | Who | Watch | Unwatch | Stop;
+export type ToOwner = RequestBatch | OwnerQuery | Watch | Unwatch | CancelRequest;
 
 /** The owner of the file announces itself: when it becomes the owner, and when it is asked. */
-export interface Here {
-  readonly type: "here";
+export interface OwnerAnnouncement {
+  readonly type: "owner";
   readonly owner: string;
   /** Whose `Who` it answers; 0 if it was not asked. */
   readonly client: number;
@@ -165,45 +165,45 @@ export interface Here {
 }
 
 /** This owner is no longer the owner; the next one announces itself. */
-export interface Gone {
-  readonly type: "gone";
+export interface OwnerResignation {
+  readonly type: "resigned";
   readonly owner: string;
   /** Its page has ended it because it hung. */
   readonly hung?: boolean;
   /** What it had told its page about last. */
-  readonly doing?: Doing | undefined;
+  readonly retriedHung?: RetriedHungRequests | undefined;
 }
 
 /** Requests that an owner is about to do and that an earlier one had when it hung. */
-export interface Doing {
-  readonly type: "doing";
+export interface RetriedHungRequests {
+  readonly type: "retried-hung";
   readonly client: number;
   readonly ids: readonly number[];
 }
 
 /** The answers to an `Ask`, as far as there are any at that time. */
-export interface Told {
-  readonly type: "told";
+export interface ResponseBatch {
+  readonly type: "responses";
   readonly owner: string;
   readonly answers: readonly Answer[];
   /**
    * The `turn` of the `Ask`. The answers count only as long as the client has heard of no other owner since,
    * which may do what is refused here.
    */
-  readonly passing?: number;
+  readonly term?: number;
   /** When the owner sent this, as in `Here`. */
   readonly at: number;
 }
 
 /** Writes before the requested ones are missing: the client has to send everything again that has no answer. */
-export interface Again {
-  readonly type: "again";
+export interface ResendRequest {
+  readonly type: "resend";
   readonly owner: string;
 }
 
 /** What has changed in a watched range since the `Seen` with the number before it. */
-export interface Seen {
-  readonly type: "seen";
+export interface WatchUpdate {
+  readonly type: "changes";
   readonly owner: string;
   readonly id: number;
   /**
@@ -233,7 +233,13 @@ export interface Progress {
 }
 
 /** The messages from owners to clients. */
-export type ToClient = Here | Gone | Told | Again | Seen | Progress;
+export type ToClient =
+  | OwnerAnnouncement
+  | OwnerResignation
+  | ResponseBatch
+  | ResendRequest
+  | WatchUpdate
+  | Progress;
 
 /**
  * The same text for the same key, whichever object it is, and of whatever realm. A tuple with its place has no
@@ -244,5 +250,5 @@ export function keyName(key: unknown, depth = 0): string {
   if (depth > 2) return "none";
   if (Array.isArray(key)) return JSON.stringify(key.map((part) => keyName(part, depth + 1)));
   // A time may be given as a date or as its number.
-  return isBytes(key) ? String(own(key)) : keyName(+(key as Date));
+  return isBytes(key) ? String(cloneArgs(key)) : keyName(+(key as Date));
 }

@@ -11,10 +11,10 @@
 import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./client-record.js";
 import {
   type Answer,
-  type Ask,
-  calledFor,
+  callName,
   type Outcome,
   type Request,
+  type RequestBatch,
   type WireError,
 } from "./messages.js";
 
@@ -25,7 +25,7 @@ import {
 export const LEASE_MS = 60_000;
 
 /** The database, as far as the protocol needs it. */
-export interface Journal {
+export interface ClientRecordStore {
   /** Runs `body`. All that it writes becomes one commit or, if it throws, nothing. */
   atomically<T>(body: () => T): T;
   /**
@@ -67,13 +67,13 @@ interface Client {
 }
 
 /** The owner's half of the protocol. */
-export class Ledger {
-  private readonly journal: Journal;
+export class RequestLog {
+  private readonly journal: ClientRecordStore;
   private readonly clients: Map<number, Client>;
   /** By client: until when its record is needed, by the owner's clock. */
   private readonly until: Map<number, number>;
 
-  constructor(journal: Journal) {
+  constructor(journal: ClientRecordStore) {
     this.journal = journal;
     this.clients = new Map();
     this.until = new Map();
@@ -87,18 +87,18 @@ export class Ledger {
    * `now` is the time by the clock that the owner's messages name, which never steps. `wall` is the time by
    * which records are kept: it means the same to the next owner.
    */
-  handle(ask: Ask, now: number, refusal?: WireError, wall = now): Reply {
+  handle(batch: RequestBatch, now: number, refusal?: WireError, wall = now): Reply {
     // As long as it is not known what was done, nothing of it is answered.
     let last = Number.POSITIVE_INFINITY;
     try {
-      const client = this.clientOf(ask.client);
-      acknowledge(client, ask.acknowledged);
+      const client = this.clientOf(batch.client);
+      acknowledge(client, batch.acknowledged);
       const before = client.last;
       last = before;
-      const work = () => this.work(client, ask, now, wall, refusal, before);
-      return ask.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
+      const work = () => this.work(client, batch, now, wall, refusal, before);
+      return batch.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
     } catch (error) {
-      return this.failed(ask, last, error);
+      return this.failed(batch, last, error);
     }
   }
 
@@ -106,13 +106,13 @@ export class Ledger {
    * Call this if what was done could not be committed and was undone, or could not be flushed: that becomes
    * the outcome of everything that was done just now. What had been done before is unchanged.
    */
-  failed(ask: Ask, last: number, error: unknown): Reply {
+  failed(batch: RequestBatch, last: number, error: unknown): Reply {
     // Others may be in the same commit. What became of it is known from their records alone.
     this.clients.clear();
-    const results = this.resultsOf(ask.client);
+    const results = this.resultsOf(batch.client);
     const failure = { error: this.journal.wire(error) };
     const answers: Answer[] = [];
-    for (const { id, call, write } of ask.requests) {
+    for (const { id, call, write } of batch.requests) {
       const outcome = write > 0 && write <= last ? results.get(write) : failure;
       if (call !== "" && outcome !== undefined) answers.push({ id, outcome });
     }
@@ -156,7 +156,7 @@ export class Ledger {
 
   private work(
     client: Client,
-    ask: Ask,
+    batch: RequestBatch,
     now: number,
     wall: number,
     refusal: WireError | undefined,
@@ -165,7 +165,7 @@ export class Ledger {
     const answers: Answer[] = [];
     let again = false;
     let changed = false;
-    for (const request of ask.requests) {
+    for (const request of batch.requests) {
       if (request.after > client.last) {
         again = true;
         break;
@@ -187,15 +187,15 @@ export class Ledger {
       client.results.set(write, outcome);
       const until = request.deadline + LEASE_MS;
       client.lease = Math.max(client.lease, until - now + wall);
-      this.until.set(ask.client, Math.max(this.until.get(ask.client) ?? 0, until));
+      this.until.set(batch.client, Math.max(this.until.get(batch.client) ?? 0, until));
       changed = true;
     }
-    if (changed) this.journal.save(ask.client, encodeRecord(recordOf(client)));
+    if (changed) this.journal.save(batch.client, encodeRecord(recordOf(client)));
     return { answers, again, last };
   }
 
   private outcomeOf(request: Request, now: number): Outcome {
-    if (request.hangs === 2) return { error: endless(request) };
+    if (request.hangCount === 2) return { error: endless(request) };
     if (now >= request.deadline) return { error: tooLate(request) };
     try {
       return { value: this.journal.perform(request) };
@@ -239,7 +239,7 @@ function endless(request: Request): WireError {
     name: "OwnerUnavailableError",
     code: "VARVE_OWNER_UNAVAILABLE",
     message:
-      `${calledFor(request)}() kept two workers from answering for several seconds, one after the ` +
+      `${callName(request)}() kept two workers from answering for several seconds, one after the ` +
       "other, and both were ended. It was not done, and is not tried again. Look for a loop without an " +
       "end in it, or have it do less in one call.",
     more: { applied: false },
@@ -251,7 +251,7 @@ function tooLate(request: Request): WireError {
     name: "OwnerUnavailableError",
     code: "VARVE_OWNER_UNAVAILABLE",
     message:
-      `${calledFor(request)}() reached the owner of the database after its deadline, and was ` +
+      `${callName(request)}() reached the owner of the database after its deadline, and was ` +
       "not done. Try again, or allow more time with the option timeout.",
     more: { applied: false },
   };

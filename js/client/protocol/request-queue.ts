@@ -14,18 +14,18 @@
  */
 
 import type {
-  Ask,
-  Gone,
-  Here,
+  CancelRequest,
   Outcome,
+  OwnerAnnouncement,
+  OwnerQuery,
+  OwnerResignation,
   Request,
-  Stop,
+  RequestBatch,
+  ResponseBatch,
   ToClient,
-  Told,
   ToOwner,
   Unwatch,
   Watch,
-  Who,
 } from "./messages.js";
 
 /**
@@ -38,23 +38,23 @@ export const GRACE_MS = 500;
 export const SILENCE_MS = 400;
 
 /** A message holds at most so many requests: what an owner has to remember of it is one record. */
-const MESSAGE_REQUESTS = 4_096;
+const MAX_BATCH = 4_096;
 
 /** With more unanswered writes than these, the next message waits for answers. */
 const WINDOW_WRITES = 512;
 
 /** How a request ends that nobody has answered. */
-export type Lapse =
+export type NoAnswer =
   /** No owner has it, and none will apply it. */
   | "never-sent"
   /** It was sent, and it cannot be known whether it was applied. */
   | "unknown";
 
 /** How a request ends: answered, given up, or never sent because it cannot be cloned. */
-export type Ending = Outcome | { readonly lapsed: Lapse } | { readonly thrown: unknown };
+export type Settlement = Outcome | { readonly noAnswer: NoAnswer } | { readonly thrown: unknown };
 
 /** A request, as the client makes it. */
-export interface Order {
+export interface NewRequest {
   /** The name of the call. */
   readonly call: string;
   /** The arguments of the call. */
@@ -64,21 +64,24 @@ export interface Order {
   /** The time after which nobody applies it, by the same clock as all times that the sender is given. */
   readonly deadline: number;
   /** Called once, with the outcome. */
-  readonly settle: (ending: Ending) => void;
+  readonly settle: (settlement: Settlement) => void;
 }
 
 /** What the sender needs of the outside world. */
-export interface SenderPort {
+export interface RequestQueuePort {
   /** Sends a message to that owner; it may get lost. Throws if the message cannot be cloned. */
-  ask(owner: string, message: ToOwner): void;
+  post(owner: string, message: ToOwner): void;
   /** Asks all owners that there may be. */
-  who(message: Who): void;
+  findOwner(message: OwnerQuery): void;
 }
 
 /** A message to an owner that has no answer. */
-export type Word = Omit<Watch, "client"> | Omit<Unwatch, "client"> | Omit<Stop, "client">;
+export type OneWayMessage =
+  | Omit<Watch, "client">
+  | Omit<Unwatch, "client">
+  | Omit<CancelRequest, "client">;
 
-interface Pending extends Order {
+interface Pending extends NewRequest {
   readonly id: number;
   /** Its number among the writes; 0 as long as it was not sent, and for reads. */
   write: number;
@@ -92,15 +95,15 @@ interface Pending extends Order {
 }
 
 /** The client's half of the protocol. */
-export class Sender {
+export class RequestQueue {
   /** The owner that was heard last, as long as it is believed to be there. */
   owner: string | undefined;
   /** The build that its messages name as the client's. */
   build = "";
   /** The watches that no owner has answered yet: requests wait for them. */
-  readonly held: Set<number> = new Set();
+  readonly blockingWatches: Set<number> = new Set();
   private readonly client: number;
-  private readonly port: SenderPort;
+  private readonly port: RequestQueuePort;
   /** What has no answer yet, in the order in which it was asked for. */
   private readonly pending = new Map<number, Pending>();
   /** The numbers of writes that were sent and are not over, in order. `undefined`: given up. */
@@ -108,24 +111,24 @@ export class Sender {
   private lastId = 0;
   private lastWrite = 0;
   private round = 0;
-  private roundHeard = 0;
+  private answeredRound = 0;
   /** How many owners were heard of. */
-  private turn = 0;
+  private term = 0;
   /** When the owner was heard last, or first waited for. */
-  private heard = 0;
+  private lastHeardAt = 0;
   /** How far the owner's clock is ahead, at least. */
-  private ahead = 0;
+  private clockOffset = 0;
   /** Whether the owner has said that in answer to a question, and not some time before it was heard. */
-  private isTimed = false;
+  private isClockKnown = false;
 
-  constructor(client: number, port: SenderPort) {
+  constructor(client: number, port: RequestQueuePort) {
     this.client = client;
     this.port = port;
   }
 
   /** Whether the owner was asked more than once, if it is there, since it was last heard. */
-  get isUnheard(): boolean {
-    return this.round > this.roundHeard + 1;
+  get isOwnerSilent(): boolean {
+    return this.round > this.answeredRound + 1;
   }
 
   /** The number of requests without an answer. */
@@ -134,11 +137,11 @@ export class Sender {
   }
 
   /** Makes a request and returns its number. The next `flush` sends it. */
-  request(order: Order, now: number): number {
-    if (this.pending.size === 0) this.heard = now;
+  request(request: NewRequest, now: number): number {
+    if (this.pending.size === 0) this.lastHeardAt = now;
     this.lastId += 1;
     const id = this.lastId;
-    const { call, args, writes, deadline, settle } = order;
+    const { call, args, writes, deadline, settle } = request;
     // Spelled out: what is spread into an object makes all that is done with it slow.
     this.pending.set(id, {
       call,
@@ -160,27 +163,28 @@ export class Sender {
   /** Sends to the owner, if there is one, what was not sent yet or has to be sent again. */
   flush(isLast?: boolean): void {
     const { owner } = this;
-    if (owner === undefined || ((this.held.size > 0 || !this.isTimed) && !isLast)) return;
-    const some: Pending[] = [];
+    if (owner === undefined || ((this.blockingWatches.size > 0 || !this.isClockKnown) && !isLast))
+      return;
+    const batch: Pending[] = [];
     let open = 0;
     let isFull = false;
     for (const one of this.pending.values()) {
       if (one.owner === undefined) {
         // What an owner may have hung in goes alone, so that it is known if another one does.
-        isFull ||= some.length === MESSAGE_REQUESTS || (one.hangs === 1 && some.length > 0);
-        if (!isFull) some.push(one);
+        isFull ||= batch.length === MAX_BATCH || (one.hangs === 1 && batch.length > 0);
+        if (!isFull) batch.push(one);
         isFull ||= one.hangs === 1;
       } else if (one.write > 0) open += 1;
     }
-    if (open > WINDOW_WRITES || some.length === 0) return;
-    for (const one of some) this.number(one, owner);
+    if (open > WINDOW_WRITES || batch.length === 0) return;
+    for (const one of batch) this.markSent(one, owner);
     try {
-      this.port.ask(owner, this.message(some));
+      this.port.post(owner, this.batchOf(batch));
     } catch {
       // One of them cannot be cloned: the others are not to suffer for it.
-      for (const one of some) {
+      for (const one of batch) {
         try {
-          this.port.ask(owner, this.message([one]));
+          this.port.post(owner, this.batchOf([one]));
         } catch (thrown) {
           this.end(one, { thrown });
         }
@@ -189,68 +193,68 @@ export class Sender {
   }
 
   /** Ends a request that is not wanted any more, with this ending if anybody is to be told. */
-  giveUp(id: number, ending?: Ending): void {
+  cancel(id: number, settlement?: Settlement): void {
     const one = this.pending.get(id);
-    if (one !== undefined) this.end(one, ending);
+    if (one !== undefined) this.end(one, settlement);
   }
 
   /** Takes a message from any owner. */
-  hear(message: ToClient, now: number): void {
+  receive(message: ToClient, now: number): void {
     switch (message.type) {
-      case "told":
-        this.told(message, now);
+      case "responses":
+        this.receiveResponses(message, now);
         break;
-      case "gone":
-        if (message.hung) this.suspect(message);
-        this.lose(message.owner);
+      case "resigned":
+        if (message.hung) this.markSuspects(message);
+        this.ownerLost(message.owner);
         break;
-      case "again":
-        if (message.owner === this.owner) this.repeat(this.round + 1, now);
+      case "resend":
+        if (message.owner === this.owner) this.resendSentBefore(this.round + 1, now);
         break;
-      case "here":
-        this.here(message, now);
+      case "owner":
+        this.ownerAnnounced(message, now);
         break;
     }
   }
 
   /** The owner with this name is not there any more. Has an effect only if it is the present one. */
-  lose(owner: string | undefined): void {
+  ownerLost(owner: string | undefined): void {
     if (this.owner === owner) this.owner = undefined;
   }
 
   /** An owner hung. What may have been the reason is tried once more, and what surely was not again. */
-  private suspect({ owner, doing }: Gone): void {
+  private markSuspects({ owner, retriedHung: doing }: OwnerResignation): void {
     for (const one of this.pending.values()) {
       if (one.owner !== owner || one.call !== "call") continue;
-      const isSure = doing?.client === this.client && doing.ids.includes(one.id);
-      one.hangs = isSure ? 2 : Math.max(one.hangs, 1);
+      const wasRetried = doing?.client === this.client && doing.ids.includes(one.id);
+      one.hangs = wasRetried ? 2 : Math.max(one.hangs, 1);
     }
   }
 
   /** Sends a message without an answer to the owner, if there is one. */
-  tell(word: Word): void {
-    if (this.owner !== undefined) this.port.ask(this.owner, { ...word, client: this.client });
+  send(message: OneWayMessage): void {
+    if (this.owner !== undefined) this.port.post(this.owner, { ...message, client: this.client });
   }
 
   /** A watch was begun or refused, or is not wanted any more. */
-  free(watch: number): void {
-    if (this.held.delete(watch)) this.flush();
+  unblock(watch: number): void {
+    if (this.blockingWatches.delete(watch)) this.flush();
   }
 
-  private here({ owner, client, round, at }: Here, now: number): void {
+  private ownerAnnounced({ owner, client, round, at }: OwnerAnnouncement, now: number): void {
     const changed = this.owner !== owner;
     if (changed) {
-      this.turn += 1;
-      this.ahead = at - now;
-      this.isTimed = false;
+      this.term += 1;
+      this.clockOffset = at - now;
+      this.isClockKnown = false;
     }
     this.owner = owner;
-    this.time(at, now);
-    if (client === this.client) this.isTimed = true;
-    else if (changed) this.port.ask(owner, this.question());
+    this.updateClock(at, now);
+    if (client === this.client) this.isClockKnown = true;
+    else if (changed) this.port.post(owner, this.ownerQuery());
     // Whoever was asked has seen all that was posted before the question, and has not answered that.
-    this.roundHeard = this.round;
-    this.repeat(changed ? this.round + 1 : client === this.client ? round : 0, now);
+    this.answeredRound = this.round;
+    this.resendSentBefore(changed ? this.round + 1 : client === this.client ? round : 0, now);
   }
 
   /** Call this now and then: it ends what is too late, and asks an owner that is silent. */
@@ -258,42 +262,45 @@ export class Sender {
     this.endAll(({ deadline, sent }) =>
       now < deadline + (sent ? GRACE_MS : 0)
         ? undefined
-        : { lapsed: sent ? "unknown" : "never-sent" },
+        : { noAnswer: sent ? "unknown" : "never-sent" },
     );
-    if (this.pending.size === 0 || now < this.heard + SILENCE_MS) return;
-    this.heard = now;
-    this.ask();
+    if (this.pending.size === 0 || now < this.lastHeardAt + SILENCE_MS) return;
+    this.lastHeardAt = now;
+    this.findOwner();
   }
 
   /** Asks who the owner is. */
-  ask(): void {
+  findOwner(): void {
     this.round += 1;
-    this.port.who(this.question());
+    this.port.findOwner(this.ownerQuery());
   }
 
-  private question(): Who {
-    return { type: "who", round: this.round, client: this.client };
+  private ownerQuery(): OwnerQuery {
+    return { type: "find-owner", round: this.round, client: this.client };
   }
 
   /** The owner's clock was there when it sent what is heard now. What took the shortest time is nearest. */
-  private time(at: number, now: number): void {
-    this.ahead = Math.max(this.ahead, at - now);
+  private updateClock(at: number, now: number): void {
+    this.clockOffset = Math.max(this.clockOffset, at - now);
   }
 
   /** Ends the requests for which `ending` returns an ending, since the client cannot go on. */
-  endAll(ending: (one: Readonly<Pending>) => Ending | undefined): void {
+  endAll(settlement: (one: Readonly<Pending>) => Settlement | undefined): void {
     for (const one of [...this.pending.values()]) {
-      const how = ending(one);
-      if (how !== undefined) this.end(one, how);
+      const result = settlement(one);
+      if (result !== undefined) this.end(one, result);
     }
   }
 
-  private told({ answers, owner, passing = this.turn, at }: Told, now: number): void {
-    if (passing !== this.turn) return;
+  private receiveResponses(
+    { answers, owner, term: passing = this.term, at }: ResponseBatch,
+    now: number,
+  ): void {
+    if (passing !== this.term) return;
     if (owner === this.owner) {
-      this.time(at, now);
-      this.heard = now;
-      this.roundHeard = this.round;
+      this.updateClock(at, now);
+      this.lastHeardAt = now;
+      this.answeredRound = this.round;
     }
     for (const { id, outcome } of answers) {
       const one = this.pending.get(id);
@@ -304,27 +311,27 @@ export class Sender {
   }
 
   /** It is over: answered, or given up. */
-  private end(one: Pending, ending?: Ending, answered?: boolean): void {
+  private end(one: Pending, settlement?: Settlement, answered?: boolean): void {
     this.pending.delete(one.id);
     if (answered) this.writes.delete(one.write);
     else if (one.write > 0) this.writes.set(one.write, undefined);
-    if (ending !== undefined) one.settle(ending);
+    if (settlement !== undefined) one.settle(settlement);
   }
 
   /** Sends again what was sent before that round, and all behind it, so that nobody misses a write. */
-  private repeat(round: number, now: number): void {
-    this.heard = now;
+  private resendSentBefore(round: number, now: number): void {
+    this.lastHeardAt = now;
     if (this.owner === undefined) return;
-    let again = false;
+    let isResent = false;
     for (const one of this.pending.values()) {
-      again ||= one.owner === undefined || one.round < round;
-      if (again) one.owner = undefined;
+      isResent ||= one.owner === undefined || one.round < round;
+      if (isResent) one.owner = undefined;
     }
     this.flush();
   }
 
   /** From now on it counts as sent. */
-  private number(one: Pending, owner: string): void {
+  private markSent(one: Pending, owner: string): void {
     one.owner = owner;
     one.round = this.round;
     if (one.sent) return;
@@ -337,7 +344,7 @@ export class Sender {
   }
 
   /** As they travel; between them, in their places, the numbers of writes that were given up. */
-  private message(chosen: readonly Pending[]): Ask {
+  private batchOf(chosen: readonly Pending[]): RequestBatch {
     const voids: number[] = [];
     let oldest: number | undefined;
     for (const [number, one] of this.writes) {
@@ -353,9 +360,17 @@ export class Sender {
         const number = voids[0]!;
         requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });
       }
-      requests.push({ id, write, after, deadline: deadline + this.ahead, call, args, hangs });
+      requests.push({
+        id,
+        write,
+        after,
+        deadline: deadline + this.clockOffset,
+        call,
+        args,
+        hangCount: hangs,
+      });
     }
-    const { build, turn, client } = this;
-    return { type: "ask", build, turn, client, acknowledged: oldest - 1, requests };
+    const { build, term: turn, client } = this;
+    return { type: "requests", build, term: turn, client, acknowledged: oldest - 1, requests };
   }
 }

@@ -38,13 +38,13 @@ function tag(kind: string, content?: unknown): Tagged {
 }
 
 /** Ends early for what is large or without an end: nobody wants its bytes. */
-function admit(length: number): void {
+function fits(length: number): void {
   room -= length;
   if (room < 0) throw new RangeError();
 }
 
 function tagged(value: unknown): unknown {
-  admit(typeof value === "string" ? value.length : 1);
+  fits(typeof value === "string" ? value.length : 1);
   switch (typeof value) {
     case "undefined":
       return tag("undefined");
@@ -80,7 +80,7 @@ function taggedObject(value: object): unknown {
 
 /** One character for each byte. */
 function binary(bytes: Uint8Array): string {
-  admit(bytes.length);
+  fits(bytes.length);
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
   return text;

@@ -4,7 +4,7 @@ import { Database } from "../../database/database.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
 import { toWire } from "../protocol/errors.js";
 import type { Request, WireError } from "../protocol/messages.js";
-import type { Journal } from "../protocol/request-log.js";
+import type { ClientRecordStore } from "../protocol/request-log.js";
 import { perform, type Service } from "./handlers.js";
 
 /** The engine's own keyspace (FORMAT.md, section 8). */
@@ -30,7 +30,7 @@ export function storeVersion(db: Database, version: number): void {
 }
 
 /** A journal in a database. */
-export class DatabaseJournal implements Journal {
+export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
   private readonly service: Service;
 

@@ -116,15 +116,16 @@ function entryOf(db: Database, key: Key) {
 }
 
 function commitIf({ db, collections }: Service, { reads, writes }: Commitment): void {
-  for (const { key, version, in: place } of reads) {
-    const entry = place === undefined ? db.getEntry(key) : collections.get(place).getEntry(key);
+  for (const { key, version, in: collection } of reads) {
+    const entry =
+      collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: place, type, key, value, forms } of writes) {
-    const on = place === undefined ? db : collections.get(place);
+  for (const { in: collection, type, key, value, forms } of writes) {
+    const on = collection === undefined ? db : collections.get(collection);
     if (type === "delete") on.delete(key);
-    else if (place === undefined) db.set(key, value);
-    else on.set(key, collections.taken(place, value, forms) as Value);
+    else if (collection === undefined) db.set(key, value);
+    else on.set(key, collections.taken(collection, value, forms) as Value);
   }
 }
 

@@ -12,16 +12,16 @@ import type { ClientProgress, Outcome, Request } from "../protocol/messages.js";
 
 interface Help {
   readonly signal: AbortSignal;
-  readonly hear: (progress: ClientProgress) => void;
+  readonly report: (progress: ClientProgress) => void;
 }
 
 const CALLS: Readonly<Record<string, (db: Database, help: Help) => Promise<unknown>>> = {
-  compact: (db, { signal, hear }) =>
-    db.compact({ signal, onProgress: (progress) => hear({ doing: "compacting", ...progress }) }),
-  verify: (db, { signal, hear }) =>
-    db.verify({ signal, onProgress: (progress) => hear({ doing: "verifying", ...progress }) }),
-  export: (db, { signal, hear }) => {
-    const onProgress = (progress: ExportProgress) => hear({ doing: "exporting", ...progress });
+  compact: (db, { signal, report }) =>
+    db.compact({ signal, onProgress: (progress) => report({ doing: "compacting", ...progress }) }),
+  verify: (db, { signal, report }) =>
+    db.verify({ signal, onProgress: (progress) => report({ doing: "verifying", ...progress }) }),
+  export: (db, { signal, report }) => {
+    const onProgress = (progress: ExportProgress) => report({ doing: "exporting", ...progress });
     return new Response(db.export({ signal, onProgress })).blob();
   },
 };
@@ -29,37 +29,37 @@ const CALLS: Readonly<Record<string, (db: Database, help: Help) => Promise<unkno
 /** So many that are over are remembered, for clients that have not heard of it. */
 const REMEMBERED = 64;
 
-interface One {
+interface Job {
   readonly stop: AbortController;
   respond: (outcome: Outcome) => void;
   outcome: Outcome | undefined;
 }
 
 /** All long work of one owner. */
-export class Work {
+export class JobRunner {
   private readonly db: Database;
   /** `undefined` when nothing is done any more. */
-  private readonly hear: (progress: ClientProgress | undefined) => void;
+  private readonly report: (progress: ClientProgress | undefined) => void;
   /** By client and number, in the order in which it was begun. */
-  private readonly all: Map<string, One>;
+  private readonly all: Map<string, Job>;
   private running: number;
 
-  constructor(db: Database, hear: (progress: ClientProgress | undefined) => void) {
+  constructor(db: Database, report: (progress: ClientProgress | undefined) => void) {
     this.db = db;
-    this.hear = hear;
+    this.report = report;
     this.all = new Map();
     this.running = 0;
   }
 
   /** Begins it, or if it has begun goes on. The last who asks for it is answered. */
-  do(client: number, { id, call, deadline }: Request, respond: One["respond"]): void {
+  do(client: number, { id, call, deadline }: Request, respond: Job["respond"]): void {
     const name = nameOf(client, id);
     const known = this.all.get(name);
     if (known !== undefined) {
       known.respond = respond;
       if (known.outcome !== undefined) respond(known.outcome);
     } else if (monotonicNow() < deadline) {
-      const one: One = { stop: new AbortController(), respond, outcome: undefined };
+      const one: Job = { stop: new AbortController(), respond, outcome: undefined };
       this.all.set(name, one);
       this.run(call, one);
     }
@@ -78,17 +78,17 @@ export class Work {
     }
   }
 
-  private async run(call: string, one: One): Promise<void> {
+  private async run(call: string, one: Job): Promise<void> {
     this.running += 1;
     const { signal } = one.stop;
     try {
       const work = CALLS[call] as (typeof CALLS)[string];
-      one.outcome = { value: await work(this.db, { signal, hear: this.hear }) };
+      one.outcome = { value: await work(this.db, { signal, report: this.report }) };
     } catch (error) {
       one.outcome = { error: toWire(error) };
     }
     this.running -= 1;
-    if (this.running === 0) this.hear(undefined);
+    if (this.running === 0) this.report(undefined);
     one.respond(one.outcome);
     for (const [name, { outcome }] of this.all) {
       if (this.all.size <= REMEMBERED) break;
@@ -98,7 +98,7 @@ export class Work {
 }
 
 /** Whether it is done here and not in a turn. */
-export function isWork({ call }: Request): boolean {
+export function isJob({ call }: Request): boolean {
   return Object.hasOwn(CALLS, call);
 }
 

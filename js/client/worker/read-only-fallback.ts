@@ -10,12 +10,12 @@ import { openImage } from "../../storage/bytes.js";
 import type { Storage } from "../../storage/storage.js";
 import { monotonicNow, setTimeout } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
-import { calledFor, type Request, type ToOwner, type WireError } from "../protocol/messages.js";
-import { Ledger } from "../protocol/request-log.js";
-import { DatabaseJournal, storedVersion } from "./client-record-store.js";
+import { callName, type Request, type ToOwner, type WireError } from "../protocol/messages.js";
+import { RequestLog } from "../protocol/request-log.js";
+import { DatabaseClientRecords, storedVersion } from "./client-record-store.js";
 import { ServedCollections } from "./collection-handlers.js";
-import { isWork } from "./jobs.js";
-import { type Hosting, ownerNow, type Respond } from "./leader.js";
+import { isJob } from "./jobs.js";
+import { type HostOptions, ownerNow, type Respond } from "./owner.js";
 import { Watches } from "./subscriptions.js";
 
 /** Who wants to write waits so long for an owner: between two there is none for a moment. */
@@ -34,7 +34,7 @@ const PAUSE_MS = 10;
 interface Snapshot {
   readonly file: File;
   readonly db: Database;
-  readonly ledger: Ledger;
+  readonly requestLog: RequestLog;
   readonly watches: Watches;
 }
 
@@ -43,7 +43,7 @@ export interface ReaderHost {
   readonly id: string;
   readonly name: string;
   readonly storage: Storage;
-  readonly hosting: Hosting;
+  readonly hostOptions: HostOptions;
   /** The lock of owners. */
   readonly lock: string;
   module(): Promise<WebAssembly.Module>;
@@ -88,7 +88,7 @@ export class Reader {
     await pause(OFFER_MS);
     const { id: owner } = this.host;
     await this.whileFree(async () =>
-      respond({ type: "here", owner, client: 0, round: 0, at: ownerNow() }),
+      respond({ type: "owner", owner, client: 0, round: 0, at: ownerNow() }),
     );
   }
 
@@ -100,14 +100,14 @@ export class Reader {
 
   private async answer(message: ToOwner, respond: Respond): Promise<void> {
     const { id: owner } = this.host;
-    const writes = message.type === "ask" && message.requests.some(({ write }) => write > 0);
+    const writes = message.type === "requests" && message.requests.some(({ write }) => write > 0);
     if (writes) await this.lull();
     // Before it keeps others from owning the file.
-    if (message.type === "ask") await this.host.module();
-    const isFree = await this.whileFree(() => this.heed(message, respond));
+    if (message.type === "requests") await this.host.module();
+    const isFree = await this.whileFree(() => this.checkAbort(message, respond));
     // Whoever has it now answers what was asked here, too.
-    const waits = message.type === "ask" || message.type === "watch";
-    if (!isFree && waits) respond({ type: "gone", owner });
+    const waits = message.type === "requests" || message.type === "watch";
+    if (!isFree && waits) respond({ type: "resigned", owner });
   }
 
   /** Waits for as long as the next owner might still come. */
@@ -116,19 +116,19 @@ export class Reader {
     if (this.freeSince !== undefined) await pause(this.freeSince + HAND_OVER_MS - monotonicNow());
   }
 
-  private async heed(message: ToOwner, respond: Respond): Promise<void> {
+  private async checkAbort(message: ToOwner, respond: Respond): Promise<void> {
     const { id: owner } = this.host;
     const { client } = message;
-    if (message.type === "who") {
-      respond({ type: "here", owner, client, round: message.round, at: ownerNow() });
+    if (message.type === "find-owner") {
+      respond({ type: "owner", owner, client, round: message.round, at: ownerNow() });
       return;
     }
-    if (message.type === "stop") return;
+    if (message.type === "cancel") return;
     if (message.type === "unwatch") {
       this.snapshot?.watches.remove(message);
       return;
     }
-    const { db, ledger, watches } = await this.look();
+    const { db, requestLog, watches } = await this.look();
     if (message.type === "watch") {
       try {
         watches.add(message, respond);
@@ -139,11 +139,16 @@ export class Reader {
     }
     if (this.host.isLate(storedVersion(db))) return;
     const refusal = this.host.refusalFor(message.build);
-    const { answers, again } = ledger.handle(message, ownerNow(), refusal || undefined, Date.now());
+    const { answers, again } = requestLog.handle(
+      message,
+      ownerNow(),
+      refusal || undefined,
+      Date.now(),
+    );
     if (answers.length > 0) {
-      respond({ type: "told", owner, answers, passing: message.turn, at: ownerNow() });
+      respond({ type: "responses", owner, answers, term: message.term, at: ownerNow() });
     }
-    if (again) respond({ type: "again", owner });
+    if (again) respond({ type: "resend", owner });
   }
 
   /** Runs it if there is no owner, and none can come meanwhile. Says whether it did. */
@@ -163,9 +168,9 @@ export class Reader {
     // The next owner tells what there is. What is asked for behind the watch does not wait for that.
     if (message.type === "watch") {
       const { id } = message;
-      respond({ type: "seen", owner, id, epoch: 0, number: -1, isAll: false, changes: [] });
+      respond({ type: "changes", owner, id, epoch: 0, number: -1, isAll: false, changes: [] });
     }
-    if (message.type !== "ask") return;
+    if (message.type !== "requests") return;
     const applied = error instanceof DatabaseNotFoundError ? false : "unknown";
     const answers = message.requests
       .filter(({ call }) => call !== "")
@@ -174,7 +179,7 @@ export class Reader {
         const told = write === 0 ? error : refused(name, request, { applied, cause: error });
         return { id, outcome: { error: toWire(told) } };
       });
-    respond({ type: "told", owner, answers, passing: message.turn, at: ownerNow() });
+    respond({ type: "responses", owner, answers, term: message.term, at: ownerNow() });
   }
 
   // ---------------------------------------------------------------- the file
@@ -218,8 +223,8 @@ export class Reader {
   }
 
   private async read(file: File): Promise<Snapshot> {
-    const { id, name, hosting, module } = this.host;
-    const { procedures, collections: specs, options } = hosting;
+    const { id, name, hostOptions, module } = this.host;
+    const { procedures, collections: specs, options } = hostOptions;
     const bytes = Promise.resolve(await file.arrayBuffer());
     const storage: Storage = {
       kind: "image",
@@ -230,8 +235,8 @@ export class Reader {
     const { memory, ordered } = options;
     const db = await open(name, { storage, readOnly: true, wasm: module(), memory, ordered });
     const collections = new ServedCollections(db, specs);
-    const ledger = new Ledger(new SnapshotJournal(name, { db, procedures, collections }));
-    return { file, db, ledger, watches: new Watches(id, db, collections) };
+    const requestLog = new RequestLog(new SnapshotJournal(name, { db, procedures, collections }));
+    return { file, db, requestLog: requestLog, watches: new Watches(id, db, collections) };
   }
 
   private async forget(): Promise<void> {
@@ -243,10 +248,10 @@ export class Reader {
 }
 
 /** What was done can be read in it; what would have to be done is refused. */
-class SnapshotJournal extends DatabaseJournal {
+class SnapshotJournal extends DatabaseClientRecords {
   private readonly name: string;
 
-  constructor(name: string, service: ConstructorParameters<typeof DatabaseJournal>[0]) {
+  constructor(name: string, service: ConstructorParameters<typeof DatabaseClientRecords>[0]) {
     super(service);
     this.name = name;
   }
@@ -256,7 +261,7 @@ class SnapshotJournal extends DatabaseJournal {
   }
 
   override perform(request: Request): unknown {
-    if (request.write === 0 && !isWork(request)) return super.perform(request);
+    if (request.write === 0 && !isJob(request)) return super.perform(request);
     throw refused(this.name, request, { applied: false });
   }
 
@@ -270,7 +275,7 @@ function refused(
   options: { applied: false | "unknown"; cause?: unknown },
 ): OwnerUnavailableError {
   return new OwnerUnavailableError(
-    `${calledFor(request)}() on "${name}" was not done: a service worker only reads the file, ` +
+    `${callName(request)}() on "${name}" was not done: a service worker only reads the file, ` +
       "and no page is open whose worker could write to it. Keep the write until one is.",
     options,
   );

@@ -15,13 +15,13 @@ import { fileName } from "../../storage/file-names.js";
 import type { CustomCodec, Structure } from "../../struct/codec.js";
 import { codecOf } from "../../struct/value-codecs.js";
 import { carryPorts } from "../connection/port-relay.js";
-import type { FromHost, ToHost } from "../connection/worker-messages.js";
+import type { FromWorker, ToWorker } from "../connection/worker-messages.js";
 import { toWire } from "../protocol/errors.js";
 import type { CollectionSpec, CollectionSpecs } from "./collection-handlers.js";
 import { EAGER_MODULES } from "./eager-imports.js";
 import type { Procedures } from "./handlers.js";
-import type { Hosting, Migrate } from "./leader.js";
-import { Host } from "./leader-election.js";
+import type { HostOptions, Migrate } from "./owner.js";
+import { OwnerCandidate } from "./owner-election.js";
 
 /** Refuses functions that give promises, or nothing before somebody goes over them: they are no transactions. */
 type Immediate<P extends Procedures> = {
@@ -165,7 +165,7 @@ export function serve<
     procedures,
     collections,
     listen(port) {
-      const hosting: Hosting = {
+      const hostOptions: HostOptions = {
         options: opening,
         procedures,
         collections,
@@ -175,7 +175,7 @@ export function serve<
       };
       listen(port, (wanted, of, tell) => {
         if (wanted !== name) throw otherName(name, wanted);
-        return new Host(name, hosting, of, tell, port === dedicatedWorker());
+        return new OwnerCandidate(name, hostOptions, of, tell, port === dedicatedWorker());
       });
     },
     here() {
@@ -238,7 +238,7 @@ export function serveAny(): void {
   carryPorts();
   const worker = dedicatedWorker();
   if (worker === undefined) return;
-  const hosting: Hosting = {
+  const hostOptions: HostOptions = {
     options: {},
     procedures: {},
     collections: {},
@@ -246,7 +246,10 @@ export function serveAny(): void {
     migrate: undefined,
     eagerModules: EAGER_MODULES,
   };
-  listen(worker, (name, version, tell) => new Host(name, hosting, version, tell, true));
+  listen(
+    worker,
+    (name, version, tell) => new OwnerCandidate(name, hostOptions, version, tell, true),
+  );
 }
 
 const KNOWN = [
@@ -276,17 +279,21 @@ function dedicatedWorker(): ServedPort | undefined {
 
 function listen(
   port: ServedPort,
-  hostOf: (name: string, version: number | undefined, tell: (message: FromHost) => void) => Host,
+  hostOf: (
+    name: string,
+    version: number | undefined,
+    tell: (message: FromWorker) => void,
+  ) => OwnerCandidate,
 ): void {
-  let host: Host | undefined;
-  const tell = (message: FromHost) => port.postMessage(message);
+  let host: OwnerCandidate | undefined;
+  const tell = (message: FromWorker) => port.postMessage(message);
   port.addEventListener("message", (event) => {
-    const message = event.data as ToHost;
-    if (message.type === "hello") {
+    const message = event.data as ToWorker;
+    if (message.type === "init") {
       try {
         host ??= hostOf(message.name, message.version, tell);
-        host.serves(message.version);
-        host.begin();
+        host.checkPageVersion(message.version);
+        host.campaign();
       } catch (error) {
         tell({ type: "failed", error: toWire(error) });
       }
@@ -294,11 +301,11 @@ function listen(
       const released = () => tell({ type: "released" });
       if (host === undefined) released();
       else host.release().then(released, released);
-    } else if (message.type === "visit") {
+    } else if (message.type === "attach-port") {
       const [visitor] = event.ports;
-      if (visitor !== undefined) host?.visit(visitor);
+      if (visitor !== undefined) host?.attachPort(visitor);
     } else {
-      host?.hear(message, tell);
+      host?.receive(message, tell);
     }
   });
   port.start?.();

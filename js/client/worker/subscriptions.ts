@@ -12,8 +12,8 @@ import { type Bounds, boundsOf, type TextRange } from "../../session/key-range.j
 import { monotonicNow, queueMicrotask, setTimeout } from "../../util/clock.js";
 import { decoder } from "../../util/text-coders.js";
 import { toWire } from "../protocol/errors.js";
-import { type Subscription, Subscriptions } from "../protocol/leader-subscriptions.js";
-import type { Seen, Watch } from "../protocol/messages.js";
+import type { Watch, WatchUpdate } from "../protocol/messages.js";
+import { type Subscription, Subscriptions } from "../protocol/owner-subscriptions.js";
 import type { ServedCollections } from "./collection-handlers.js";
 
 /** So many keys are looked at in one step. */
@@ -26,7 +26,7 @@ const MOST_KEYS = 10_000;
 const MOST_STEPS = 64;
 
 /** Where the keys of a range lie, and what they are to who watches it. */
-export interface Reach {
+export interface WatchedRange {
   /** That of a collection changes when it is migrated. */
   readonly keyspace: () => number;
   readonly bounds: Bounds;
@@ -35,7 +35,7 @@ export interface Reach {
 
 /** What was told of a range. Keys are texts, which have the order of the bytes. */
 interface Told {
-  readonly reach: Reach;
+  readonly reach: WatchedRange;
   keyspace: number;
   /** The versions that were told. */
   readonly known: Map<string, number>;
@@ -72,24 +72,24 @@ export class Watches {
   }
 
   /** Begins a watch, and tells all that is there; or renews it, if its client has missed nothing. */
-  add(watch: Watch, respond: (message: Seen) => void): void {
+  add(watch: Watch, respond: (message: WatchUpdate) => void): void {
     const now = monotonicNow();
     if (this.all.renew(watch, respond, now)) return;
-    const reach = this.reachOf(watch);
+    const reach = this.watchedRangeOf(watch);
     const told = { reach, keyspace: reach.keyspace(), known: new Map(), last: undefined };
     this.all.begin(watch, respond, now, told, this.lookAt(told));
     this.watched.add(told.keyspace);
-    this.unhear ??= this.engine.hearKeys(
+    this.unhear ??= this.engine.observeKeys(
       (keyspace, length) => this.note(keyspace, length),
       (keyspace) => this.noteCleared(keyspace),
     );
   }
 
   /** What its client is told when it cannot be begun. */
-  refusal({ id }: Watch, error: unknown): Seen {
+  refusal({ id }: Watch, error: unknown): WatchUpdate {
     const { owner } = this;
     const none = { epoch: 0, number: -1, isAll: false, changes: [] };
-    return { type: "seen", owner, id, ...none, error: toWire(error) };
+    return { type: "changes", owner, id, ...none, error: toWire(error) };
   }
 
   remove(watch: { client: number; id: number }): void {
@@ -110,13 +110,13 @@ export class Watches {
     const written = this.writtenIn(keyspace);
     // Another keyspace may become that of a watched collection: that alone is looked at.
     if (this.watched.has(keyspace)) written.add(textOf(this.engine.encoded(length)));
-    this.tellSoon();
+    this.scheduleNotify();
   }
 
   /** Keys of this keyspace are about to be deleted, and nobody is told which. */
   private noteCleared(keyspace: number): void {
     this.writtenIn(keyspace).isUnknown = true;
-    this.tellSoon();
+    this.scheduleNotify();
   }
 
   private writtenIn(keyspace: number): Written {
@@ -128,17 +128,17 @@ export class Watches {
     return written;
   }
 
-  private tellSoon(): void {
+  private scheduleNotify(): void {
     if (this.isDue) return;
     this.isDue = true;
     // The write itself comes next, and then its commit.
     queueMicrotask(() => {
-      const soon = () => setTimeout(() => this.tellAll());
-      this.db.committed.then(soon, soon);
+      const notifyLater = () => setTimeout(() => this.notifyAll());
+      this.db.committed.then(notifyLater, notifyLater);
     });
   }
 
-  private tellAll(): void {
+  private notifyAll(): void {
     const { all, written } = this;
     this.written = new Map();
     this.watched = new Set();
@@ -146,7 +146,7 @@ export class Watches {
     all.expire(monotonicNow());
     for (const one of all) {
       try {
-        all.tell(one, this.changesIn(one.state, written));
+        all.notify(one, this.changesIn(one.state, written));
         this.watched.add(one.state.keyspace);
       } catch (error) {
         this.end(one, error);
@@ -268,9 +268,10 @@ export class Watches {
   }
 
   /** @throws TypeError for a range that is none, or where keys are in no order */
-  private reachOf({ place, range }: Watch): Reach {
-    Database.sessionOf(this.db).admitRange("watch()");
-    if (place !== undefined) return this.collections.get(place).reach("watch()", range as object);
+  private watchedRangeOf({ collection, range }: Watch): WatchedRange {
+    Database.sessionOf(this.db).checkRange("watch()");
+    if (collection !== undefined)
+      return this.collections.get(collection).reach("watch()", range as object);
     const bounds = boundsOf("watch()", range as TextRange, true);
     const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : stringOf(key));
     return { keyspace: () => RAW, bounds, keyOf };

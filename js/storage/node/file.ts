@@ -7,7 +7,7 @@ import {
   StorageUnavailableError,
   VarveError,
 } from "../../errors/index.js";
-import { BESIDE } from "../file-names.js";
+import { SHADOW_SUFFIX } from "../file-names.js";
 import {
   type FileBeside,
   ioCode,
@@ -83,7 +83,7 @@ async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> 
 
 /** The lock of the database is that of this file too. */
 function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
-  const next = path + BESIDE;
+  const next = path + SHADOW_SUFFIX;
   const file = new NodeFile(node, next, "beside");
   return {
     file,
@@ -121,7 +121,7 @@ export async function destroyFile(node: Builtins, path: string): Promise<boolean
     lock = await acquireLock(found);
     // Somebody else may have destroyed it until the lock was ours.
     const wasThere = node.fs.existsSync(found);
-    for (const each of [path, found + BESIDE, found]) node.fs.rmSync(each, { force: true });
+    for (const each of [path, found + SHADOW_SUFFIX, found]) node.fs.rmSync(each, { force: true });
     flushFolder(node, found);
     return wasThere;
   } catch (error) {
@@ -148,8 +148,8 @@ export function listFolder(node: Builtins, folder: string): string[] {
  * as one large page and finds its place on the medium at once; where each write brings a few pages of its own, it
  * takes longer, and so does every flush behind it.
  */
-const PIECE = 65_536;
-const ZEROS = new Uint8Array(PIECE);
+const CHUNK_BYTES = 65_536;
+const ZEROS = new Uint8Array(CHUNK_BYTES);
 /**
  * A file that is shorter is of one segment, in which nothing is kept for later: there a piece is filled before the
  * first short write into it, so that a small database takes little room.
@@ -235,12 +235,13 @@ class NodeFile implements StorageFile {
   /** Has the file reach to a place, all of it on the medium if it is not small. */
   #grow(fd: number, to: number): void {
     if (this.#size < SMALL) {
-      const end = Math.floor(to / PIECE);
-      for (let piece = Math.ceil(this.#size / PIECE); piece < end; piece++) this.#blank.add(piece);
+      const end = Math.floor(to / CHUNK_BYTES);
+      for (let chunk = Math.ceil(this.#size / CHUNK_BYTES); chunk < end; chunk++)
+        this.#blank.add(chunk);
       return;
     }
     for (let from = this.#size; from < to; ) {
-      const count = this.#node.fs.writeSync(fd, ZEROS, 0, Math.min(PIECE, to - from), from);
+      const count = this.#node.fs.writeSync(fd, ZEROS, 0, Math.min(CHUNK_BYTES, to - from), from);
       if (count === 0) return;
       from += count;
       this.#size = from;
@@ -250,10 +251,10 @@ class NodeFile implements StorageFile {
   /** Fills the blank pieces that the write from one place to another is the first in. */
   #fill(fd: number, at: number, end: number): void {
     const blank = this.#blank;
-    for (let piece = Math.floor(at / PIECE); piece * PIECE < end; piece++) {
-      if (!blank.delete(piece) || end - at >= PIECE) continue;
+    for (let chunk = Math.floor(at / CHUNK_BYTES); chunk * CHUNK_BYTES < end; chunk++) {
+      if (!blank.delete(chunk) || end - at >= CHUNK_BYTES) continue;
       try {
-        this.#node.fs.writeSync(fd, ZEROS, 0, PIECE, piece * PIECE);
+        this.#node.fs.writeSync(fd, ZEROS, 0, CHUNK_BYTES, chunk * CHUNK_BYTES);
       } catch {
         // Nothing is lost: they are zeros without it, and the write itself says what is wrong.
       }
@@ -340,7 +341,7 @@ class NodeFile implements StorageFile {
   /** Removes what lies beside it. */
   tidy(): void {
     this.#lock?.assertHeld();
-    this.#node.fs.rmSync(this.#path + BESIDE, { force: true });
+    this.#node.fs.rmSync(this.#path + SHADOW_SUFFIX, { force: true });
   }
 
   #end(last: () => void): void {

@@ -65,9 +65,9 @@ interface Placed {
 type Judgement = Exclude<Life, "unseen"> | "silent" | "unknown";
 
 /** How often a holder sends a heartbeat. */
-const BEAT_MS = 2000;
+const HEARTBEAT_MS = 2000;
 /** By so much each heartbeat raises the time stamp: as much as the coarsest file system tells apart. */
-const BEAT_SECONDS = 2;
+const HEARTBEAT_SECONDS = 2;
 /** A holder that could not send one for this long sends one before it writes, and before what it wrote counts. */
 const STILL_MS = 3000;
 /** An unseen holder that has sent none for this long is taken for dead. Well above STILL_MS. */
@@ -135,7 +135,7 @@ export async function refuseHeld(guarded: string): Promise<void> {
     const seen = look(node, path);
     if (seen === undefined) return;
     const holder = parse(seen.content);
-    const life = watch.judge(seen, holder);
+    const life = watch.classifyHolder(seen, holder);
     if (life === "dead" || life === "silent") return;
     if (life === "alive") throw busy(path, guarded, holder, 0);
     await pause(50);
@@ -160,7 +160,7 @@ export class Lock {
   #system: Unlock | undefined;
   #file: FileIdentity | undefined;
   /** The time stamp that the lock was given last, in seconds. */
-  #stamp = Math.floor(Date.now() / 1000 / BEAT_SECONDS) * BEAT_SECONDS;
+  #stamp = Math.floor(Date.now() / 1000 / HEARTBEAT_SECONDS) * HEARTBEAT_SECONDS;
   /** When that was, by both clocks: the monotonic one may stand still while the machine sleeps. */
   #beaten = Number.NEGATIVE_INFINITY;
   #beatenWall = 0;
@@ -183,7 +183,7 @@ export class Lock {
     own.add(content);
     const { fs, timers } = this.#node;
     this.#inode = fs.lstatSync(path, { throwIfNoEntry: false })?.ino ?? -1;
-    this.#timer = timers.setInterval(() => this.#onTime(), BEAT_MS);
+    this.#timer = timers.setInterval(() => this.#onTime(), HEARTBEAT_MS);
     this.#timer.unref();
     this.#beat();
   }
@@ -270,7 +270,7 @@ export class Lock {
     this.#lookAtFile();
     if (this.#loss !== undefined) return;
     const [now, wall] = [monotonicNow(), Date.now()];
-    this.#stamp += BEAT_SECONDS;
+    this.#stamp += HEARTBEAT_SECONDS;
     for (;;) {
       try {
         // Touched before it is looked at: whoever moves it away to break it sees that, and puts it back.
@@ -376,7 +376,7 @@ class Watch {
   }
 
   /** Whether the holder lives, as far as it can be told by now. */
-  judge(seen: Sighting, holder: Holder | undefined): Judgement {
+  classifyHolder(seen: Sighting, holder: Holder | undefined): Judgement {
     const now = monotonicNow();
     if (this.#first === undefined || !isSame(this.#first, seen)) {
       this.#first = seen;
@@ -415,7 +415,7 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Pl
     }
     const seen = look(node, path);
     const holder = seen && parse(seen.content);
-    const life = seen === undefined ? "unknown" : watch.judge(seen, holder);
+    const life = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
     if (seen !== undefined && (life === "dead" || life === "silent")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
       takenOver ||= isBroken && life === "silent";

@@ -205,11 +205,11 @@ type Variants = Extract<Descriptor, { readonly variants: unknown }>;
 
 /** A string of Rust. What a terminal or an editor would act on is escaped. */
 function quoted(text: string): string {
-  const inside = text.replace(/["\\]|[^\x20-\x7e]/gu, (character) => {
+  const withField = text.replace(/["\\]|[^\x20-\x7e]/gu, (character) => {
     if (character === '"' || character === "\\") return `\\${character}`;
     const code = character.codePointAt(0) ?? 0;
     // Half of a surrogate pair is no character; it is stored as this one.
     return /\p{Cs}/u.test(character) ? "\\u{fffd}" : `\\u{${code.toString(16)}}`;
   });
-  return `"${inside}"`;
+  return `"${withField}"`;
 }

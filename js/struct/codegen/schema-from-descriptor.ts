@@ -30,7 +30,7 @@ import {
 } from "../../struct.js";
 import type { Descriptor, StructDescriptor } from "../codec.js";
 import { schema } from "../struct.js";
-import { copied, lone, placeOf, type Type, walking } from "../type.js";
+import { copied, placeOf, standaloneMemory, type Type, walking } from "../type.js";
 import { added } from "../types/versioned.js";
 
 /** Descriptors nest at most so deep. */
@@ -145,7 +145,7 @@ function addedBytes({ fields, added: last = [] }: StructDescriptor, field: numbe
 }
 
 function defaultOf(type: Type, bytes: Uint8Array): unknown {
-  const place = placeOf(lone(bytes), 0, bytes.length);
+  const place = placeOf(standaloneMemory(bytes), 0, bytes.length);
   return walking(bytes.length, () => copied(type.take(place, 0), 0));
 }
 

@@ -6,7 +6,7 @@
 import { encoder, newDecoder } from "../../util/text-coders.js";
 import type { Descriptor, Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
-import { lone, noMore, wrong } from "../type.js";
+import { badValue, noMore, standaloneMemory } from "../type.js";
 import { read } from "./parse.js";
 import { planOf } from "./plan.js";
 import { write } from "./stringify.js";
@@ -37,7 +37,7 @@ export interface JsonOptions {
 export function toJson(schema: HasJson, bytes: Uint8Array): string;
 export function toJson(schema: HasJson, bytes: Uint8Array, ...more: unknown[]): string {
   noMore("toJson()", more);
-  return newDecoder().decode(jsonWriter(schema)(lone(bytes), 0, bytes.length));
+  return newDecoder().decode(jsonWriter(schema)(standaloneMemory(bytes), 0, bytes.length));
 }
 
 /**
@@ -61,11 +61,11 @@ export function fromJson(
 ): Uint8Array<ArrayBuffer> {
   for (const option in Object(options)) {
     if (option !== "ignoreUnknown") {
-      throw wrong("fromJson() has no option but ignoreUnknown.", option);
+      throw badValue("fromJson() has no option but ignoreUnknown.", option);
     }
   }
   if (Object(options) !== options)
-    throw wrong("The options of fromJson() must be an object.", options);
+    throw badValue("The options of fromJson() must be an object.", options);
   const bytes = typeof json === "string" ? encoder.encode(json) : json;
   return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
 }

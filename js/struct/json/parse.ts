@@ -4,7 +4,7 @@
  */
 
 import type { Leaf } from "../layout.js";
-import { up, type Writer, within } from "../type.js";
+import { alignUp, prefixField, type Writer } from "../type.js";
 import { Names, type Node, OP } from "./plan.js";
 import {
   BACKSLASH,
@@ -73,7 +73,7 @@ export function read(what: Reading, bytes: Uint8Array, from: number, to: number)
     }
     finish();
   } catch (error) {
-    throw within(error, "$");
+    throw prefixField(error, "$");
   }
   isClean = true;
   reach = Math.max(reach, end);
@@ -354,7 +354,7 @@ function readArray({ of, count }: Node, at: number): void {
       readValue(of, at + index * of.size);
     }
   } catch (error) {
-    throw within(error, `[${index}]`);
+    throw prefixField(error, `[${index}]`);
   }
   if (peek() === COMMA) fail(`more than ${count} items`);
   expect(CLOSE_LIST);
@@ -362,7 +362,7 @@ function readArray({ of, count }: Node, at: number): void {
 
 function readVec({ of }: Node, at: number): void {
   expect(OPEN_LIST);
-  const first = up(end, of.align);
+  const first = alignUp(end, of.align);
   end = first;
   // Items lie side by side, so those with parts are counted before the first part is laid down.
   if (of.parts) end += countItems() * of.size;
@@ -378,7 +378,7 @@ function readVec({ of }: Node, at: number): void {
       } while (next(COMMA));
     }
   } catch (error) {
-    throw within(error, `[${count}]`);
+    throw prefixField(error, `[${count}]`);
   }
   expect(CLOSE_LIST);
   data.setUint32(at, first, true);
@@ -406,7 +406,7 @@ function readUnion(node: Node, at: number): void {
   try {
     readValue(payload, at + (node.starts[index] as number));
   } catch (error) {
-    throw within(error, variant);
+    throw prefixField(error, variant);
   }
   expect(CLOSE);
 }
@@ -447,7 +447,7 @@ function readTyped(node: Node, at: number): void {
   try {
     readValue(payload, at + (node.starts[index] as number));
   } catch (error) {
-    throw within(error, variant);
+    throw prefixField(error, variant);
   }
   text.at = behind;
 }
@@ -476,7 +476,7 @@ function readStruct(node: Node, at: number): void {
       try {
         readValue(nodes[index] as Node, at + (starts[index] as number));
       } catch (error) {
-        throw within(error, names.list[index] as string);
+        throw prefixField(error, names.list[index] as string);
       }
     } while (next(COMMA));
     expect(CLOSE);

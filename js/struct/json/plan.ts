@@ -5,7 +5,7 @@
 
 import { encoder } from "../../util/text-coders.js";
 import type { Descriptor, StructDescriptor } from "../codec.js";
-import { up, wrong } from "../type.js";
+import { alignUp, badValue } from "../type.js";
 
 /** What a node is; numbers, since a switch over them is a jump. */
 export const OP = {
@@ -138,7 +138,7 @@ type Rest = Partial<Omit<Node, "op" | "kind" | "size" | "align" | "heads" | "see
 
 function made(kind: string, size: number, align: number, rest: Rest = {}): Node {
   const op = OP[kind as keyof typeof OP];
-  if (op === undefined) throw wrong(`Values of kind ${kind} have no JSON form.`);
+  if (op === undefined) throw badValue(`Values of kind ${kind} have no JSON form.`);
   const { count = 0, parts = false, names = NO_NAMES, nodes = [], starts = [], root = 0 } = rest;
   const of = rest.of as Node;
   const seen = new Uint32Array(names.list.length);
@@ -191,14 +191,14 @@ function tagged(kind: string, nodes: readonly (Node | undefined)[], names: Names
   let [size, align, parts] = [1, 1, false];
   const starts = nodes.map((node) => {
     if (node === undefined) return 1;
-    const start = up(1, node.align);
+    const start = alignUp(1, node.align);
     size = Math.max(size, start + node.size);
     align = Math.max(align, node.align);
     parts ||= node.parts;
     return start;
   });
   const of = nodes[0] as Node;
-  return made(kind, up(size, align), align, { of, parts, names, nodes, starts });
+  return made(kind, alignUp(size, align), align, { of, parts, names, nodes, starts });
 }
 
 function planStruct({ fields, versioned }: StructDescriptor): Node {
@@ -209,7 +209,7 @@ function planStruct({ fields, versioned }: StructDescriptor): Node {
   const starts: number[] = [];
   for (const [name, kind] of fields) {
     const node = plan(kind);
-    const start = up(size, node.align);
+    const start = alignUp(size, node.align);
     size = start + node.size;
     align = Math.max(align, node.align);
     parts ||= node.parts;
@@ -218,7 +218,7 @@ function planStruct({ fields, versioned }: StructDescriptor): Node {
     nodes.push(...(flat ? node.nodes : [node]));
     starts.push(...(flat ? node.starts.map((at) => start + at) : [start]));
   }
-  const root = versioned ? up(size, align) : 0;
+  const root = versioned ? alignUp(size, align) : 0;
   const rest = { parts, names: new Names(names), nodes, starts, root };
-  return made("struct", up(size, align), align, rest);
+  return made("struct", alignUp(size, align), align, rest);
 }

@@ -2,7 +2,7 @@
 
 import type { Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
-import { type Cursor, malformed, part, placeOf, walking, within } from "../type.js";
+import { type Cursor, malformed, part, placeOf, prefixField, walking } from "../type.js";
 import { readText } from "../utf8.js";
 import { type Node, OP } from "./plan.js";
 import { LATEST } from "./tokenizer.js";
@@ -33,7 +33,7 @@ export function write(what: Writing, memory: Memory, at: number, length: number)
     else if (!node.parts) writeRoot(what, at, length);
     else walking(length, () => writeRoot(what, at, length));
   } catch (error) {
-    throw within(error, what.name);
+    throw prefixField(error, what.name);
   }
   return out.subarray(0, end);
 }
@@ -322,7 +322,7 @@ function list(of: Node, start: number, count: number): void {
       writeValue(of, start + index * of.size);
     }
   } catch (error) {
-    throw within(error, `[${index}]`);
+    throw prefixField(error, `[${index}]`);
   }
   byte(0x5d);
 }
@@ -341,7 +341,7 @@ function writeUnion({ kind, names, nodes, starts, heads }: Node, at: number): vo
   try {
     writeValue(payload, at + (starts[index] as number));
   } catch (error) {
-    throw within(error, names.list[index] as string);
+    throw prefixField(error, names.list[index] as string);
   }
   byte(0x7d);
 }
@@ -354,7 +354,7 @@ function writeStruct({ names, nodes, starts, heads }: Node, at: number): void {
       writeValue(nodes[index] as Node, at + (starts[index] as number));
     }
   } catch (error) {
-    throw within(error, names.list[index] as string);
+    throw prefixField(error, names.list[index] as string);
   }
   byte(0x7d);
 }

@@ -1,6 +1,6 @@
 /** Bytes: of any number, or of a fixed one. */
 
-import { reserve, type Type, typed, whole, wrong } from "../type.js";
+import { badValue, reserve, type Type, typed, whole } from "../type.js";
 import { referred } from "./out-of-line.js";
 
 /**
@@ -12,7 +12,10 @@ export type BytesType = Type<Uint8Array, Uint8Array, Uint8Array, Uint8Array<Arra
 function bytesOf(value: unknown, length?: number): Uint8Array {
   const given = ArrayBuffer.isView(value) && (value as Partial<Uint8Array>).BYTES_PER_ELEMENT === 1;
   if (given && (length ?? value.byteLength) === value.byteLength) return value as Uint8Array;
-  throw wrong(`must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`, value);
+  throw badValue(
+    `must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`,
+    value,
+  );
 }
 
 /** Exactly `length` bytes, stored in the struct itself. */

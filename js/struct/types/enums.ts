@@ -1,6 +1,6 @@
 /** One of a few names, stored as its number. */
 
-import { type Type, typed, unknown, wrong } from "../type.js";
+import { badValue, type Type, typed, unknown } from "../type.js";
 import { textOf } from "../utf8.js";
 import { u8, u16 } from "./numbers.js";
 
@@ -14,7 +14,7 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
   const { size } = numbers;
   const most = 2 ** bits;
   if (!size || size < variants.length || size > most) {
-    throw wrong(`An enum${bits} needs 1 to ${most} different names.`);
+    throw badValue(`An enum${bits} needs 1 to ${most} different names.`);
   }
   return typed(
     { kind: `enum${bits}`, variants },
@@ -22,7 +22,7 @@ function names<V extends string>(type: Type, variants: readonly V[]): EnumType<V
     bytes,
     (to, at, value) => {
       const number = numbers.get(value);
-      if (number === undefined) throw wrong(`must be one of: ${variants.join(", ")}.`, value);
+      if (number === undefined) throw badValue(`must be one of: ${variants.join(", ")}.`, value);
       put(to, at, number);
     },
     (from, at) => {

@@ -1,22 +1,22 @@
 /** Lists: as many items as the type says, or any number. */
 
 import {
-  alive,
+  assertAlive,
+  badValue,
   type Cursor,
   copied,
-  each,
+  cursorAt,
+  forEachIndex,
   inner,
-  inside,
   type Mode,
   noMore,
-  placeIn,
   reserve,
   type Type,
   typed,
   type Writer,
   walking,
   whole,
-  wrong,
+  withField,
 } from "../type.js";
 import { Copied, writable } from "../view.js";
 import { referred } from "./out-of-line.js";
@@ -63,11 +63,11 @@ class ListView extends Copied {
   }
 
   at(index: number): unknown {
-    const place = alive(this.$v);
+    const place = assertAlive(this.$v);
     const { bytes, take } = this.$t;
     const at = Math.trunc(index < 0 ? index + this.length : index);
     if (!(at >= 0 && at < this.length)) return undefined;
-    return inside(`[${at}]`, () => take(place, place.o + at * bytes));
+    return withField(`[${at}]`, () => take(place, place.o + at * bytes));
   }
 
   set(index: number, item: unknown): void {
@@ -80,10 +80,10 @@ class ListView extends Copied {
   }
 
   $c(mode: Mode): unknown[] {
-    const place = alive(this.$v);
+    const place = assertAlive(this.$v);
     const { bytes, take } = this.$t;
     const items: unknown[] = [];
-    each(this.length, (i) => {
+    forEachIndex(this.length, (i) => {
       const item = copied(take(place, place.o + i * bytes), mode);
       // Who only wants to know whether it can be made does not keep it.
       if (mode !== 2) items.push(item);
@@ -97,12 +97,12 @@ function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
   const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
   const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
   if (isList && items.length === (length ?? items.length)) return items;
-  throw wrong(`must be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
+  throw badValue(`must be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
 }
 
 function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<unknown>): void {
   const { bytes, put } = type;
-  each(items.length, (i) => put(to, at + i * bytes, items[i]));
+  forEachIndex(items.length, (i) => put(to, at + i * bytes, items[i]));
 }
 
 /** Writes all items of a list. Those of a list in another value may have parts that overlap. */
@@ -118,8 +118,8 @@ export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListTyp
     whole(type.bytes * length),
     type.align,
     (to, at, value) => writing(value, () => putAll(type, to, at, itemsOf(value, length))),
-    (from, at) => new ListView(placeIn(from, at), type, length),
-    { composite: true, apart: type.apart },
+    (from, at) => new ListView(cursorAt(from, at), type, length),
+    { composite: true, isOutOfLine: type.isOutOfLine },
   );
 }
 
@@ -142,6 +142,6 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>, ...more: unknown[]): ListT
         putAll(type, to, reserve(to, bytes, type.align, bytes), items);
         return length;
       }),
-    ({ from: at, length }, from) => new ListView(placeIn(from, at), type, length),
+    ({ from: at, length }, from) => new ListView(cursorAt(from, at), type, length),
   );
 }

@@ -1,7 +1,7 @@
 /** Numbers of every size, each range-checked: an unchecked `-= 1` at zero would store 65535. */
 
 import type { SimpleKind } from "../codec.js";
-import { malformed, type Type, typed, wrong } from "../type.js";
+import { badValue, malformed, type Type, typed } from "../type.js";
 
 /** A type whose values are numbers, both to read and to store. */
 export type NumberType = Type<number, number, number, number>;
@@ -56,7 +56,7 @@ function checked<T>(fits: Fits<T>, low: T, high: T, value: unknown): T {
 
 function outside(low: unknown, high: unknown, value: unknown): Error {
   const what = Number.isSafeInteger(low) ? "an integer" : `a ${typeof low}`;
-  return wrong(`must be ${what} from ${low} to ${high}.`, value);
+  return badValue(`must be ${what} from ${low} to ${high}.`, value);
 }
 
 /** An integer from 0 to 255, in one byte. */
@@ -162,7 +162,7 @@ export const bool: Type<boolean, boolean, boolean, boolean> = /* @__PURE__ */ ty
   1,
   1,
   (to, at, value) => {
-    if (typeof value !== "boolean") throw wrong("must be true or false.", value);
+    if (typeof value !== "boolean") throw badValue("must be true or false.", value);
     to.m.data.setUint8(at, value ? 1 : 0);
   },
   (from, at) => {

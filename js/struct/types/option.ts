@@ -1,6 +1,6 @@
 /** What may be absent. */
 
-import { inner, noMore, type Type, typed, wrong, zero } from "../type.js";
+import { badValue, inner, noMore, type Type, typed, zero } from "../type.js";
 import { tagged } from "./tagged-union.js";
 
 /** A type whose values may be missing: they are `undefined` then. `null` may be stored for that, too. */
@@ -43,7 +43,7 @@ export function optNonZero<V extends number | bigint, I>(
 ): Type<V | undefined, V | undefined, I | undefined | null, V | undefined> {
   const type = inner(of);
   if (!/^([uif]\d|timestamp)/.test(type.kind.kind)) {
-    throw wrong("optNonZero() takes only numbers. Use option().", type.kind.kind);
+    throw badValue("optNonZero() takes only numbers. Use option().", type.kind.kind);
   }
   const { bytes } = type;
   return typed(
@@ -52,7 +52,7 @@ export function optNonZero<V extends number | bigint, I>(
     type.align,
     (to, at, value) => {
       if (value == null) return zero(to.m, at, bytes);
-      if (Number(value) === 0) throw wrong("must be undefined, or other than 0.", value);
+      if (Number(value) === 0) throw badValue("must be undefined, or other than 0.", value);
       type.put(to, at, value);
     },
     (from, at) => {

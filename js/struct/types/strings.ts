@@ -1,7 +1,7 @@
 /** Text: of any length, or padded to a fixed one. */
 
 import { encoder } from "../../util/text-coders.js";
-import { type Cursor, malformed, type Type, typed, whole, wrong } from "../type.js";
+import { badValue, type Cursor, malformed, type Type, typed, whole } from "../type.js";
 import { putAscii, readText, textOf, writeText } from "../utf8.js";
 import { referred } from "./out-of-line.js";
 
@@ -39,7 +39,7 @@ export function fixedStr(length: number): TextType {
       if (isShort && putAscii(m.u8, at, value) >= 0) return;
       const bytes = encoder.encode(textOf(value));
       if (bytes.length > length || bytes.includes(0)) {
-        throw wrong(`must be a string of up to ${length} bytes, without U+0000.`, value);
+        throw badValue(`must be a string of up to ${length} bytes, without U+0000.`, value);
       }
       m.u8.set(bytes, at);
     },

@@ -1,7 +1,7 @@
 /** A byte that tells which of a few forms follows, each with a value of its own type or none. */
 
 import type { Descriptor } from "../codec.js";
-import { inside, type Type, typed, unknown, up } from "../type.js";
+import { alignUp, type Type, typed, unknown, withField } from "../type.js";
 
 /** A form: its name, and the type of what follows. */
 export type Form = readonly [name: string, type: Type | null];
@@ -16,7 +16,7 @@ export function tagged<T extends Type>(
 ): T {
   const types = forms.flatMap(([, type]) => type ?? []);
   const align = Math.max(1, ...types.map((type) => type.align));
-  const bytes = up(Math.max(1, ...types.map((type) => type.align + type.bytes)), align);
+  const bytes = alignUp(Math.max(1, ...types.map((type) => type.align + type.bytes)), align);
   return typed(
     kind,
     bytes,
@@ -25,14 +25,14 @@ export function tagged<T extends Type>(
       const [tag, payload] = split(value);
       const [name, type] = forms[tag] as Form;
       to.m.u8[at] = tag;
-      if (type !== null) inside(name, () => type.put(to, at + type.align, payload));
+      if (type !== null) withField(name, () => type.put(to, at + type.align, payload));
     },
     (from, at) => {
       const tag = from.m.u8[at] as number;
       const form = forms[tag] ?? unknown(tag, forms.length);
       const [name, type] = form;
-      return join(form, type && inside(name, () => type.take(from, at + type.align)));
+      return join(form, type && withField(name, () => type.take(from, at + type.align)));
     },
-    { composite: true, apart: types.some((type) => type.apart), item },
+    { composite: true, isOutOfLine: types.some((type) => type.isOutOfLine), item },
   );
 }

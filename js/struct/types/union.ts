@@ -1,6 +1,6 @@
 /** One of a few variants, each with a value of its own type. */
 
-import { inner, noMore, type Type, wrong } from "../type.js";
+import { badValue, inner, noMore, type Type } from "../type.js";
 import { type Form, tagged } from "./tagged-union.js";
 
 /** The variants of a union: their types by name, or `null` for a variant without a value. */
@@ -35,7 +35,7 @@ export function union<const U extends Variants>(variants: U, ...more: unknown[])
   noMore("union()", more);
   const names = Object.keys(variants);
   const forms = Object.entries(variants).map(([name, type]): Form => [name, type && inner(type)]);
-  if (names.length === 0 || names.length > 256) throw wrong("A union needs 1 to 256 variants.");
+  if (names.length === 0 || names.length > 256) throw badValue("A union needs 1 to 256 variants.");
   return tagged(
     { kind: "union", variants: forms.map(([name, type]) => [name, type?.kind ?? null] as const) },
     forms,
@@ -43,7 +43,7 @@ export function union<const U extends Variants>(variants: U, ...more: unknown[])
       const { type, value } = Object(given) as { type?: unknown; value?: unknown };
       const tag = names.indexOf(type as string);
       if (tag >= 0) return [tag, value];
-      throw wrong(`must be { type, value } with a type of: ${names.join(", ")}.`, type ?? given);
+      throw badValue(`must be { type, value } with a type of: ${names.join(", ")}.`, type ?? given);
     },
     ([type, has], value) => (has === null ? { type } : { type, value }),
   );

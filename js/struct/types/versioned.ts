@@ -2,7 +2,16 @@
 
 import type { Added, Fields, LeavesOf, Schema } from "../infer.js";
 import { schema } from "../struct.js";
-import { type Cursor, copied, drafted, inner, lone, noMore, placeOf, type Type } from "../type.js";
+import {
+  type Cursor,
+  copied,
+  encodeScratch,
+  inner,
+  noMore,
+  placeOf,
+  standaloneMemory,
+  type Type,
+} from "../type.js";
 
 /**
  * A struct to which later versions may append fields, each `added(type, default)`. In a value that was
@@ -36,8 +45,8 @@ export function versioned(name: string, fields: Fields, ...more: unknown[]): Sch
  */
 export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V, W, I, P> {
   const { bytes, put, take, span } = inner(type);
-  const { m, end } = drafted(type, fallback);
-  const placed = (u8: Uint8Array) => placeOf(lone(u8), 0, end);
+  const { m, end } = encodeScratch(type, fallback);
+  const placed = (u8: Uint8Array) => placeOf(standaloneMemory(u8), 0, end);
   const said = (of: Cursor) => JSON.stringify(copied(take(of, 0), 1));
   const from = placed(m.u8.slice(0, end));
   /** Where the field is: in a value, or in what stands for it. Such a struct is all of its value. */

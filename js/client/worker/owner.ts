@@ -5,12 +5,18 @@ import { Database } from "../../database/database.js";
 import { CLOSED } from "../../session/call-guard.js";
 import type { OpenOptions } from "../../session/options.js";
 import { monotonicNow, nextTask } from "../../util/clock.js";
-import type { Ask, ClientProgress, ToClient, Watch, WireError } from "../protocol/messages.js";
-import { Ledger, type Reply } from "../protocol/request-log.js";
-import { DatabaseJournal, storedVersion, storeVersion } from "./client-record-store.js";
+import type {
+  ClientProgress,
+  RequestBatch,
+  ToClient,
+  Watch,
+  WireError,
+} from "../protocol/messages.js";
+import { type Reply, RequestLog } from "../protocol/request-log.js";
+import { DatabaseClientRecords, storedVersion, storeVersion } from "./client-record-store.js";
 import { type CollectionSpecs, ServedCollections } from "./collection-handlers.js";
 import type { Procedures } from "./handlers.js";
-import { Work } from "./jobs.js";
+import { JobRunner } from "./jobs.js";
 import { Watches } from "./subscriptions.js";
 
 /** Between two looks for clients that can ask for nothing any more. */
@@ -38,7 +44,7 @@ export interface Migrating {
 export type Migrate = (db: Database, from: number, migrating: Migrating) => unknown;
 
 /** What a host opens and what it does there. */
-export interface Hosting {
+export interface HostOptions {
   readonly options: OpenOptions;
   readonly procedures: Procedures;
   readonly collections: CollectionSpecs;
@@ -50,28 +56,28 @@ export interface Hosting {
 }
 
 /** The open database and the protocol over it. */
-export class Owned {
+export class Owner {
   private readonly db: Database;
-  private readonly hosting: Hosting;
-  private readonly ledger: Ledger;
+  private readonly hostOptions: HostOptions;
+  private readonly requestLog: RequestLog;
   readonly watches: Watches;
-  readonly work: Work;
+  readonly work: JobRunner;
   private swept: number;
   private isClosed: boolean;
 
   constructor(
     id: string,
     db: Database,
-    hosting: Hosting,
+    hostOptions: HostOptions,
     hear: (progress: ClientProgress | undefined) => void,
   ) {
-    const { procedures, collections: specs } = hosting;
+    const { procedures, collections: specs } = hostOptions;
     this.db = db;
-    this.hosting = hosting;
+    this.hostOptions = hostOptions;
     const collections = new ServedCollections(db, specs);
     this.watches = new Watches(id, db, collections);
-    this.work = new Work(db, hear);
-    this.ledger = new Ledger(new DatabaseJournal({ db, procedures, collections }));
+    this.work = new JobRunner(db, hear);
+    this.requestLog = new RequestLog(new DatabaseClientRecords({ db, procedures, collections }));
     this.swept = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
     this.isClosed = false;
   }
@@ -88,7 +94,7 @@ export class Owned {
 
   /** From now on it belongs to this version: earlier ones do not open it any more. */
   async upgrade(version: number, migrating: Migrating): Promise<void> {
-    const { migrate, options } = this.hosting;
+    const { migrate, options } = this.hostOptions;
     const from = this.version;
     if (version <= from || options.readOnly === true) return;
     await migrate?.(this.db, from, migrating);
@@ -103,15 +109,19 @@ export class Owned {
     }
   }
 
-  handle(ask: Ask, refusal: WireError | undefined, answer: (reply: Reply) => void): void {
+  handle(
+    batch: RequestBatch,
+    refusal: WireError | undefined,
+    answer: (reply: Reply) => void,
+  ): void {
     const done = (reply: Reply) => {
       answer(reply);
       if (now > this.swept + SWEEP_MS) this.sweep(now);
     };
     const now = ownerNow();
-    const reply = this.ledger.handle(ask, now, refusal, Date.now());
-    const asked = (call: string) => ask.requests.some((request) => request.call === call);
-    const undone = (error: unknown) => done(this.ledger.failed(ask, reply.last, error));
+    const reply = this.requestLog.handle(batch, now, refusal, Date.now());
+    const asked = (call: string) => batch.requests.some((request) => request.call === call);
+    const undone = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
     if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
       this.db.committed.then(() => done(reply), undone);
       return;
@@ -133,7 +143,7 @@ export class Owned {
       while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {
         await nextTask();
       }
-      if (!this.isClosed) this.ledger.sweep(now, Date.now());
+      if (!this.isClosed) this.requestLog.sweep(now, Date.now());
     } catch {
       // What is left of clients that are gone takes some room, and nothing else.
     }

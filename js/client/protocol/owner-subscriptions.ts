@@ -7,7 +7,7 @@
  * and knows from any other message whether it has missed something.
  */
 
-import type { Seen, Watch } from "./messages.js";
+import type { Watch, WatchUpdate } from "./messages.js";
 
 /**
  * A client renews its watches three times within this time, in milliseconds. One that does not may be gone.
@@ -20,14 +20,14 @@ export interface Subscription<T> {
   readonly watch: Watch;
   /** What the owner keeps for it. */
   readonly state: T;
-  respond: (message: Seen) => void;
+  respond: (message: WatchUpdate) => void;
   until: number;
   readonly epoch: number;
   /** The number of the last message of its epoch. */
   number: number;
 }
 
-type Changes = Seen["changes"];
+type Changes = WatchUpdate["changes"];
 
 /**
  * Never starts again in a realm. An owner's name belongs to one realm, in which it may have the database
@@ -79,7 +79,7 @@ export class Subscriptions<T> {
   }
 
   /** Tells a watch what has changed since the last message. */
-  tell(one: Subscription<T>, changes: Changes): void {
+  notify(one: Subscription<T>, changes: Changes): void {
     if (changes.length > 0) this.send(one, false, changes);
   }
 
@@ -115,8 +115,8 @@ export class Subscriptions<T> {
     number: number,
     isAll: boolean,
     changes: Changes,
-  ): Seen {
-    return { type: "seen", owner: this.owner, id, epoch, number, isAll, changes };
+  ): WatchUpdate {
+    return { type: "changes", owner: this.owner, id, epoch, number, isAll, changes };
   }
 }
 

@@ -12,28 +12,28 @@ import type { OpenProgress } from "../../session/options.js";
 import { hasFolders, hasOpfs, opfs } from "../../storage/opfs.js";
 import type { Storage } from "../../storage/storage.js";
 import { monotonicNow, setTimeout } from "../../util/clock.js";
-import { programHere } from "../connection/port-relay.js";
+import { workerProgram } from "../connection/port-relay.js";
 import {
   channelName,
-  type FromHost,
+  type FromWorker,
   type Program,
-  type ToHost,
+  type ToWorker,
 } from "../connection/worker-messages.js";
 import { toWire } from "../protocol/errors.js";
 import {
   type Answer,
-  type Ask,
   type ClientProgress,
+  compareBuilds,
   type Outcome,
-  standingOf,
+  type RequestBatch,
   type ToClient,
   type ToOwner,
   type WireError,
 } from "../protocol/messages.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-version.js";
 import { jsonNames } from "./collection-handlers.js";
-import { isWork } from "./jobs.js";
-import { type Hosting, Owned, ownerNow, type Respond } from "./leader.js";
+import { isJob } from "./jobs.js";
+import { type HostOptions, Owner, ownerNow, type Respond } from "./owner.js";
 import { Reader } from "./read-only-fallback.js";
 
 /** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
@@ -43,31 +43,31 @@ const BUSY_MS = [50, 50, 100, 200, 400, 800];
 const PROGRESS_MS = 50;
 
 /** What hosts say to each other: which build each is. */
-interface Greeting extends Build {
+interface BuildHello extends Build {
   /** Whether those who are another build are to say so. */
-  readonly asks: boolean;
+  readonly wantsReply: boolean;
 }
 
 /** A candidate for the ownership of one database. */
-export class Host {
+export class OwnerCandidate {
   private readonly name: string;
-  private readonly hosting: Hosting;
+  private readonly hostOptions: HostOptions;
   private readonly storage: Storage;
-  private readonly tell: (message: FromHost) => void;
+  private readonly postToPage: (message: FromWorker) => void;
   private readonly id: string;
   /** Where clients in other realms ask; none where there are none. */
   private readonly channel: string | undefined;
-  private readonly life: Promise<void> | undefined;
+  private readonly lifetimeLock: Promise<void> | undefined;
   private readonly program: Program | undefined;
   private broadcast: BroadcastChannel | undefined;
   /** Gives up the wait for ownership, or the ownership itself. */
   private turn: Turn | undefined;
-  private owned: Owned | undefined;
+  private owner: Owner | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
-  private toldProgress: number;
+  private progressPostedAt: number;
   /** What it was at when it told that last. */
-  private doing: ClientProgress["doing"] | undefined;
+  private postedProgress: ClientProgress["doing"] | undefined;
   private readonly version: number;
   private readonly build: Build;
   /** Other builds that were heard of, by their names. */
@@ -75,44 +75,45 @@ export class Host {
   /** In the place of an owner, where there can be none. */
   private readonly reader: Reader | undefined;
   private module: Promise<WebAssembly.Module> | undefined;
-  private greetings: BroadcastChannel | undefined;
+  private buildChannel: BroadcastChannel | undefined;
   /** Why it does not stand for ownership any more. */
   private outdated: WireError | undefined;
 
   constructor(
     name: string,
-    hosting: Hosting,
+    hostOptions: HostOptions,
     version: number | undefined,
-    tell: (message: FromHost) => void,
+    tell: (message: FromWorker) => void,
     isWorker: boolean,
   ) {
     this.name = name;
-    this.hosting = hosting;
-    this.storage = hosting.options.storage ?? (onlyReads() ? opfs() : defaultStorage());
-    this.tell = tell;
+    this.hostOptions = hostOptions;
+    this.storage = hostOptions.options.storage ?? (onlyReads() ? opfs() : defaultStorage());
+    this.postToPage = tell;
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
     this.ports = [];
-    this.toldProgress = -PROGRESS_MS;
-    this.version = hosting.version ?? version ?? 0;
-    this.build = buildOf(this.version, hosting.collections);
+    this.progressPostedAt = -PROGRESS_MS;
+    this.version = hostOptions.version ?? version ?? 0;
+    this.build = buildOf(this.version, hostOptions.collections);
     this.others = new Map();
     this.channel =
       this.storage.kind === "opfs" && locks() !== undefined
         ? channelName(this.storage.identity(name))
         : undefined;
-    this.program = isWorker ? programHere() : undefined;
-    this.life = isWorker && this.channel !== undefined ? this.live() : undefined;
+    this.program = isWorker ? workerProgram() : undefined;
+    this.lifetimeLock =
+      isWorker && this.channel !== undefined ? this.holdLifetimeLock() : undefined;
     this.reader =
       this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
   }
 
   /** Has its page hear at once if this worker ends, for whatever reason. Resolves when it will. */
-  private live(): Promise<void> {
+  private holdLifetimeLock(): Promise<void> {
     const lock = `varve:worker:${this.id}`;
     return new Promise((resolve) => {
       const hold = () => {
-        this.tell({ type: "alive", lock });
+        this.postToPage({ type: "lifetime-lock", lock });
         resolve();
         return new Promise<never>(() => {});
       };
@@ -122,60 +123,60 @@ export class Host {
   }
 
   /** Looks who owns the database, which this realm cannot. */
-  private follow(channel: string, reader: Reader): void {
-    this.greet(channel);
+  private followOwner(channel: string, reader: Reader): void {
+    this.exchangeBuilds(channel);
     this.broadcast = new BroadcastChannel(channel);
     this.broadcast.onmessage = ({ data }) => {
       const { type } = data as ToClient;
-      if (type === "here" || type === "gone") reader.doubt();
-      if (type === "gone") reader.offer((message) => this.tell(message));
+      if (type === "owner" || type === "resigned") reader.doubt();
+      if (type === "resigned") reader.offer((message) => this.postToPage(message));
     };
   }
 
   private readerOf(lock: string): Reader {
-    const { id, name, storage, hosting } = this;
+    const { id, name, storage, hostOptions } = this;
     return new Reader({
       id,
       name,
       storage,
-      hosting,
+      hostOptions: hostOptions,
       lock,
       module: () => this.loaded(),
       refusalFor: (build) => this.refusalFor(build),
       isLate: (version) => {
-        if (version > this.version) this.stepAside(buildOf(version, {}).build);
+        if (version > this.version) this.becomeOutdated(buildOf(version, {}).build);
         return version > this.version;
       },
     });
   }
 
   /** Stands for ownership, if it does not already. */
-  begin(): void {
-    this.rise();
+  campaign(): void {
+    this.sendReady();
     if (this.outdated !== undefined) {
-      this.tell({ type: "outdated", error: this.outdated });
+      this.postToPage({ type: "outdated", error: this.outdated });
       return;
     }
-    if (this.owned !== undefined) this.announce();
+    if (this.owner !== undefined) this.announce();
     if (this.turn !== undefined) return;
     if (this.reader !== undefined && this.channel !== undefined) {
-      if (this.greetings === undefined) this.follow(this.channel, this.reader);
+      if (this.buildChannel === undefined) this.followOwner(this.channel, this.reader);
       return;
     }
     const turn = new Turn();
     this.turn = turn;
-    if (this.channel !== undefined) this.greet(this.channel);
-    this.stand(turn).catch((error) => {
+    if (this.channel !== undefined) this.exchangeBuilds(this.channel);
+    this.waitForTurn(turn).catch((error) => {
       if (this.turn === turn) this.turn = undefined;
-      if (!turn.over.aborted) this.tell({ type: "failed", error: toWire(error) });
+      if (!turn.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
     });
   }
 
   /** Hands over, or stands for ownership no more. Resolves when the file is free. */
   async release(): Promise<void> {
     const { turn } = this;
-    this.greetings?.close();
-    this.greetings = undefined;
+    this.buildChannel?.close();
+    this.buildChannel = undefined;
     if (this.reader !== undefined) {
       this.broadcast?.close();
       return this.reader.close();
@@ -187,42 +188,42 @@ export class Host {
   }
 
   /** A client of this worker's own page asks. */
-  hear(message: ToHost, respond: Respond): void {
+  receive(message: ToWorker, respond: Respond): void {
     // That it is there, if nothing else.
-    if (message.type === "who") this.rise();
-    if (message.type !== "hello" && message.type !== "release" && message.type !== "visit") {
+    if (message.type === "find-owner") this.sendReady();
+    if (message.type !== "init" && message.type !== "release" && message.type !== "attach-port") {
       this.answer(message, respond);
     }
   }
 
-  private rise(): void {
+  private sendReady(): void {
     const { channel, program } = this;
-    const up = () => {
-      const json = jsonNames(this.hosting.collections);
-      this.tell({ type: "up", channel, build: this.build.build, json, program });
+    const postReady = () => {
+      const json = jsonNames(this.hostOptions.collections);
+      this.postToPage({ type: "ready", channel, build: this.build.build, json, program });
     };
     // Not before its page would hear of its end.
-    if (this.life === undefined) up();
-    else this.life.then(up);
+    if (this.lifetimeLock === undefined) postReady();
+    else this.lifetimeLock.then(postReady);
   }
 
   /** The engine's code. What the program has given for it may be a response, which is read once. */
   private loaded(): Promise<WebAssembly.Module> {
-    this.module ??= loadModule(this.hosting.options.wasm);
+    this.module ??= loadModule(this.hostOptions.options.wasm);
     this.module.catch(() => {
       this.module = undefined;
     });
     return this.module;
   }
 
-  private async stand(turn: Turn): Promise<void> {
+  private async waitForTurn(turn: Turn): Promise<void> {
     try {
       // Meanwhile the engine's code is got ready, for the time when nobody has the file.
       this.loaded().catch(() => {});
-      if (this.channel === undefined) return await this.own(turn);
-      this.tell({ type: "state", state: "waiting" });
+      if (this.channel === undefined) return await this.becomeOwner(turn);
+      this.postToPage({ type: "state", state: "waiting" });
       const lock = (locks() as LockManager).request(this.channel, { signal: turn.over }, () =>
-        this.own(turn),
+        this.becomeOwner(turn),
       );
       await lock;
     } finally {
@@ -231,47 +232,47 @@ export class Host {
   }
 
   /** Has the turn: opens the file, and keeps it until it is told to let it go. */
-  private async own(turn: Turn): Promise<void> {
+  private async becomeOwner(turn: Turn): Promise<void> {
     if (turn.over.aborted) return;
-    this.tell({ type: "state", state: "opening" });
+    this.postToPage({ type: "state", state: "opening" });
     const db = await this.open(turn);
     // Its page learns which build this is before it asks for anything.
-    await this.life;
+    await this.lifetimeLock;
     if (turn.over.aborted) return db.close();
-    const owned = new Owned(this.id, db, this.hosting, (progress) => this.progress(progress));
-    if (!(await this.admit(owned, turn))) return;
-    this.owned = owned;
+    const active = new Owner(this.id, db, this.hostOptions, (progress) => this.progress(progress));
+    if (!(await this.upgrade(active, turn))) return;
+    this.owner = active;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
       await turn.told;
     } finally {
-      this.owned = undefined;
-      await owned.close().finally(() => this.bow());
+      this.owner = undefined;
+      await active.close().finally(() => this.resign());
     }
   }
 
   /** Whether this build may have the database, which it brings to its version then. Else it is closed. */
-  private async admit(owned: Owned, turn: Turn): Promise<boolean> {
+  private async upgrade(active: Owner, turn: Turn): Promise<boolean> {
     try {
-      const { version } = owned;
-      if (version > this.version) this.stepAside(buildOf(version, {}).build);
+      const { version } = active;
+      if (version > this.version) this.becomeOutdated(buildOf(version, {}).build);
       else {
         const onProgress = (progress: MigrateProgress) =>
           this.progress({ doing: "migrating", ...progress });
-        await owned.upgrade(this.version, { onProgress, signal: turn.over });
+        await active.upgrade(this.version, { onProgress, signal: turn.over });
       }
       if (!turn.over.aborted) return true;
     } catch (error) {
-      await owned.close().catch(() => {});
+      await active.close().catch(() => {});
       throw error;
     }
-    await owned.close();
+    await active.close();
     return false;
   }
 
   private async open(turn: Turn): Promise<Database> {
-    const { options } = this.hosting;
+    const { options } = this.hostOptions;
     for (let tries = 0; ; tries += 1) {
       try {
         const { storage } = this;
@@ -283,7 +284,7 @@ export class Host {
         const wait = BUSY_MS[tries];
         const busy = (error as { code?: unknown }).code === "VARVE_DATABASE_BUSY";
         if (!busy || wait === undefined || turn.over.aborted) throw error;
-        this.tell({ type: "state", state: "busy" });
+        this.postToPage({ type: "state", state: "busy" });
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
     }
@@ -292,11 +293,12 @@ export class Host {
   /** Tells all pages of what takes long, and that it is over, though not of every step. */
   private progress(progress: ClientProgress | undefined): void {
     const now = monotonicNow();
-    if (progress?.doing === this.doing && now < this.toldProgress + PROGRESS_MS) return;
-    this.toldProgress = now;
-    this.doing = progress?.doing;
-    if (this.owned === undefined) {
-      if (progress !== undefined) this.tell({ type: "state", state: "opening", progress });
+    if (progress?.doing === this.postedProgress && now < this.progressPostedAt + PROGRESS_MS)
+      return;
+    this.progressPostedAt = now;
+    this.postedProgress = progress?.doing;
+    if (this.owner === undefined) {
+      if (progress !== undefined) this.postToPage({ type: "state", state: "opening", progress });
       return;
     }
     this.post({ type: "progress", owner: this.id, progress });
@@ -307,78 +309,78 @@ export class Host {
   // ---------------------------------------------------------------- other builds
 
   /** Says to all hosts of the database which build this is, and hears which they are. */
-  private greet(channel: string): void {
-    const greetings = new BroadcastChannel(`${channel}:builds`);
-    this.greetings = greetings;
-    greetings.onmessage = ({ data }) => {
-      const theirs = data as Greeting;
-      const standing = standingOf(this.build.build, theirs.build);
+  private exchangeBuilds(channel: string): void {
+    const buildChannel = new BroadcastChannel(`${channel}:builds`);
+    this.buildChannel = buildChannel;
+    buildChannel.onmessage = ({ data }) => {
+      const otherBuild = data as BuildHello;
+      const standing = compareBuilds(this.build.build, otherBuild.build);
       if (standing === "same") return;
-      this.others.set(theirs.build, theirs);
-      if (standing === "newer") this.stepAside(theirs.build);
-      else if (theirs.asks) greetings.postMessage({ ...this.build, asks: false });
+      this.others.set(otherBuild.build, otherBuild);
+      if (standing === "newer") this.becomeOutdated(otherBuild.build);
+      else if (otherBuild.wantsReply) buildChannel.postMessage({ ...this.build, asks: false });
     };
-    greetings.postMessage({ ...this.build, asks: true });
+    buildChannel.postMessage({ ...this.build, asks: true });
   }
 
   /** Another build is newer: it is to have the database, and this one not again. */
-  private stepAside(theirs: string): void {
+  private becomeOutdated(otherBuild: string): void {
     if (this.outdated !== undefined) return;
-    this.outdated = toWire(versionChanged(this.name, this.build.build, theirs));
-    this.tell({ type: "outdated", error: this.outdated });
+    this.outdated = toWire(versionChanged(this.name, this.build.build, otherBuild));
+    this.postToPage({ type: "outdated", error: this.outdated });
     this.release();
   }
 
   /** The page is of the build that it names. The worker's file may be another one's. */
-  serves(version: number | undefined): void {
+  checkPageVersion(version: number | undefined): void {
     if (version === undefined || version === this.version) return;
-    this.stepAside(buildOf(Math.max(version, this.version), {}).build);
+    this.becomeOutdated(buildOf(Math.max(version, this.version), {}).build);
   }
 
   /** Why a client of another build is refused; `false` if it is newer, and this owner goes. */
-  private refusalFor(theirs: string): WireError | false | undefined {
+  private refusalFor(otherBuild: string): WireError | false | undefined {
     const { build, others, name } = this;
-    switch (standingOf(build.build, theirs)) {
+    switch (compareBuilds(build.build, otherBuild)) {
       case "same":
         return undefined;
       case "newer":
         return false;
       case "older":
-        return toWire(versionChanged(name, theirs, build.build));
+        return toWire(versionChanged(name, otherBuild, build.build));
       default:
-        return toWire(schemasDiffer(name, build, others.get(theirs)));
+        return toWire(schemasDiffer(name, build, others.get(otherBuild)));
     }
   }
 
   // ---------------------------------------------------------------- clients
 
   /** A client elsewhere has sent a port, by which it is answered faster. */
-  visit(port: MessagePort): void {
-    if (this.owned === undefined) {
+  attachPort(port: MessagePort): void {
+    if (this.owner === undefined) {
       port.close();
       return;
     }
     this.ports.push(port);
     port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
-    port.postMessage({ type: "here", owner: this.id, client: 0, round: 0, at: ownerNow() });
+    port.postMessage({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
   private listen(channel: string): void {
     const broadcast = new BroadcastChannel(channel);
     this.broadcast = broadcast;
-    const mine = new BroadcastChannel(`${channel}:${this.id}`);
-    let isVisited = false;
-    const hear = ({ data }: MessageEvent) => {
+    const inbox = new BroadcastChannel(`${channel}:${this.id}`);
+    let arePortsWanted = false;
+    const onMessage = ({ data }: MessageEvent) => {
       const message = data as ToOwner | ToClient;
       // Other owners speak here too.
-      if (!("client" in message) || message.type === "here") return;
-      if (!isVisited) this.tell({ type: "visited" });
-      isVisited = true;
+      if (!("client" in message) || message.type === "owner") return;
+      if (!arePortsWanted) this.postToPage({ type: "ports-wanted" });
+      arePortsWanted = true;
       this.answer(message, (reply) => this.inbox(channel, message.client).postMessage(reply));
     };
-    broadcast.onmessage = hear;
-    mine.onmessage = hear;
-    this.inboxes.set(0, mine);
+    broadcast.onmessage = onMessage;
+    inbox.onmessage = onMessage;
+    this.inboxes.set(0, inbox);
   }
 
   private inbox(channel: string, client: number): BroadcastChannel {
@@ -390,12 +392,12 @@ export class Host {
   }
 
   private announce(): void {
-    this.post({ type: "here", owner: this.id, client: 0, round: 0, at: ownerNow() });
+    this.post({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
   /** Another one may be owner now. */
-  private bow(): void {
-    this.post({ type: "gone", owner: this.id });
+  private resign(): void {
+    this.post({ type: "resigned", owner: this.id });
     this.broadcast?.close();
     this.broadcast = undefined;
     for (const inbox of this.inboxes.values()) inbox.close();
@@ -405,57 +407,65 @@ export class Host {
 
   /** To all that there are. */
   private post(message: ToClient): void {
-    this.tell(message);
+    this.postToPage(message);
     this.broadcast?.postMessage(message);
   }
 
   private answer(message: ToOwner, respond: Respond): void {
     const owner = this.id;
-    const { owned, reader } = this;
+    const { owner: active, reader } = this;
     if (reader !== undefined) {
       if (this.outdated === undefined) reader.hear(message, respond);
       return;
     }
-    if (owned === undefined || owned.isLost) {
-      if (message.type === "ask" || message.type === "watch") respond({ type: "gone", owner });
-      if (owned !== undefined) this.renew();
+    if (active === undefined || active.isLost) {
+      if (message.type === "requests" || message.type === "watch")
+        respond({ type: "resigned", owner });
+      if (active !== undefined) this.renew();
       return;
     }
     const { client } = message;
-    if (message.type === "who") {
-      respond({ type: "here", owner, client, round: message.round, at: ownerNow() });
+    if (message.type === "find-owner") {
+      respond({ type: "owner", owner, client, round: message.round, at: ownerNow() });
     }
-    if (message.type === "watch") owned.watch(message, respond);
-    if (message.type === "unwatch") owned.watches.remove(message);
-    if (message.type === "stop") owned.work.stop(client, message.id);
-    if (message.type !== "ask") return;
+    if (message.type === "watch") active.watch(message, respond);
+    if (message.type === "unwatch") active.watches.remove(message);
+    if (message.type === "cancel") active.work.stop(client, message.id);
+    if (message.type !== "requests") return;
     const refusal = this.refusalFor(message.build);
     if (refusal === false) {
-      this.stepAside(message.build);
+      this.becomeOutdated(message.build);
       return;
     }
-    if (refusal === undefined && message.requests.some(isWork)) {
-      this.work(owned, message, respond);
+    if (refusal === undefined && message.requests.some(isJob)) {
+      this.work(active, message, respond);
       return;
     }
-    const ids = message.requests.filter(({ hangs }) => hangs === 1).map(({ id }) => id);
-    if (ids.length > 0) this.tell({ type: "doing", client, ids });
-    owned.handle(message, refusal, ({ answers, again, failure }) => {
+    const ids = message.requests.filter(({ hangCount: hangs }) => hangs === 1).map(({ id }) => id);
+    if (ids.length > 0) this.postToPage({ type: "retried-hung", client, ids });
+    active.handle(message, refusal, ({ answers, again, failure }) => {
       if (answers.length > 0)
-        tell(answers, (some) => respond({ type: "told", owner, answers: some, at: ownerNow() }));
-      if (again) respond({ type: "again", owner });
+        tell(answers, (some) =>
+          respond({ type: "responses", owner, answers: some, at: ownerNow() }),
+        );
+      if (again) respond({ type: "resend", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
   }
 
   /** Does the rest of a message first, for it may be what is to be exported. */
-  private work(owned: Owned, ask: Ask, respond: Respond): void {
+  private work(active: Owner, batch: RequestBatch, respond: Respond): void {
     const owner = this.id;
-    const rest = ask.requests.filter((request) => !isWork(request));
-    if (rest.length > 0) this.answer({ ...ask, requests: rest }, respond);
-    for (const request of ask.requests.filter(isWork)) {
-      owned.work.do(ask.client, request, (outcome) =>
-        respond({ type: "told", owner, answers: [{ id: request.id, outcome }], at: ownerNow() }),
+    const rest = batch.requests.filter((request) => !isJob(request));
+    if (rest.length > 0) this.answer({ ...batch, requests: rest }, respond);
+    for (const request of batch.requests.filter(isJob)) {
+      active.work.do(batch.client, request, (outcome) =>
+        respond({
+          type: "responses",
+          owner,
+          answers: [{ id: request.id, outcome }],
+          at: ownerNow(),
+        }),
       );
     }
   }
@@ -465,7 +475,7 @@ export class Host {
     const { turn } = this;
     if (turn === undefined) return;
     this.release().then(() => {
-      if (this.turn === undefined) this.begin();
+      if (this.turn === undefined) this.campaign();
     });
   }
 }
