@@ -41,10 +41,10 @@ pub mod native;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod schema;
 
-/// The README's Rust compiles.
+/// The Rust program of docs/records.md compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/records.md")]
+struct Records;
 
 pub use error::{Damage, Error};
 pub use file::{File, IoError, MemoryFile};

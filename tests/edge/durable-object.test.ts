@@ -172,8 +172,8 @@ suite("a database in a Durable Object", () => {
     ok(/^VARVE_DATABASE_BUSY /.test(String(await call(edge, "one/busy"))));
   });
 
-  test("is what the README shows, and that runs", async () => {
-    const { source } = shown("README.md", "worker.ts");
+  test("is what docs/cloudflare.md shows, and that runs", async () => {
+    const { source } = shown("docs/cloudflare.md", "worker.ts");
     const handler = `export default { async fetch(request, { OBJECTS }) {
       return Response.json(await OBJECTS.get(OBJECTS.idFromName("shop")).buy());
     } };`;

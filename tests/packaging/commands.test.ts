@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join, posix } from "node:path";
 import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
 
 interface Ended {
@@ -109,6 +109,13 @@ function addressOf(child: ChildProcess): Promise<string> {
   });
 }
 
+function filesIn(folder: string): string[] {
+  const all = readdirSync(join(context().root, folder), { recursive: true, withFileTypes: true });
+  return all
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name));
+}
+
 suite("the repository", () => {
   const text = (path: string) => readFileSync(join(context().root, path), "utf8");
 
@@ -119,6 +126,43 @@ suite("the repository", () => {
     }
     for (const path of ["LICENSE-MIT", "LICENSE-APACHE", "ARCHITECTURE.md", "crate/FORMAT.md"]) {
       ok(existsSync(join(context().root, path)), path);
+    }
+  });
+
+  test("has what its documents link to, and the files that ARCHITECTURE.md names", () => {
+    const named = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "crate/DESIGN.md"];
+    const pages = [
+      ...named,
+      ...readdirSync(join(context().root, "docs")).map((name) => `docs/${name}`),
+    ];
+    const anchorsOf = (page: string) =>
+      [...text(page).matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
+        title
+          .toLowerCase()
+          .replace(/[^\w -]/g, "")
+          .replaceAll(" ", "-"),
+      );
+    let links = 0;
+    for (const page of pages) {
+      for (const [, target = "", anchor] of text(page).matchAll(
+        /\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g,
+      )) {
+        const linked = target === "" ? page : posix.join(posix.dirname(page), target);
+        ok(existsSync(join(context().root, linked)), `${page} links to ${linked}`);
+        ok(
+          anchor === undefined || anchorsOf(linked).includes(anchor),
+          `${page}: ${linked}#${anchor}`,
+        );
+        links += 1;
+      }
+    }
+    ok(links > 30, `${links} links`);
+    const below = [...filesIn("js"), ...filesIn("crate/src")];
+    for (const [, path = ""] of text("ARCHITECTURE.md").matchAll(/`([\w./-]+\.(?:ts|rs))`/g)) {
+      ok(
+        below.some((file) => file.endsWith(`/${path}`) || file === path),
+        `ARCHITECTURE.md: ${path}`,
+      );
     }
   });
 

@@ -1,4 +1,4 @@
-/** README.md: each of its programs runs, as it stands there; worker.ts in tests/edge, where there is a workerd. */
+/** README.md and the pages beside docs/places.md: each of their programs runs as it is; worker.ts in tests/edge. */
 
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,6 +8,8 @@ import { command, compile, root } from "./project.js";
 import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 const README = "README.md";
+const PAGES = "docs/pages.md";
+const RECORDS = "docs/records.md";
 const TYPES = { module: "NodeNext", moduleResolution: "NodeNext", lib: ["ES2022", "DOM"] };
 
 const linesOf = (code: string) =>
@@ -39,14 +41,22 @@ async function writes(files: Readonly<Record<string, string>>, wanted: unknown):
 suite("the programs of the README", () => {
   test("are these, each with its file name and how it is run", () => {
     deepEqual(
-      shownIn(README).map(({ file }) => file),
-      ["shop.mjs", "main.js", "records.ts", "src/main.rs", "db.ts", "main.ts", "worker.ts"],
+      [README, "docs/api.md", "docs/durability.md", PAGES, RECORDS, "docs/cloudflare.md"].map(
+        (page) => shownIn(page).map(({ file }) => file),
+      ),
+      [
+        ["shop.mjs", "main.js", "records.ts"],
+        [],
+        [],
+        ["db.ts", "main.ts"],
+        ["src/main.rs"],
+        ["worker.ts"],
+      ],
     );
+    const length = readFileSync(root(README), "utf8").split("\n").length;
+    ok(length < 200, `the README has ${length} lines`);
     const manual = readFileSync(root("CONTRIBUTING.md"), "utf8");
-    ok(
-      manual.includes("`README.md` and `docs/places.md` are run by tests"),
-      "as CONTRIBUTING says",
-    );
+    ok(manual.includes("`README.md` and `docs/` are run by tests"), "as CONTRIBUTING says");
   });
 
   test("the first one prints what it says, as a module and with types", async () => {
@@ -67,8 +77,8 @@ suite("the programs of the README", () => {
 
   test("the page's program with collections sells one twice over and shows what is left", async () => {
     const files = {
-      "db.ts": shown(README, "db.ts").source,
-      "main.ts": shown(README, "main.ts").source,
+      "db.ts": shown(PAGES, "db.ts").source,
+      "main.ts": shown(PAGES, "main.ts").source,
     };
     await writes(files, [["yeezy", { stock: 98, name: "Boost 350" }]]);
   });
@@ -83,16 +93,16 @@ suite("the programs of the README", () => {
 
   test("records are read and changed by the program in Rust, which is in fewer than forty lines", async () => {
     const program = shown(README, "records.ts");
-    const rust = shown(README, "src/main.rs").source;
+    const rust = shown(RECORDS, "src/main.rs").source;
     const { folder, said } = await prepared(program, "node24");
     equal(command(said, folder).trim(), "Yeezy Boost 350 V2 20000");
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
-    // As the README says it, but for where the crate lies.
+    // As the page says it, but for where the crate lies.
     const [, crate = "", musli = ""] =
       /Cargo needs `(varve = [^`]*)` and `(musli-zerocopy = [^`]*)`/.exec(
-        readFileSync(root(README), "utf8"),
+        readFileSync(root(RECORDS), "utf8"),
       ) ?? [];
     const here = crate.replace("../varve/crate", root("crate"));
     ok(here !== crate, crate);
