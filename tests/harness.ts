@@ -139,8 +139,23 @@ export function wasmOption(): { wasm?: WebAssembly.Module } {
   return wasm === undefined ? {} : { wasm };
 }
 
+/** What Vitest has given, where it runs the tests (tests/vitest-setup.ts). */
+interface Vitest {
+  describe(name: string, define: () => void): void;
+  it(name: string, body: () => Promise<void>, timeout: number): void;
+}
+
+function vitest(): Vitest | undefined {
+  return (globalThis as { varveRegister?: Vitest }).varveRegister;
+}
+
 /** Groups tests under a name. */
 export function suite(name: string, define: () => void): void {
+  const runner = vitest();
+  if (runner !== undefined) {
+    runner.describe(name, define);
+    return;
+  }
   path.push(name);
   try {
     define();
@@ -151,11 +166,17 @@ export function suite(name: string, define: () => void): void {
 
 /** Registers a test. Its name is a sentence that says what holds. */
 export function test(name: string, body: () => unknown, options: { timeout?: number } = {}): void {
+  const runner = vitest();
+  const timeout = options.timeout ?? 300_000;
+  if (runner !== undefined) {
+    runner.it(name, () => withCleanups(body, timeout), timeout);
+    return;
+  }
   const full = [...path, name].join(": ");
   if (registered.some((other) => other.name === full)) {
     throw new Error(`Two tests have the same name: ${full}`);
   }
-  registered.push({ name: full, body, timeout: options.timeout ?? 300_000 });
+  registered.push({ name: full, body, timeout });
 }
 
 /** Runs `fn` when the running test has ended, whatever its end. */
@@ -301,21 +322,28 @@ export async function run(
 }
 
 async function runOne({ body, timeout }: Registered): Promise<string | undefined> {
-  cleanups = [];
-  let message: string | undefined;
   try {
-    await limited(Promise.resolve().then(body), timeout);
+    await withCleanups(body, timeout);
+    return undefined;
   } catch (error) {
-    message = explain(error);
+    return explain(error);
   }
-  for (const fn of cleanups.splice(0).reverse()) {
+}
+
+/** Runs a test and then its cleanups. Throws what the test threw, or else the first cleanup that failed. */
+async function withCleanups(body: () => unknown, timeout: number): Promise<void> {
+  cleanups = [];
+  const failures: unknown[] = [];
+  const attempt = async (fn: () => unknown) => {
     try {
       await limited(Promise.resolve().then(fn), timeout);
     } catch (error) {
-      message ??= `in cleanup: ${explain(error)}`;
+      failures.push(error);
     }
-  }
-  return message;
+  };
+  await attempt(body);
+  for (const fn of cleanups.splice(0).reverse()) await attempt(fn);
+  if (failures.length > 0) throw failures[0];
 }
 
 function limited(work: Promise<unknown>, timeout: number): Promise<unknown> {
