@@ -142,8 +142,7 @@ export interface EngineOptions {
 export function noMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
     `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
-      "limited. Close some, keep collections in one database instead of several databases, or raise the " +
-      "limit (ulimit -v).",
+      "limited. Close some, keep collections in one database, or raise the limit (ulimit -v).",
     { cause },
   );
 }

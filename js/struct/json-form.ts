@@ -1,6 +1,6 @@
 /** Values as the JSON text that is stored of them. */
 
-import { badArgument } from "../errors/base.js";
+import { badCall } from "../errors/base.js";
 
 /** JSON text that a client has made already, in the place of the value. */
 export class JsonText {
@@ -34,6 +34,6 @@ export function jsonOf(value: unknown): string {
     else if (error instanceof TypeError && !("code" in error)) why = `: ${error.message}`;
     else throw error;
   }
-  const badValue = badArgument(`The value has no JSON form${why}.`, value);
+  const badValue = badCall(`The value has no JSON form${why}. Given: ${typeof value}.`);
   throw Object.assign(badValue, { field: "", cause });
 }

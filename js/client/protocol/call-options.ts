@@ -58,6 +58,7 @@ export function split<T extends Known>(given: T | undefined) {
   return [Object(given) === given ? told : given, { signal, timeout }] as const;
 }
 
+/** The error for callbacks that are no functions, or that would run on. */
 export function noFunction(what: string): BadArgumentError {
   return badCall(`${what} takes a function, not a generator.`);
 }

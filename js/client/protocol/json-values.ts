@@ -5,7 +5,7 @@
  * are sent where they differ.
  */
 
-import { type BadArgumentError, badCall, describe } from "../../errors/index.js";
+import { type BadArgumentError, badCall } from "../../errors/index.js";
 import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
 import { cloneArgs, isBytes } from "./clone.js";
 
@@ -167,7 +167,7 @@ class Copy {
       this.known.set(value, copy);
       return copy;
     } catch {
-      this.lacks ??= `${name} is ${describe(value)}`;
+      this.lacks ??= `${name} is a ${kind.slice(8, -1)}`;
       this.differs = this.isLess = true;
       return this.ofFields(value);
     }
