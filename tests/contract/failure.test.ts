@@ -494,7 +494,7 @@ suite("a failure inside the engine", () => {
       sabotage(db);
       const error = throws(() => call(db), {
         ...POISONED,
-        message: /refuses all further calls.*panicked at crate\/src\/[a-z/]+\.rs:\d+\./s,
+        message: /refuses all further calls.*panicked at crate\/src\/[a-z_/]+\.rs:\d+\./s,
       });
       ok(error.cause instanceof WebAssembly.RuntimeError);
       deepEqual(heard, [error]);
