@@ -308,7 +308,11 @@ export class Client<
     return this.ask("commit", [], options);
   }
 
-  /** Resolves when everything requested before has been flushed to disk. */
+  /**
+   * Resolves when everything requested before has been flushed to disk. Rejects with `FileLostError` if the browser has
+   * removed the file since the owner opened it: reads and `export` still work until the owner goes, and the next one
+   * makes a new database.
+   */
   flush(options?: CallOptions): Promise<void> {
     return this.ask("flush", [], options);
   }

@@ -731,6 +731,7 @@ export class Database {
    * The file is closed and free for others even if the promise rejects.
    *
    * @throws (rejects) QuotaExceededError, StorageError if the last writes failed
+   * @throws (rejects) FileLostError if the file was removed while it was open, and was written to
    * @throws (rejects) ReentrancyError inside a transaction or a callback; the handle stays open
    */
   close(): Promise<void> {
@@ -752,12 +753,16 @@ export class Database {
     this.handle.session = this.session;
     // Refs of this handle look at the gate no earlier than at this.
     session.engine.changes += 1;
+    const isLast = this.leave();
+    const looking = session.lossOf(isLast);
+    const loss = looking && (await looking);
     try {
-      if (this.leave()) session.end();
+      if (isLast) session.end();
       else session.leave();
     } finally {
       session.removeListener(this.onError);
     }
+    if (loss !== undefined) throw loss;
   }
 
   /** Closes this handle at the end of an `await using` block. */

@@ -27,7 +27,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   readonly recovery: Recovery;
   protected readonly watch: Watch | undefined;
   protected readonly opened: OpenedStorage;
-  private readonly promises: CommitPromises;
+  readonly #reports: CommitPromises;
   private readonly timers: MaintenanceTimers;
   private microtask: boolean;
   private readonly onTurnEnd: () => void;
@@ -46,7 +46,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.recovery = engine.recovery();
     this.watch = watch;
     this.opened = opened;
-    this.promises = new CommitPromises();
+    this.#reports = new CommitPromises();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
     this.timers = new MaintenanceTimers(
@@ -91,7 +91,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   /** Runs between turns: hands the group on, and looks after views and memory. */
   private endTurn(): void {
     const viewsOnly =
-      this.microtask && this.settings.durability === "buffered" && !this.promises.flushAwaited;
+      this.microtask && this.settings.durability === "buffered" && !this.#reports.flushAwaited;
     this.microtask = false;
     this.turnEnds();
     this.engine.releaseViews();
@@ -111,7 +111,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   private closeTurn(): void {
     const { durability, timers } = this.settings;
     const wrote = this.engine.pending() !== 0;
-    this.commitPending(durability === "flushed" || this.promises.flushAwaited || !timers);
+    this.commitPending(durability === "flushed" || this.#reports.flushAwaited || !timers);
     // Nobody comes later: who writes does the housekeeping.
     if (this.endEngineTurn() && wrote && !timers) this.maintainInBackground();
     this.timers.arm(this.engine);
@@ -203,16 +203,16 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.assertOutsideCallback("commit()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.promises.settleCommitted();
+    this.#reports.settleCommitted();
   }
 
   flush(): void {
     this.assertOutsideCallback("flush()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.promises.settleCommitted();
+    this.#reports.settleCommitted();
     this.guarded(() => this.engineFlush(), this.notFlushed);
-    this.promises.settleFlushed();
+    this.#reports.settleFlushed();
     this.timers.arm(this.engine);
   }
 
@@ -227,7 +227,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     if (this.engine.pending() === 0) return Promise.resolve();
-    return this.promises.committed();
+    return this.#reports.committed();
   }
 
   get flushed(): Promise<void> {
@@ -242,7 +242,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
     }
     this.scheduleTurnEnd();
-    return this.promises.flushed();
+    return this.#reports.flushed();
   }
 
   private refusal(): unknown {
@@ -266,7 +266,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.promises.settleCommitted();
+    this.#reports.settleCommitted();
     if (!flush) return;
     try {
       if (engine.unflushed()) engine.flush();
@@ -275,7 +275,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.promises.settleFlushed();
+    this.#reports.settleFlushed();
   }
 
   private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
@@ -284,7 +284,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     } catch (error) {
       failed.call(this, error as Error);
       // That writes are refused is no news to a listener.
-      if (!(error instanceof DatabasePoisonedError)) this.promises.report(error as Error);
+      if (!(error instanceof DatabasePoisonedError)) this.#reports.report(error as Error);
       throw error;
     }
   }
@@ -294,12 +294,12 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
   private lost(error: Error): void {
     if (this.death === undefined) this.engine.detach();
-    this.promises.settleCommitted(error);
+    this.#reports.settleCommitted(error);
     this.notFlushed(error);
   }
 
   private notFlushed(error: Error): void {
-    this.promises.settleFlushed(error);
+    this.#reports.settleFlushed(error);
   }
 
   /** A failure that no call is there to throw: reported, and thrown by the next one. */
@@ -310,7 +310,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       this.failure = error;
       this.gate |= FAILED;
     }
-    this.promises.report(error);
+    this.#reports.report(error);
   }
 
   /** That writes are refused is no news: the failure that led to it was reported when it happened. */
@@ -330,7 +330,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
     this.lost(error);
-    this.promises.report(error);
+    this.#reports.report(error);
   }
 
   /** In strict mode views have bytes of their own, and the others are dead. */
@@ -340,21 +340,21 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.death = error;
     this.gate |= DEAD;
     this.lost(error);
-    this.promises.report(error);
+    this.#reports.report(error);
   }
 
   addListener(listener: ((error: Error) => void) | undefined): void {
-    this.promises.addListener(listener);
+    this.#reports.addListener(listener);
   }
 
   removeListener(listener: ((error: Error) => void) | undefined): void {
-    this.promises.removeListener(listener);
+    this.#reports.removeListener(listener);
   }
 
   // ---------------------------------------------------------------- ends
 
   private hook(): void {
-    const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
+    const stopListening = this.opened.onLoss?.((loss) => this.#reports.report(loss));
     if (stopListening !== undefined) this.unhook.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
@@ -387,6 +387,20 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (this.engine.unwitnessed()) this.engine.witness();
   }
 
+  /**
+   * That the file is lost, where that takes a moment to learn: a lost one is closed in another way. What was written is
+   * committed before, and nothing is begun in that moment if it is the last.
+   */
+  lossOf(isLast: boolean): Promise<unknown> | undefined {
+    const looking = this.opened.file.isThere?.().catch((loss) => loss);
+    if (looking && isLast) {
+      // In strict mode views are looked at first, and what was written through them is not kept.
+      if (this.watch === undefined) this.betweenTurns(() => this.commitPending(false));
+      this.gate |= CLOSED;
+    }
+    return looking;
+  }
+
   /** One of several handles goes: what was written is made durable, the others go on. */
   leave(): void {
     if (this.death !== undefined || this.poisoned()) return;
@@ -407,12 +421,12 @@ export class CommitScheduler extends CallGuard implements EngineListener {
         if (this.poisoned()) this.opened.file.assertThere?.();
       }
       // Who waits still was not told of that death: there was no stack for it.
-      this.promises.settleCommitted(this.death);
-      this.promises.settleFlushed(this.death);
+      this.#reports.settleCommitted(this.death);
+      this.#reports.settleFlushed(this.death);
     } catch (error) {
       this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
-        this.promises.report(error as Error);
+        this.#reports.report(error as Error);
         failure ??= error as Error;
       }
     }

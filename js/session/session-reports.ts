@@ -15,31 +15,24 @@ class Deferred {
 }
 
 export class CommitPromises {
-  private readonly listeners: Set<(error: Error) => void>;
-  private lastReported: Error | undefined;
-  private committedWait: Deferred | undefined;
-  private flushedWait: Deferred | undefined;
-
-  constructor() {
-    this.listeners = new Set();
-    this.lastReported = undefined;
-    this.committedWait = undefined;
-    this.flushedWait = undefined;
-  }
+  readonly #listeners = new Set<(error: Error) => void>();
+  #told: Error | undefined;
+  #committed: Deferred | undefined;
+  #flushed: Deferred | undefined;
 
   addListener(listener: ((error: Error) => void) | undefined): void {
-    if (listener !== undefined) this.listeners.add(listener);
+    if (listener !== undefined) this.#listeners.add(listener);
   }
 
   removeListener(listener: ((error: Error) => void) | undefined): void {
-    if (listener !== undefined) this.listeners.delete(listener);
+    if (listener !== undefined) this.#listeners.delete(listener);
   }
 
   /** Tells all listeners of a failure, of each only once. */
   report(error: Error): void {
-    if (error === this.lastReported) return;
-    this.lastReported = error;
-    for (const listener of this.listeners) {
+    if (error === this.#told) return;
+    this.#told = error;
+    for (const listener of this.#listeners) {
       try {
         listener(error);
       } catch (thrown) {
@@ -53,32 +46,32 @@ export class CommitPromises {
 
   /** For what is written and not handed on yet. */
   committed(): Promise<void> {
-    this.committedWait ??= new Deferred();
-    return this.committedWait.promise;
+    this.#committed ??= new Deferred();
+    return this.#committed.promise;
   }
 
   /** For what is written and not flushed yet. */
   flushed(): Promise<void> {
-    this.flushedWait ??= new Deferred();
-    return this.flushedWait.promise;
+    this.#flushed ??= new Deferred();
+    return this.#flushed.promise;
   }
 
   /** Whether somebody waits for a flush. */
   get flushAwaited(): boolean {
-    return this.flushedWait !== undefined;
+    return this.#flushed !== undefined;
   }
 
   /** What was written has been handed on, or was lost. */
   settleCommitted(error?: Error): void {
-    const wait = this.committedWait;
-    this.committedWait = undefined;
+    const wait = this.#committed;
+    this.#committed = undefined;
     wait?.settle(error);
   }
 
   /** What was handed on has been flushed, or could not be. */
   settleFlushed(error?: Error): void {
-    const wait = this.flushedWait;
-    this.flushedWait = undefined;
+    const wait = this.#flushed;
+    this.#flushed = undefined;
     wait?.settle(error);
   }
 }

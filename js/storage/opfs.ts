@@ -11,6 +11,7 @@ import {
 } from "../errors/index.js";
 import { setTimeout } from "../util/clock.js";
 import { escapeName, fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
+import { OpfsFile } from "./opfs-file.js";
 import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
@@ -50,6 +51,11 @@ const RETRIES_MS = [50, 100, 200];
  * `DatabaseBusyError`. With `readOnly` several can have it open if the browser supports it (Chrome 121 or
  * newer): none of them can write, and nobody else can while one reads.
  *
+ * If the browser removes the file while it is open, as it does when its user clears the site's data, the look behind
+ * each flush finds out: within about a second of the next write, writes fail with `FileLostError`, and what is in memory
+ * can still be read and exported. Until then they are acknowledged. The promises `flushed` and `close` wait for the
+ * look; `flush()` and `commit()` cannot.
+ *
  * ```ts
  * const db = await open("shop", { storage: opfs("stores/eu") });
  * ```
@@ -69,13 +75,20 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       const wanted = named(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
-      const { file, isNew } = await openFile(folders, wanted, name, readOnly);
+      const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
       // Not before: where storage is refused, Firefox ends whoever asks.
       const room = new OriginQuota();
       room.look();
+      const file = new OpfsFile(name, entry, handle);
       return {
         file,
         room: () => room.look(),
+        sync: () => file.isThere(),
+        onLoss(hear) {
+          file.onLoss = hear;
+          // It ends with the file.
+          return () => {};
+        },
         beside: () => beside(folders, wanted, name),
         tidy: () => remove(folders, wanted + SHADOW_SUFFIX, name),
         async discard() {
@@ -129,7 +142,7 @@ async function beside(
   name: string,
 ): Promise<FileBeside> {
   const next = wanted + SHADOW_SUFFIX;
-  const { file } = await openFile(folders, next, name, false);
+  const { handle: file } = await openFile(folders, next, name, false);
   return {
     file,
     remove() {
@@ -182,7 +195,7 @@ export function hasOpfs(): boolean {
   return (
     typeof FileSystemFileHandle !== "undefined" &&
     "createSyncAccessHandle" in FileSystemFileHandle.prototype &&
-    typeof globalThis.navigator?.storage?.getDirectory === "function"
+    hasFolders()
   );
 }
 
@@ -220,26 +233,26 @@ function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);
 }
 
-/** Opens a file, and says whether it was made for that. */
+/** Opens a file, and says which it is and whether it was made for that. */
 async function openFile(
   folders: readonly string[],
   wanted: string,
   name: string,
   readOnly: boolean,
-): Promise<{ file: StorageFile; isNew: boolean }> {
+): Promise<{ handle: StorageFile; entry: FileSystemFileHandle; isNew: boolean }> {
   let isNew = false;
   const task = `database "${name}" cannot be opened`;
-  const file = await withRetries(name, task, async () => {
+  return withRetries(name, task, async () => {
     const found = await existing(() => findFile(folders, wanted, false), task);
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
-    const handle = found ?? (await findFile(folders, wanted, true));
+    const entry = found ?? (await findFile(folders, wanted, true));
     // Browsers that do not know the option ignore it: then one has the file, as if to write.
-    return readOnly
-      ? handle.createSyncAccessHandle({ mode: "read-only" })
-      : handle.createSyncAccessHandle();
+    const handle = readOnly
+      ? await entry.createSyncAccessHandle({ mode: "read-only" })
+      : await entry.createSyncAccessHandle();
+    return { handle, entry, isNew };
   });
-  return { file, isNew };
 }
 
 async function findFile(

@@ -38,6 +38,11 @@ export interface StorageFile {
    * database's name, or no longer this program's. What was flushed then is not found by whoever opens the database.
    */
   assertThere?(): void;
+  /**
+   * Where that takes a moment to learn: rejects with that error if the file was written to. It is to be asked before
+   * `close`.
+   */
+  isThere?(): Promise<void>;
   /** Closes the file and gives up the right to be its only user. It may be called twice. */
   close(): void;
 }
@@ -90,7 +95,10 @@ export interface OpenedStorage {
    * Returns a function that ends it.
    */
   onLoss?(hear: (loss: Error) => void): () => void;
-  /** For storages that keep a `flush` only some time after it: resolves when all that was flushed is kept. */
+  /**
+   * For storages that keep a `flush` only some time after it, or learn only then whether it was kept: resolves when all
+   * that was flushed is kept.
+   */
   sync?(): Promise<void>;
   /**
    * A second file beside this one, created if it is missing, which nobody else has while this one is open.

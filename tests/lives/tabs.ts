@@ -36,6 +36,7 @@ export type Place = "chromium" | "firefox";
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve</title><link rel="icon" href="data:,">`;
 const PAGES = {
   "/": `${PAGE}<script type="module" src="/tab.js"></script>`,
+  "/lost": `${PAGE}<script type="module" src="/lost.js"></script>`,
   "/away": PAGE,
 };
 
@@ -117,7 +118,9 @@ const bundles = new Shared(async () => {
   type Bundle = (entries: string[], out: string, more: object) => Promise<unknown>;
   const { bundleForBrowser } = await load<{ bundleForBrowser: Bundle }>("scripts/bundle.mjs");
   const out = `.build/tests/lives-${process.pid}`;
-  const entries = ["tab", "hot", "worker"].map((name) => `tests/lives/${name}.ts`);
+  const entries = ["tab", "hot", "worker", "lost", "lost-worker"].map(
+    (name) => `tests/lives/${name}.ts`,
+  );
   await bundleForBrowser(entries, out, {});
   return { one: join(context().root, out), end: async () => {} };
 });
@@ -129,21 +132,40 @@ export async function tabsIn(place: Place): Promise<Tabs> {
   const { serve } = await load<{ serve(folders: string[], more: object): Promise<Server> }>(
     "scripts/serve.mjs",
   );
-  const server = await serve([folder], { pages: PAGES });
+  const headers = {};
+  const server = await serve([folder], { pages: PAGES, headers });
   cleanup(() => server.close());
-  return new Tabs(browser, server.url);
+  return new Tabs(place, browser, server.url, headers);
 }
 
 export class Tabs {
+  private readonly place: Place;
   private readonly browser: Browser;
   readonly url: string;
+  /** What goes with every answer of the server. */
+  private readonly headers: Record<string, string>;
 
-  constructor(browser: Browser, url: string) {
+  constructor(place: Place, browser: Browser, url: string, headers: Record<string, string>) {
+    this.place = place;
     this.browser = browser;
     this.url = url;
+    this.headers = headers;
   }
 
-  /** A tab, which has begun to connect. */
+  /** Has the browser remove all that this origin has stored, as its user may. */
+  async clearData(page: Page): Promise<void> {
+    if (this.place === "chromium") {
+      const devtools = await page.createCDPSession();
+      const origin = this.url;
+      await devtools.send("Storage.clearDataForOrigin", { origin, storageTypes: "all" });
+      return;
+    }
+    this.headers["clear-site-data"] = '"storage"';
+    await page.evaluate("fetch('/away').then((answer) => answer.text())");
+    delete this.headers["clear-site-data"];
+  }
+
+  /** A tab, which has begun to connect, or with another page. */
   async open(search = ""): Promise<Page> {
     const page = await this.browser.newPage();
     cleanup(() => page.close().catch(() => {}));
@@ -153,7 +175,7 @@ export class Tabs {
     if (search.includes("flees")) await came.catch(() => {});
     else {
       await came;
-      await page.waitForFunction('"tab" in globalThis');
+      await page.waitForFunction('"tab" in globalThis || "lost" in globalThis');
     }
     return page;
   }

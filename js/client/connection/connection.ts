@@ -20,7 +20,7 @@ import type {
 import { RequestQueue, type RequestQueuePort, type Settlement } from "../protocol/request-queue.js";
 import { broken, closed, errorOf, noWorker, SILENT, watchPolicy } from "./errors.js";
 import { busyWait, onPageLifecycle, type PageListener } from "./page-lifecycle.js";
-import { openTransport, type Transport, type TransportListener } from "./transport.js";
+import { isHeld, openTransport, type Transport } from "./transport.js";
 import type { FromWorker, Ready, ToWorker } from "./worker-messages.js";
 
 /** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
@@ -194,7 +194,7 @@ export const connections: Map<string, Connection> = new Map();
 const usedWorkers = new WeakSet<WorkerLike>();
 
 /** A connection. */
-export class Connection implements RequestQueuePort, PageListener, TransportListener {
+export class Connection implements RequestQueuePort, PageListener, WaysOut {
   readonly handles: Set<ClientHandle> = new Set();
   readonly options: ConnectionOptions;
   status: ClientStatus = { state: "idle", owner: undefined, reason: undefined };
@@ -454,7 +454,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
           this.localOwner = message.owner;
           this.hasDatabase = true;
         }
-        this.onOwnerMessage(message);
+        this.hear(message);
     }
   }
 
@@ -464,13 +464,15 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     const since = monotonicNow();
     const guarding = new AbortController();
     this.lockRequest = guarding;
-    navigator.locks
-      .request(lock, guarding, () => {
-        if (this.worker !== worker) return;
-        this.loseWorker();
-        // One that ends again and again is begun anew when it is noticed that nobody answers.
-        if (monotonicNow() > since + MIN_WORKER_LIFE_MS) this.ensureWorker();
-      })
+    const ended = () => {
+      if (this.worker !== worker) return;
+      this.loseWorker();
+      // One that ends again and again is begun anew when it is noticed that nobody answers.
+      if (monotonicNow() > since + MIN_WORKER_LIFE_MS) this.ensureWorker();
+    };
+    // In Chromium a page whose data was cleared has other locks than the workers that it starts from then on.
+    isHeld(lock)
+      .then((is) => (is ? navigator.locks.request(lock, guarding, ended) : undefined))
       .catch(() => {});
   }
 
@@ -483,7 +485,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   /** Something an owner says, here or elsewhere. */
-  onOwnerMessage(message: ToClient): void {
+  hear(message: ToClient): void {
     if (this.isSuspended) return;
     const { state, reason, progress } = this.status;
     const { owner } = this.requests;
@@ -560,7 +562,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   /** A client elsewhere has sent a port to the owner of this page. */
-  attachPort(port: MessagePort): void {
+  visit(port: MessagePort): void {
     this.worker?.postMessage({ type: "attach-port" }, [port]);
   }
 
@@ -590,7 +592,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
    * A client elsewhere waits. If this page's worker has the database and hangs, as in a procedure without an
    * end, nobody but this page can end it: then another worker gets its lock.
    */
-  onOwnerQuery(): void {
+  asked(): void {
     if (this.isSuspended || !this.hasDatabase) return;
     if (this.isUnresponsive()) {
       this.replaceHungWorker();

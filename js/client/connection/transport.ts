@@ -109,10 +109,7 @@ export function openTransport(
       closePort();
       all.postMessage(message);
     },
-    async hasOwner() {
-      const { held } = await navigator.locks.query();
-      return held?.some((lock) => lock.name === name);
-    },
+    hasOwner: () => isHeld(name),
     announceOwner(owner) {
       relayPort()?.postMessage(owner);
     },
@@ -121,4 +118,10 @@ export function openTransport(
       for (const one of [all, inbox, ownerChannel?.channel, relay]) one?.close();
     },
   };
+}
+
+/** Whether somebody has that lock. */
+export async function isHeld(name: string): Promise<boolean | undefined> {
+  const { held } = await navigator.locks.query();
+  return held?.some((lock) => lock.name === name);
 }

@@ -122,13 +122,18 @@ export class Owner {
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
     const asked = (call: string) => batch.requests.some((request) => request.call === call);
     const undone = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
-    if (this.db.durability === "buffered" && !asked("flush") && !asked("commit")) {
-      this.db.committed.then(() => done(reply), undone);
-      return;
-    }
     try {
-      if (this.db.durability === "flushed" || asked("flush")) this.db.flush();
-      else this.db.commit();
+      if (this.db.durability === "flushed" || asked("flush")) {
+        this.db.flush();
+        // It may be told only later that the file is lost.
+        this.db.flushed.then(() => done(reply), undone);
+        return;
+      }
+      if (this.db.durability === "buffered" && !asked("commit")) {
+        this.db.committed.then(() => done(reply), undone);
+        return;
+      }
+      this.db.commit();
     } catch (error) {
       undone(error);
       return;
