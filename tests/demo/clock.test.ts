@@ -1,0 +1,95 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type Clock, chromium } from "playwright-core";
+import { cleanup, context, deepEqual, suite, test } from "../harness.js";
+
+/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+async function load<T>(path: string): Promise<T> {
+  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
+}
+
+interface Served {
+  url: string;
+  close(): Promise<void>;
+}
+
+const PAGE = `<!doctype html><meta charset="utf-8"><title>varve</title><link rel="icon" href="data:,">
+<script type="module" src="/clock-page.js"></script>`;
+
+async function served(): Promise<Served> {
+  type Bundle = (entries: object[], out: string, more: object) => Promise<unknown>;
+  const { bundleForBrowser } = await load<{ bundleForBrowser: Bundle }>("scripts/bundle.mjs");
+  const { serve } = await load<{ serve(folders: string[], more: object): Promise<Served> }>(
+    "scripts/serve.mjs",
+  );
+  const out = mkdtempSync(join(context().directory ?? ".", "clock-"));
+  const entries = [
+    { in: "tests/demo/clock-page.ts", out: "clock-page" },
+    { in: "tests/lives/worker.ts", out: "worker" },
+  ];
+  await bundleForBrowser(entries, out, {});
+  const server = await serve([out], { pages: { "/": PAGE } });
+  cleanup(() => server.close());
+  return server;
+}
+
+type Set = (clock: Clock) => Promise<void>;
+
+const START = new Date("2026-01-01T00:00:00Z");
+const LATER = new Date("2026-01-01T01:00:00Z");
+
+/** What a test does to the clock of a page before it is loaded, and when it is. */
+const WAYS: Record<string, { before?: Set; after?: Set }> = {
+  "is installed before it is loaded": { before: (clock) => clock.install({ time: START }) },
+  "is installed and stands still before it is loaded": {
+    async before(clock) {
+      await clock.install({ time: START });
+      await clock.pauseAt(LATER);
+    },
+  },
+  "is installed before it is loaded, and stopped then": {
+    before: (clock) => clock.install({ time: START }),
+    after: (clock) => clock.pauseAt(LATER),
+  },
+  "is installed and stopped when it is loaded": {
+    async after(clock) {
+      await clock.install({ time: START });
+      await clock.pauseAt(LATER);
+    },
+  },
+  "has a fixed time from before it is loaded": { before: (clock) => clock.setFixedTime(START) },
+  "has a fixed time when it is loaded": { after: (clock) => clock.setFixedTime(START) },
+};
+
+suite("a page whose clock is Playwright's", () => {
+  for (const [how, { before, after }] of Object.entries(WAYS)) {
+    test(`and ${how} connects, writes, watches, gives up what nobody answers, and closes`, async () => {
+      const { url } = await served();
+      const { findProgram } = await load<{ findProgram(name: string): Promise<string> }>(
+        "scripts/programs.mjs",
+      );
+      const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
+      cleanup(() =>
+        rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
+      );
+      const browser = await chromium.launchPersistentContext(profile, {
+        executablePath: await findProgram("chromium"),
+        headless: true,
+        args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"],
+      });
+      cleanup(() => browser.close());
+      const page = browser.pages()[0] ?? (await browser.newPage());
+      await before?.(page.clock);
+      await page.goto(url);
+      // Not by polling, which a clock that stands still would stop.
+      await page.locator("html[data-ready]").waitFor({ state: "attached" });
+      await after?.(page.clock);
+      deepEqual(await page.evaluate("use()"), {
+        watched: ["a", "b"],
+        read: "1",
+        failed: "VARVE_OWNER_UNAVAILABLE",
+      });
+    });
+  }
+});
