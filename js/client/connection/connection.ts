@@ -20,7 +20,7 @@ import type {
 import { RequestQueue, type RequestQueuePort, type Settlement } from "../protocol/request-queue.js";
 import { broken, closed, errorOf, noWorker, SILENT, watchPolicy } from "./errors.js";
 import { busyWait, onPageLifecycle, type PageListener } from "./page-lifecycle.js";
-import { isHeld, openTransport, type Transport } from "./transport.js";
+import { isHeld, openTransport, type Transport, type TransportListener } from "./transport.js";
 import type { FromWorker, Ready, ToWorker } from "./worker-messages.js";
 
 /** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
@@ -194,7 +194,7 @@ export const connections: Map<string, Connection> = new Map();
 const usedWorkers = new WeakSet<WorkerLike>();
 
 /** A connection. */
-export class Connection implements RequestQueuePort, PageListener, WaysOut {
+export class Connection implements RequestQueuePort, PageListener, TransportListener {
   readonly handles: Set<ClientHandle> = new Set();
   readonly options: ConnectionOptions;
   status: ClientStatus = { state: "idle", owner: undefined, reason: undefined };
@@ -372,7 +372,7 @@ export class Connection implements RequestQueuePort, PageListener, WaysOut {
 
   private startWorker(): WorkerLike {
     const { worker: make } = this.options;
-    const since = performance.now();
+    const since = monotonicNow();
     watchPolicy();
     let worker: WorkerLike;
     try {
@@ -454,7 +454,7 @@ export class Connection implements RequestQueuePort, PageListener, WaysOut {
           this.localOwner = message.owner;
           this.hasDatabase = true;
         }
-        this.hear(message);
+        this.onOwnerMessage(message);
     }
   }
 
@@ -485,7 +485,7 @@ export class Connection implements RequestQueuePort, PageListener, WaysOut {
   }
 
   /** Something an owner says, here or elsewhere. */
-  hear(message: ToClient): void {
+  onOwnerMessage(message: ToClient): void {
     if (this.isSuspended) return;
     const { state, reason, progress } = this.status;
     const { owner } = this.requests;
@@ -562,7 +562,7 @@ export class Connection implements RequestQueuePort, PageListener, WaysOut {
   }
 
   /** A client elsewhere has sent a port to the owner of this page. */
-  visit(port: MessagePort): void {
+  attachPort(port: MessagePort): void {
     this.worker?.postMessage({ type: "attach-port" }, [port]);
   }
 
@@ -592,7 +592,7 @@ export class Connection implements RequestQueuePort, PageListener, WaysOut {
    * A client elsewhere waits. If this page's worker has the database and hangs, as in a procedure without an
    * end, nobody but this page can end it: then another worker gets its lock.
    */
-  asked(): void {
+  onOwnerQuery(): void {
     if (this.isSuspended || !this.hasDatabase) return;
     if (this.isUnresponsive()) {
       this.replaceHungWorker();

@@ -91,6 +91,7 @@ function reasonOf(since: number): string {
     const { blockedURI, effectiveDirective } = violation;
     return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
   }
+  // biome-ignore lint/style/noRestrictedGlobals: what was loaded is known to nothing else, and a clock is not asked.
   const timings = performance.getEntriesByType("resource") as Timing[];
   const wrong = timings
     .reverse()
