@@ -16,6 +16,7 @@ import {
   tool,
 } from "./lib.mjs";
 import { setup } from "./setup.mjs";
+import { privateWords } from "./words.mjs";
 
 const USAGE = `npm run check [-- --fix]
   --fix   let the formatters put right what they can`;
@@ -70,6 +71,7 @@ export const CHECKS = [
   },
   { name: "types", run: () => passesNode("typescript/bin/tsc", ["-p", "tsconfig.json"]) },
   { name: "imports fall one way", run: checkImports },
+  { name: "names are the field's terms", run: checkWords },
   { name: "nothing is left out", run: checkShortcuts },
 ];
 
@@ -107,6 +109,12 @@ async function checkImports() {
   return (
     (await passesNode("dependency-cruiser/bin/dependency-cruise.mjs", args)) && wrong.length === 0
   );
+}
+
+function checkWords() {
+  const found = privateWords();
+  for (const line of found) say(`  ${line}`);
+  return found.length === 0;
 }
 
 /** Ways of telling a tool to look away, and of leaving work for later. (biome wants a reason itself.) */
