@@ -602,9 +602,9 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   /** Ends the worker as it hangs, and tells all that it was the owner. */
   private replaceHungWorker(): void {
-    const { localOwner, retriedHung: doing } = this;
+    const { localOwner, retriedHung } = this;
     if (localOwner !== undefined) {
-      const gone = { type: "resigned", owner: localOwner, hung: true, doing } as const;
+      const gone = { type: "resigned", owner: localOwner, hung: true, retriedHung } as const;
       this.requests.receive(gone, 0);
       this.transport?.broadcast(gone);
     }
