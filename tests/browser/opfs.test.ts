@@ -57,7 +57,7 @@ function worker(program: string): OtherWorker {
 }
 
 suite("OPFS", () => {
-  test("is the default storage of a dedicated worker, under the database's name", async () => {
+  test("OPFS: it is the default storage of a dedicated worker, under the database's name", async () => {
     const { name, file } = fresh();
     const db = await open(name, wasmOption());
     db.set("a", "1");
@@ -70,7 +70,7 @@ suite("OPFS", () => {
     await again.close();
   });
 
-  test("a database that another holds is busy, and opens when it is free", async () => {
+  test("OPFS: a database in use elsewhere is busy, and opens when it is released", async () => {
     const { name, file } = fresh();
     const held = await hold(file);
     await rejects(open(name, wasmOption()), {
@@ -83,7 +83,7 @@ suite("OPFS", () => {
     await (await open(name, wasmOption())).close();
   });
 
-  test("workers that only read have a database open together, where the browser has such handles, and a writer is refused", async () => {
+  test("OPFS: read-only workers share a database where the browser allows it, and a writer is refused", async () => {
     const { name, file } = fresh();
     const db = await open(name, wasmOption());
     db.set("a", "1");
@@ -107,7 +107,7 @@ suite("OPFS", () => {
     await writer.close();
   });
 
-  test("a database that another worker has open is not destroyed", async () => {
+  test("OPFS: a database that another worker has open cannot be destroyed", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
     equal(await other.said, "open");
@@ -116,7 +116,7 @@ suite("OPFS", () => {
     await other.kill();
   });
 
-  test("a database that another worker has open is busy", async () => {
+  test("OPFS: a database that another worker has open is busy", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
     equal(await other.said, "open");
@@ -124,7 +124,7 @@ suite("OPFS", () => {
     await other.kill();
   });
 
-  test("what a worker committed is there after it was killed in the middle of its work", async () => {
+  test("OPFS: committed writes survive killing the worker during its work", async () => {
     const { name } = fresh();
     const other = worker(`
       const db = await open("${name}");
@@ -143,7 +143,7 @@ suite("OPFS", () => {
     await db.close();
   });
 
-  test("what a worker wrote in an earlier turn is there after it was killed", async () => {
+  test("OPFS: writes of an earlier turn survive killing the worker", async () => {
     const { name } = fresh();
     const other = worker(`
       const db = await open("${name}");

@@ -2,7 +2,7 @@ import { persist } from "varve";
 import { cleanup, context, equal, ok, suite, test } from "../harness.js";
 
 suite("persist on a page", () => {
-  test("asks the browser and tells what it said", async () => {
+  test("persist: it asks the browser and returns its answer", async () => {
     if (/Firefox/.test(navigator.userAgent)) {
       // It would ask the user, who is not there.
       const { storage } = navigator;
@@ -97,8 +97,8 @@ async function sandboxed(program: string): Promise<unknown> {
   return said;
 }
 
-suite("a sandboxed frame, to which the browser gives no storage", () => {
-  test("is refused by a clear error that names memory()", async () => {
+suite("a sandboxed frame without storage", () => {
+  test("sandboxed frame: open fails with a clear error that names memory()", async () => {
     const said = await sandboxed(`
       const error = await varve.open("shop", { wasm }).catch((error) => error);
       postMessage([error.code, error.message, error.cause?.name].join("|"));`);
@@ -106,14 +106,14 @@ suite("a sandboxed frame, to which the browser gives no storage", () => {
     ok(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
   });
 
-  test("cannot have anything persisted, which is an error and no answer", async () => {
+  test("sandboxed frame: persist fails with an error", async () => {
     const said = await sandboxed(`
       const error = await varve.persist().catch((error) => error);
       postMessage([error.code, error.message].join("|"));`);
     ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
   });
 
-  test("has memory() when it asks for it", async () => {
+  test("sandboxed frame: memory() works", async () => {
     const said = await sandboxed(`
       const db = await varve.open("shop", { storage: varve.memory(), wasm });
       db.set("key", "value");

@@ -90,8 +90,8 @@ const KINDS: Record<string, readonly [program: string, type: WorkerType]> = {
   "a service worker bundled into chunks": ["/chunks-service-worker/service-worker.js", "module"],
 };
 
-suite("a service worker of chunks that only opens bytes", () => {
-  test("is told what to do where import() is forbidden", async () => {
+suite("a service worker with chunks that only opens bytes", () => {
+  test("service worker: the error names the solution where import() is forbidden", async () => {
     const worker = await serviceWorker("/chunks-reading-worker/reading-worker.js", "module");
     const error = await rejects(answered(worker, { bytes: await image(), key: "a" }), {
       code: "VARVE_WASM",
@@ -100,7 +100,7 @@ suite("a service worker of chunks that only opens bytes", () => {
     ok(/single file/.test(error.message), error.message);
   });
 
-  test("reads them when it imports varve/worker", async () => {
+  test("service worker: bytes can be read after importing varve/worker", async () => {
     const worker = await serviceWorker(
       "/chunks-reading-worker-whole/reading-worker-whole.js",
       "module",
@@ -116,12 +116,12 @@ for (const [kind, [program, type]] of Object.entries(KINDS)) {
 }
 
 function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
-  test("reads, verifies and exports the bytes of a database", async () => {
+  test("service worker: bytes of a database can be read, verified and exported", async () => {
     const ask = await visitor("sw-bytes");
     deepEqual(await ask("image", await image(), "a"), ["1", true, true]);
   });
 
-  test("reads the file while nobody owns it, and reads it again when it has changed", async () => {
+  test("service worker: the file is read without an owner, and again after a change", async () => {
     const name = await fresh("sw-file");
     const ask = await visitor(name);
     await rejects(ask("getText", "a"), { code: "VARVE_DATABASE_NOT_FOUND" });
@@ -132,7 +132,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     }
   });
 
-  test("reads it again after an owner also where the browser does not tell that it has changed", async () => {
+  test("service worker: the file is read again after an owner, also if its time has not changed", async () => {
     const name = await fresh("sw-timeless");
     const ask = await visitor(name);
     await ask("timeless", true);
@@ -143,7 +143,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     }
   });
 
-  test("does not write without an owner, and says that it was not done", async () => {
+  test("service worker: a write without an owner is refused, and reported as not done", async () => {
     const name = await fresh("sw-write");
     await visited(name, "1");
     const ask = await visitor(name);
@@ -152,7 +152,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await ask("getText", "a"), "1");
   });
 
-  test("asks the owner while there is one, and writes through it", async () => {
+  test("service worker: it uses an owner if there is one, and writes through it", async () => {
     const name = await fresh("sw-owner");
     const page = tab(name);
     await page.set("a", "1");
@@ -163,7 +163,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     deepEqual(await ask("status"), { state: "open", owner: "elsewhere", reason: undefined });
   });
 
-  test("goes from the file to an owner and back, and each write is done once or not at all", async () => {
+  test("service worker: each write is done at most once while owners come and go", async () => {
     const name = await fresh("sw-both");
     const ask = await visitor(name);
     let done = 0;
@@ -181,7 +181,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await last.count({ gt: "0", lt: "9" }), done);
   });
 
-  test("reads once more what the browser refused within the same millisecond, and tells what stays so", async () => {
+  test("service worker: a read refused within the same millisecond is retried, and a lasting error is reported", async () => {
     const name = await fresh("sw-refused");
     await visited(name, "1");
     const ask = await visitor(name);
@@ -193,7 +193,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await ask("getText", "a"), "2");
   });
 
-  test("never sees a part of a commit, also of a program that has opened the file itself", async () => {
+  test("service worker: a part of a commit is never seen, even if a program opens the file directly", async () => {
     const name = await fresh("sw-torn");
     const program = `
       import { open } from "${context().root}/dist/index.js";

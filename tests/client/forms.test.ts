@@ -92,9 +92,9 @@ function check(found: string, expected: string, call: string): void {
 
 const free = json<unknown>();
 
-suite("a json() collection of a client", () => {
+suite("json() collections of clients", () => {
   for (const [what, make] of Object.entries(VALUES)) {
-    test(`stores of ${what} what db.collection stores, by every call`, async () => {
+    test(`json(): every call stores ${what} as db.collection does`, async () => {
       const db = await open("direct", { storage: memory(), ...wasmOption() });
       cleanup(() => db.close());
       const direct = db.collection("free", free);
@@ -138,7 +138,7 @@ suite("a json() collection of a client", () => {
     });
   }
 
-  test("shows a transaction and an update what is stored", async () => {
+  test("json(): transactions and updates read the stored form", async () => {
     const client = served();
     await client.ready;
     const seen: unknown[] = [];
@@ -155,7 +155,7 @@ suite("a json() collection of a client", () => {
     deepEqual(await client.free.get("b"), stored);
   });
 
-  test("is given what the value was when it was called", async () => {
+  test("json(): a value is taken as it was at the call", async () => {
     const client = served();
     const value = { u: new URL("https://example.com/"), list: [1] };
     const set = client.free.set("a", value);
@@ -169,7 +169,7 @@ function served() {
   return shop({ collections: { free, list: { of: free, key: auto() } } });
 }
 
-suite("collections of a client with a schema", () => {
+suite("struct collections of clients", () => {
   const Product = struct("Product", {
     stock: u16,
     name: str,
@@ -184,7 +184,7 @@ suite("collections of a client with a schema", () => {
     decode: (bytes: Uint8Array) => ({ text: new TextDecoder().decode(bytes.slice()) }) as unknown,
   };
 
-  test("store proxies, views and what has more than their fields, as db.collection does", async () => {
+  test("struct: proxies, views and objects with further fields are stored as by db.collection", async () => {
     for (const isUp of [false, true]) {
       const client = shop({ collections: { products: Product, notes: text() } });
       if (isUp) await client.ready;
@@ -205,7 +205,7 @@ suite("collections of a client with a schema", () => {
     }
   });
 
-  test("refuse with a code what their own codec would miss, and procedures what cannot be sent", async () => {
+  test("struct: values that cannot be cloned are refused with a code, also for custom codecs and procedures", async () => {
     const client = shop({
       collections: { own: custom },
       procedures: { keep: (_db, of: unknown) => of },
@@ -232,10 +232,10 @@ suite("collections of a client with a schema", () => {
   });
 });
 
-suite("what is nested too deeply", () => {
+suite("deeply nested values", () => {
   const Row = struct("Row", { name: str });
   for (const depth of [2_000, 4_000, 8_000, 100_000]) {
-    test(`is carried or refused with a coded error by every call of a client: ${depth} levels`, async () => {
+    test(`nesting: every call of a client sends or refuses ${depth} levels with a coded error`, async () => {
       let deep: unknown = [];
       for (let i = 1; i < depth; i++) deep = [deep];
       const given = deep as never;

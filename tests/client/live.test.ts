@@ -80,7 +80,7 @@ function keyOf(number: number): string {
 }
 
 suite("live ranges", () => {
-  test("of every kind show what reading them again does, whatever happens to messages", async () => {
+  test("live: every kind of range shows its contents, despite lost, late and repeated messages", async () => {
     const seeds = context().thorough ? 10 : 3;
     for (let seed = 1; seed <= seeds; seed += 1) {
       const next = random(seed);
@@ -217,8 +217,8 @@ function keysAndFates(changes: readonly { key: unknown; version: number }[]) {
   return changes.map(({ key, version }) => [key, version > 0]);
 }
 
-suite("the owner of live ranges", () => {
-  test("reads nothing for a commit that touches neither their keyspace nor their bounds", async () => {
+suite("owners of live ranges", () => {
+  test("live: a commit outside the keyspace and bounds of a range reads nothing", async () => {
     const { client, begin, readsFor } = await counted();
     let shown = 0;
     const show = () => {
@@ -247,7 +247,7 @@ suite("the owner of live ranges", () => {
     equal(shown, 70);
   });
 
-  test("reads nothing for a change behind the last row of a full window, in its direction", async () => {
+  test("live: a change behind the last row of a full window reads nothing, in both directions", async () => {
     const { client, begin, readsFor } = await counted();
     const changes: unknown[] = [];
     client.watch({ limit: 3 }, (all) => changes.push(...all));
@@ -267,7 +267,7 @@ suite("the owner of live ranges", () => {
     deepEqual(changes, []);
   });
 
-  test("reads of a full window what has changed in it, and what takes the place of what is gone", async () => {
+  test("live: a full window reads its changed rows and those that move up", async () => {
     const { client, begin, readsFor } = await counted();
     let first: unknown[] = [];
     let last: unknown[] = [];
@@ -304,7 +304,7 @@ suite("the owner of live ranges", () => {
     ]);
   });
 
-  test("reads nothing for very many keys that are written elsewhere", async () => {
+  test("live: very many keys written in other ranges read nothing", async () => {
     const { client, begin, readsFor } = await counted();
     client.watch({ limit: 5 }, () => {});
     client.watch({ lt: "3" }, () => {});
@@ -322,7 +322,7 @@ suite("the owner of live ranges", () => {
     ok((await readsFor(() => client.batch(batch))) <= 1);
   });
 
-  test("tells a watch of what was written just before the last one there was had ended", async () => {
+  test("live: a write just before the last watch ended is reported", async () => {
     const client = shop();
     const first = client.watch({}, () => {});
     await client.count();

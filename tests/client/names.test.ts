@@ -38,8 +38,8 @@ function looked() {
   return { client, asked };
 }
 
-suite("a client", () => {
-  test("has nothing that is asked of things of every kind, with or without declared collections", async () => {
+suite("properties of a client", () => {
+  test("client: it lacks the properties that are read on any object, with or without declared collections", async () => {
     const { client, asked } = looked();
     const products = client.collection("products");
     const { call } = client;
@@ -70,7 +70,7 @@ suite("a client", () => {
     equal(asked.filter((type) => type === "requests").length, 0);
   });
 
-  test("has each collection once, by its name", async () => {
+  test("client: each collection exists once, by its name", async () => {
     const client = shop({ collections: { products: json<number>() } });
     equal(client.products, client.collection("products"));
     await client.collection("products").set("a", 1);
@@ -83,7 +83,7 @@ suite("a client", () => {
     equal(await client.products.get("a"), 2);
   });
 
-  test("refuses the names of its own calls, which collection() takes", async () => {
+  test("client: names of its methods are refused as declared collections, and work with collection()", async () => {
     for (const name of ["get", "close", "status", "constructor", "addEventListener"]) {
       throws(() => connect("shop", { collections: { [name]: json() } }), {
         code: "VARVE_BAD_ARGUMENT",

@@ -53,8 +53,8 @@ async function setLater(client: { set(key: string, value: string): Promise<unkno
   await client.set("key", "value");
 }
 
-suite("an owner that looks for clients that are gone", () => {
-  test("has the keys sorted part by part, and other tasks run in between", async () => {
+suite("the sweep of expired clients", () => {
+  test("sweep: keys are sorted in parts, and other tasks run in between", async () => {
     const { client, parts } = await filled();
     await setLater(client);
     for (let i = 0; i < 10_000 && !parts.isOver; i += 1) await turn(1);
@@ -63,7 +63,7 @@ suite("an owner that looks for clients that are gone", () => {
     equal(await client.count(), 10_001);
   });
 
-  test("ends that when it closes", async () => {
+  test("sweep: closing the owner ends it", async () => {
     const { client, parts } = await filled();
     await setLater(client);
     await client.close();

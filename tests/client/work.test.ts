@@ -50,8 +50,8 @@ async function rest(client: Client): Promise<void> {
   }
 }
 
-suite("long work, asked for by a client", () => {
-  test("compacts, tells how far it is, and is over then", async () => {
+suite("long work for clients", () => {
+  test("compact: it reports its progress and its end", async () => {
     const client: Client = shop();
     await fill(client);
     const { fileBytes } = await client.stats();
@@ -64,7 +64,7 @@ suite("long work, asked for by a client", () => {
     deepEqual(client.status, { state: "open", owner: "here", reason: undefined });
   });
 
-  test("ends with its signal, in the worker too", async () => {
+  test("compact: aborting ends it in the worker too", async () => {
     const files = { read: 0 };
     const client = at(counting(memory(), files));
     await fill(client);
@@ -79,14 +79,14 @@ suite("long work, asked for by a client", () => {
     ok(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
   });
 
-  test("verifies the file, and gives what it found", async () => {
+  test("verify: it returns its findings", async () => {
     const client: Client = shop();
     await client.set("a", "1");
     const { ok: isIntact, problems } = await client.verify();
     deepEqual([isIntact, problems], [true, []]);
   });
 
-  test("exports what was asked for before as bytes that can be opened", async () => {
+  test("export: earlier writes are in the bytes, which can be opened", async () => {
     const client: Client = shop();
     await client.ready;
     const heard = heardBy(client);
@@ -103,12 +103,12 @@ suite("long work, asked for by a client", () => {
     await copy.close();
   });
 
-  test("rejects with what it throws", async () => {
+  test("long work: its error rejects the call", async () => {
     const client: Client = shop({ ordered: false });
     await rejects(client.export(), { name: "TypeError", message: /ordered/ });
   });
 
-  test("is done once, however often a client repeats it, and answered again", async () => {
+  test("long work: a repeated request is done once and answered again", async () => {
     const { port1, port2 } = new MessageChannel();
     cleanup(() => {
       port1.close();
@@ -159,8 +159,8 @@ suite("long work, asked for by a client", () => {
   });
 });
 
-suite("what takes long in a worker", () => {
-  test("is told while the first range sorts the keys, until it is answered", async () => {
+suite("progress of workers", () => {
+  test("progress: sorting for the first range is reported until the call is answered", async () => {
     const storage = memory();
     const first = at(storage);
     await fill(first);
@@ -173,7 +173,7 @@ suite("what takes long in a worker", () => {
     ok(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
   });
 
-  test("is told while another version's records are migrated", async () => {
+  test("progress: migration of another version's records is reported", async () => {
     const storage = memory();
     const old = at(storage, {
       version: 1,

@@ -28,7 +28,7 @@ async function freeze(page: Page): Promise<() => Promise<unknown>> {
 
 for (const place of ["chromium", "firefox"] as const) {
   suite(`tabs in ${place === "chromium" ? "Chromium" : "Firefox"}`, () => {
-    test("that open at once have one owner, and all are answered", async () => {
+    test("tabs: when several open at once, one is the owner and all are answered", async () => {
       const tabs = await tabsIn(place);
       const pages = await Promise.all([tabs.open(), tabs.open(), tabs.open()]);
       const counts = await Promise.all(pages.map((page) => add(page)));
@@ -37,7 +37,7 @@ for (const place of ["chromium", "firefox"] as const) {
       deepEqual(owners.sort(), ["elsewhere", "elsewhere", "here"]);
     });
 
-    test("go on when one goes away in the middle of opening", async () => {
+    test("tabs: closing one while it opens the database does not stop the others", async () => {
       const tabs = await tabsIn(place);
       await tabs.open("?flees");
       const stays = await tabs.open();
@@ -47,7 +47,7 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await add(second), 2);
     });
 
-    test("go on when the owner is reloaded, which is a tab among others then", async () => {
+    test("tabs: the owner's reload makes it one tab among others", async () => {
       const tabs = await tabsIn(place);
       const first = await tabs.open();
       await add(first);
@@ -60,7 +60,7 @@ for (const place of ["chromium", "firefox"] as const) {
       await owns(second);
     });
 
-    test("share one owner with a module that was loaded again by a development server", async () => {
+    test("tabs: a hot-reloaded module shares the owner", async () => {
       const tabs = await tabsIn(place);
       const page = await tabs.open();
       await add(page);
@@ -70,7 +70,7 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await page.evaluate('hot.add("sold")'), 3);
     });
 
-    test("let go when one is kept for going back to, and have it again when it comes back", async () => {
+    test("tabs: a tab in the back/forward cache releases the database, and reopens it when shown again", async () => {
       const tabs = await tabsIn(place);
       // Firefox makes a page anew that had a worker.
       if (place === "firefox") deepEqual((await goneAndBack(tabs)).shows, [false]);
@@ -81,7 +81,7 @@ for (const place of ["chromium", "firefox"] as const) {
       ["its own worker", true],
       ["another's", false],
     ] as const) {
-      test(`have done once what a page asks of ${whose} in its last moment, where the browser gives it one`, async () => {
+      test(`tabs: last-moment requests of a page to ${whose} are done once, where the browser has time for them`, async () => {
         const tabs = await tabsIn(place);
         const first = await tabs.open(isOwner ? "?asks" : "");
         await owns(first);
@@ -100,7 +100,7 @@ for (const place of ["chromium", "firefox"] as const) {
     }
 
     for (const [what, happen] of Object.entries(MISHAPS)) {
-      test(`are answered or told why, in bounded time, when the owner ${what}`, async () => {
+      test(`tabs: requests are answered or rejected in bounded time when the owner ${what}`, async () => {
         const tabs = await tabsIn(place);
         const owner = await tabs.open();
         await owns(owner);
@@ -120,7 +120,7 @@ for (const place of ["chromium", "firefox"] as const) {
       ["its own page", true],
       ["another tab", false],
     ] as const) {
-      test(`are answered by another owner when the owner runs a procedure without an end for ${whose}`, async () => {
+      test(`tabs: another owner answers when the owner runs an endless procedure for ${whose}`, async () => {
         const tabs = await tabsIn(place);
         const owner = await tabs.open();
         await owns(owner);
@@ -139,7 +139,7 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
-    test("are answered however long a tab waits for a procedure without an end, which two owners have tried", async () => {
+    test("tabs: requests are answered during a tab's call of an endless procedure, which two owners have tried", async () => {
       const tabs = await tabsIn(place);
       const owner = await tabs.open();
       await owns(owner);
@@ -154,7 +154,7 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await add(third), 8);
     });
 
-    test("are told in time that the owner's process stands still, and go on with it", async () => {
+    test("tabs: a suspended owner process is reported in time, and resumes", async () => {
       await stopped(place);
     });
   });
@@ -252,7 +252,7 @@ async function stopped(place: Place): Promise<void> {
 }
 
 suite("a frozen tab in Chromium", () => {
-  test("hands over, and goes on when it is shown again", async () => {
+  test("frozen tab: it hands over, and resumes when shown again", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);
@@ -266,7 +266,7 @@ suite("a frozen tab in Chromium", () => {
     equal(await first.evaluate("tab.status().owner"), "elsewhere");
   });
 
-  test("that is discarded has left nothing open, and begins anew", async () => {
+  test("discarded tab: it leaves nothing open, and starts anew", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);

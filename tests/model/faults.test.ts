@@ -182,9 +182,9 @@ function size(operations: readonly Operation[]): number {
   return operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }
 
-suite("a fault that is planted under the model", () => {
+suite("planted faults", () => {
   for (const { what, lies, enough, calls } of FAULTS) {
-    test(`${what} is found, and told in ${enough} calls or fewer`, async () => {
+    test(`fault: ${what} is found, and shrunk to ${enough} calls or fewer`, async () => {
       const { small, smallFailure, program, failure } = await finding(lies);
       ok(smallFailure !== undefined, "the small program does not fail");
       ok(calls.test(print(small)), print(small));
@@ -194,7 +194,7 @@ suite("a fault that is planted under the model", () => {
     });
   }
 
-  test("is told with the line that runs it again and with every call", async () => {
+  test("fault: the report has the line that repeats it and every call", async () => {
     const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
     const found = await finding(lies);
     const text = told(found, "node again --seed 7");
@@ -209,11 +209,11 @@ suite("a fault that is planted under the model", () => {
 });
 
 suite("the model", () => {
-  test("makes the same program of the same seed", () => {
+  test("model: the same seed makes the same program", () => {
     deepEqual(programOf(5, ABILITIES, 200), programOf(5, ABILITIES, 200));
   });
 
-  test("makes other programs of other seeds, which meet every call", () => {
+  test("model: different seeds make different programs, which cover every call", () => {
     const names = new Set<string>();
     for (let seed = 1; seed < 20; seed++) {
       const { setting, operations } = programOf(seed, { fails: true, slowFlush: false }, 2_000);
@@ -227,7 +227,7 @@ suite("the model", () => {
     deepEqual([...calls.filter((name) => !names.has(name))], []);
   });
 
-  test("tells values apart by their bytes, however they lie in memory", () => {
+  test("model: values are compared by their bytes, whatever buffer they are in", () => {
     const some = pattern(3, 1_000);
     const odd = new Uint8Array(1_003).subarray(3);
     odd.set(some);

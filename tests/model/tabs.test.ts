@@ -108,7 +108,7 @@ const CASES: Readonly<Record<string, Case>> = {
 
 suite("every order of events", () => {
   for (const [name, [programs, budget, versions]] of Object.entries(CASES)) {
-    test(`ends well with ${name}`, () => {
+    test(`protocol: every order of events ends correctly with ${name}`, () => {
       const worlds = tryAll(programs, budget, versions);
       console.error(`    ${worlds} worlds: ${name}`);
       ok(worlds > 20);
@@ -117,7 +117,7 @@ suite("every order of events", () => {
 });
 
 suite("long random runs", () => {
-  test("of many clients, writes and mishaps apply each write once, in order, or tell that they did not", () => {
+  test("protocol: random runs with many clients and faults apply each write once, in order, or report that they did not", () => {
     const runs = context().thorough ? 1_000 : 100;
     for (let seed = 1; seed <= runs; seed += 1) {
       const next = random(seed);
