@@ -5,7 +5,7 @@ import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from 
 const Old = struct("Product", { price: u16, name: str });
 const New = struct("Product", { cents: u32, name: str });
 
-/** A client of a build of the application, as its tab would have it. */
+/** A client of a build of the application, as in a tab of its own. */
 function tab(name: string, options: ServeOptions): Client {
   const served = serve(name, { storage: opfs(), ...wasmOption(), ...options });
   const worker = () => {
@@ -62,7 +62,7 @@ suite("two builds side by side", () => {
   test("builds: calls in progress when a newer one arrives are done once, or refused and not done", async () => {
     const name = await fresh("builds-under-way");
     const old = tab(name, { version: 1 });
-    // From the first answer on, calls are sent at once.
+    // After the first answer, calls are sent at once.
     await old.set("before", "1");
     const asked: Promise<"done" | "refused">[] = [];
     const add = (i: number) =>

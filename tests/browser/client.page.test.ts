@@ -22,12 +22,12 @@ import {
   wasmOption,
 } from "../harness.js";
 
-/** The package's own worker, from the files that are published. */
+/** The package's own worker, from the published files. */
 function packageWorker(): Worker {
   return new Worker(`${context().root}/dist/client/worker/index.js`, { type: "module" });
 }
 
-/** The worker as something that nobody can know to be one, so that clients do not share it. */
+/** A worker hidden behind another object, so that clients do not share it. */
 function apart(worker: Worker): WorkerLike {
   return {
     postMessage: (message, transfer) =>
@@ -37,14 +37,14 @@ function apart(worker: Worker): WorkerLike {
   };
 }
 
-/** A client of that database, as another tab would have it: with a worker of its own. */
+/** A client of the database as in another tab: with a worker of its own. */
 function tab(name: string, options: ConnectOptions = {}): Client {
   const client = connect(name, { worker: () => apart(packageWorker()), ...options });
   cleanup(() => client.close());
   return client;
 }
 
-/** A client as a module of this page has it, and how many workers all of them have had made. */
+/** A client of another module of this page, and the number of workers that all of them have created. */
 function module(name: string, options: ConnectOptions = {}) {
   const client = connect(name, {
     worker: () => {
@@ -59,7 +59,7 @@ function module(name: string, options: ConnectOptions = {}) {
 
 let made = 0;
 
-/** One that ends by itself when it hears something, of which `data` is what was said. */
+/** A worker that ends by itself on a message. */
 function endingWorker(when: string): Worker {
   const file = new URL(`${context().root}/dist/client/worker/index.js`, location.href).href;
   const source = `import ${JSON.stringify(file)};
@@ -68,7 +68,7 @@ function endingWorker(when: string): Worker {
   return new Worker(url, { type: "module" });
 }
 
-/** From now on the clock by which clients wait is so much slower than the one by which machines are slow. */
+/** Slows the clock by which clients wait, as on a slow machine, from now on. */
 function slowedBy(times: number): void {
   const begun = performance.now();
   const real = replaceClock({ now: () => begun + (real.now() - begun) / times });
@@ -131,7 +131,7 @@ suite("a page that connects", () => {
       },
     });
     await client.set("a", "1");
-    // One that has hardly lived is replaced only when somebody asks for something.
+    // A worker that ended right after its start is replaced only for a new request.
     await new Promise((resolve) => setTimeout(resolve, 1_100));
     slowedBy(10);
     const again = new Promise<void>((resolve) => {
@@ -238,14 +238,14 @@ suite("several clients of one page", () => {
 });
 
 /**
- * While a driver holds a Firefox, about one `new Worker` within a worker in 100 never returns, also in a
- * program that has nothing else; without a driver none did in 6,000. One that is stuck so long is replaced.
+ * Under a driver, about one `new Worker` within a worker of Firefox in 100 never returns, even in an otherwise
+ * empty program; without a driver none of 6,000 did. A worker that hangs for so long is replaced.
  */
 const STUCK_MS = 10_000;
 
 /**
- * What a worker with this program says first. Everything that the package exports is there by name, and the
- * package's worker, as a worker of that worker, by `nested`.
+ * The first message of a worker with this program. It can use everything that the package exports by name, and
+ * start the package's worker as its own with `nested`.
  */
 async function said(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
@@ -264,7 +264,7 @@ async function said(program: string): Promise<unknown> {
   cleanup(() => worker.terminate());
   return new Promise((resolve, reject) => {
     let stuck: ReturnType<typeof setTimeout>;
-    // What it serves speaks there too.
+    // The database that it serves posts messages too.
     worker.onmessage = ({ data }) => {
       if (data === 0) stuck = setTimeout(() => resolve(said(program)), STUCK_MS);
       if (data === 1) clearTimeout(stuck);

@@ -13,13 +13,13 @@ import {
 
 let counter = 0;
 
-/** A name that is new in this profile, and the file that it has. */
+/** A new name in this profile, and the name of its file. */
 function fresh(): { name: string; file: string } {
   counter += 1;
   return { name: `opfs-${counter}`, file: `opfs-${counter}.varve` };
 }
 
-/** The file of a database, held by someone else until the test ends. */
+/** The file of a database, held open by another worker until the test ends. */
 async function hold(file: string): Promise<{ close(): void }> {
   const root = await navigator.storage.getDirectory();
   const handle = (await root.getFileHandle(file, { create: true })) as FileSystemFileHandle & {
@@ -30,7 +30,7 @@ async function hold(file: string): Promise<{ close(): void }> {
   return held;
 }
 
-/** Whether this browser lets several have a file as long as none of them writes. Firefox does not. */
+/** Whether this browser lets several readers share a file. Firefox does not. */
 async function sharesReaders(file: string): Promise<boolean> {
   const root = await navigator.storage.getDirectory();
   const handle = (await root.getFileHandle(file)) as FileSystemFileHandle & {
@@ -47,7 +47,7 @@ async function sharesReaders(file: string): Promise<boolean> {
   }
 }
 
-/** A worker of its own that runs this program, which may say something. */
+/** A worker that runs this program, which may post messages. */
 function worker(program: string): OtherWorker {
   const start = context().startWorker;
   ok(start !== undefined, "the runner starts workers");
@@ -159,7 +159,7 @@ suite("OPFS", () => {
   });
 });
 
-/** A killed worker's file becomes free a moment later. */
+/** The file of a killed worker is released a moment later. */
 async function openWhenFree(name: string) {
   for (;;) {
     try {

@@ -3,7 +3,7 @@ import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from ".
 
 const MIB = 1024 * 1024;
 
-/** Limits this origin to so much more than it uses now. */
+/** Limits this origin to so many bytes more than it uses now. */
 async function leaveRoom(bytes: number): Promise<void> {
   const { usage = 0 } = await navigator.storage.estimate();
   await context().limitStorage?.(usage + bytes);

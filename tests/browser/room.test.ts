@@ -1,14 +1,14 @@
 import { type Database, open, persist } from "varve";
 import { cleanup, equal, ok, rejects, suite, test, turn, wasmOption } from "../harness.js";
 
-/** A database that closes with the test. */
+/** A database that is closed with the test. */
 async function opened(name: string): Promise<Database> {
   const db = await open(name, wasmOption());
   cleanup(() => db.close());
   return db;
 }
 
-/** Waits until the browser's answer is there that `stats` shows. */
+/** Waits for the browser's answer, which `stats` then includes. */
 async function told(db: Database, holds: (quota: number, usage: number) => boolean): Promise<void> {
   for (;;) {
     const { quota, usage } = db.stats();

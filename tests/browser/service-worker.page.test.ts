@@ -14,7 +14,7 @@ import type { Asked } from "./service-worker.js";
 
 const registered = new Map<string, Promise<ServiceWorker>>();
 
-/** The service worker with that program, one for all tests. */
+/** The service worker with that program, shared by all tests. */
 function serviceWorker(program: string, type: WorkerType): Promise<ServiceWorker> {
   const known = registered.get(program);
   if (known !== undefined) return known;
@@ -34,7 +34,7 @@ function serviceWorker(program: string, type: WorkerType): Promise<ServiceWorker
   return starting;
 }
 
-/** What a service worker answers to a message. */
+/** The answer of a service worker to a message. */
 async function answered(worker: ServiceWorker, message: unknown): Promise<unknown> {
   const { port1, port2 } = new MessageChannel();
   const answer = new Promise<{ value?: unknown; error?: object }>((resolve) => {
@@ -76,14 +76,14 @@ async function fresh(name: string): Promise<string> {
   return name;
 }
 
-/** A page that came, wrote the key "a", and went. */
+/** A page that opens, writes the key "a", and closes. */
 async function visited(name: string, value: string): Promise<void> {
   const page = tab(name);
   await page.set("a", value);
   await page.close();
 }
 
-/** How a service worker that uses the package comes to be. */
+/** The kinds of service workers that use the package, by how they are built. */
 const KINDS: Record<string, readonly [program: string, type: WorkerType]> = {
   "a service worker": ["/service-worker.js", "classic"],
   "a service worker of separate modules": ["/service-worker-modules.js", "module"],
@@ -206,7 +206,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
           { type: "set", key: "two", value },
           { type: "set", key: "count", value: String(i) },
         ]);
-        // Its rests grow, so that the slowest machine reads the whole file within one of them.
+        // Its pauses grow, so that even the slowest machine reads the whole file within one of them.
         await new Promise((resolve) => setTimeout(resolve, i % 7 === 0 ? 60 + 10 * i : 1));
       }`;
     const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
@@ -217,7 +217,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     let seen = 0;
     for (let i = 0; i < 200 && seen < 12; i += 1) {
       const found = (await ask("getMany", ["one", "two", "count"]).catch((error) => {
-        // It says so when it never found the file at rest.
+        // It reports a file that keeps changing.
         equal(error.name, "OwnerUnavailableError");
         return [];
       })) as (Uint8Array | undefined)[];

@@ -291,7 +291,7 @@ suite("request batches", () => {
     await rejects(errors[2]!, { message: /cannot be read/ });
     await beside;
     for (const depth of [100, 1_000, 3_000, 6_000, 12_000, 100_000]) {
-      // What messages can carry differs. What they cannot was done, or was undone for that.
+      // Messages can carry different values in each runtime. A call whose answer cannot be sent was undone.
       const answer = deep(depth).then(
         () => true,
         (error) => error.applied === true || error.code === "VARVE_BAD_ARGUMENT",
@@ -394,7 +394,7 @@ suite("calls and their end", () => {
     controller.abort(new Error("not wanted"));
     await rejects(call, { message: "not wanted" });
     await rejects(client.get("a", { signal: controller.signal }), { message: "not wanted" });
-    // Nothing was sent of it, and what comes after it is done.
+    // The request was never sent, and later requests are done.
     await client.set("a", "1");
     equal(await client.getText("a"), "1");
   });
@@ -512,7 +512,7 @@ suite("calls and their end", () => {
 suite("a port given to two clients", () => {
   const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /needs its own worker/ };
 
-  /** A port that is served, and clients that are given that one each time. */
+  /** A served port, and clients that all get the same port. */
   const shared = () => {
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
@@ -533,7 +533,7 @@ suite("a port given to two clients", () => {
       { type: "set", key: "b", value: "second" },
     ]);
     const second = another();
-    // Their calls have the same numbers from here on.
+    // The two clients number their calls alike from here on.
     await rejects(second.has("a"), refused);
     const [mine, yours] = [first.getText("a"), second.getText("b")];
     await rejects(yours, refused);

@@ -134,7 +134,7 @@ suite("remote collections", () => {
     const client = shop({ collections, procedures: { busy } });
     await client.products.set("a", yeezy);
     const busied = client.call.busy();
-    // A message of its own, behind that one.
+    // A separate message, after the first.
     for (let i = 0; i < 8; i += 1) await undefined;
     const late = [
       client.products.update("a", { add: { stock: 1 }, timeout: 10 }),

@@ -1,4 +1,4 @@
-/** Live ranges beside reading them again: whatever is written, and whatever becomes of messages on the way. */
+/** Live ranges compared with plain reads, under random writes and message faults. */
 
 import { type Client, connect, memory, type Served, serve, type WorkerLike } from "varve";
 import { json, struct, u32 } from "varve/struct";
@@ -17,7 +17,7 @@ import {
 } from "../harness.js";
 import { shop } from "./support.js";
 
-/** A worker whose messages may be lost, come late, twice and in another order. */
+/** A worker whose messages may be lost, delayed, repeated and reordered. */
 class FaultyWorker implements WorkerLike {
   isFaulty = false;
   private readonly port: MessagePort;
@@ -133,7 +133,7 @@ suite("live ranges", () => {
       };
       for (let i = 0; i < 80; i += 1) await write();
       worker.isFaulty = false;
-      // What was lost last is found with the next change in the range.
+      // The loss of the last message is noticed with the next change in the range.
       for (;;) {
         await client.set(keyOf(6), "x");
         await client.set(keyOf(12), "x");
@@ -156,7 +156,7 @@ suite("live ranges", () => {
   });
 });
 
-/** The engine behind a database, to count what is asked of it. */
+/** The engine behind a database, to count its reads. */
 interface Inside {
   sessionOf(db: unknown): {
     readonly engine: Record<"version" | "scan", (...args: never[]) => unknown>;
@@ -165,7 +165,7 @@ interface Inside {
 
 const Product = struct("Product", { price: u32 });
 
-/** A client of a database whose reads for watches are counted. */
+/** A client of a database that counts the reads for watches. */
 async function counted() {
   let reads = 0;
   const client = shop({
@@ -191,7 +191,7 @@ async function counted() {
     client.collection("rows").set(i, { price: 1 });
   }
   await client.others.set("0", 0);
-  /** Behind all other watches, of a key that nothing else is about. */
+  /** Reports to the last watch, of a key that no other watch covers. */
   let heard = 0;
   const begin = async () => {
     client.watch({ gte: "~" }, () => {
@@ -200,14 +200,14 @@ async function counted() {
     await client.call.look();
     await readsFor(() => client.count());
   };
-  /** How often the engine was read for what was written, until all watches were told of it. */
+  /** The number of engine reads for these writes, until every watch has been notified. */
   const readsFor = async (write: () => Promise<unknown>) => {
     const before = heard;
     reads = 0;
     await write();
     await client.set("~", "1");
     await until(() => heard > before);
-    // One read was for the last watch.
+    // One read is for the last watch.
     return reads - 1;
   };
   return { client, begin, readsFor };
@@ -242,7 +242,7 @@ suite("owners of live ranges", () => {
     });
     equal(elsewhere, 0);
     const outside = await readsFor(() => client.set("~~", "1"));
-    // That key is in the bounds of the last watch, too.
+    // The key also is in the range of the last watch.
     equal(outside, 1);
     equal(shown, 70);
   });
@@ -280,7 +280,7 @@ suite("owners of live ranges", () => {
     await begin();
     equal(await readsFor(() => client.set("11", "2")), 1);
     deepEqual(first, [["11", true]]);
-    // A key, a page of keys, and the one that moves up.
+    // A key, a page of keys, and the key that moves up.
     equal(await readsFor(() => client.delete("10")), 3);
     deepEqual(first, [
       ["10", false],
@@ -318,7 +318,7 @@ suite("owners of live ranges", () => {
       key: string;
       value: string;
     }[];
-    // Together with the last watch's own key they are too many, so that its range may be gone over.
+    // With the last watch's own key there are too many, so that its range may be read again.
     ok((await readsFor(() => client.batch(batch))) <= 1);
   });
 
@@ -326,7 +326,7 @@ suite("owners of live ranges", () => {
     const client = shop();
     const first = client.watch({}, () => {});
     await client.count();
-    // In one message, behind which the end of the watch is the next one.
+    // Sent in one message, followed by the end of the watch.
     const written = client.set("a", "1");
     for (let i = 0; i < 4; i += 1) await Promise.resolve();
     first.close();

@@ -1,4 +1,4 @@
-/** What clients are to those who look at them: frameworks, consoles, assertions, `await`. */
+/** The properties of clients that frameworks, consoles, assertions and `await` look for. */
 
 import { connect } from "varve";
 import type { ToOwner } from "varve/protocol";
@@ -6,7 +6,7 @@ import { json } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
 
-/** What is looked for in things of any kind: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
+/** Properties read on any object: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
 const ASKED = [
   ..."then toJSON nodeType nodeName tagName parentNode ownerDocument host asymmetricMatch".split(
     " ",
@@ -24,7 +24,7 @@ const ASKED = [
   Symbol.for("immer-draftable"),
 ];
 
-/** Clients and what hangs on them, of a worker that answers nothing, and what it was asked for. */
+/** Clients and their parts, whose worker does not answer, and the calls that it received. */
 function looked() {
   const { port1, port2 } = new MessageChannel();
   const asked: string[] = [];
@@ -45,7 +45,7 @@ suite("properties of a client", () => {
     const { call } = client;
     for (const thing of [client, products, call, products.index, shop()] as object[]) {
       for (const name of ASKED) {
-        // What names procedures and indexes cannot know which there are, but these it knows for none.
+        // The client cannot know the names of procedures and indexes, but excludes these.
         const isByName = thing === call || thing === products.index;
         if (
           isByName &&
@@ -65,7 +65,7 @@ suite("properties of a client", () => {
     equal(await client, client);
     equal(await products, products);
     deepEqual({ ...call }, {});
-    // Nobody was asked for anything by all of that.
+    // None of these reads has sent a call.
     await new Promise((resolve) => setTimeout(resolve, 20));
     equal(asked.filter((type) => type === "requests").length, 0);
   });

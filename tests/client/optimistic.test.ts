@@ -122,7 +122,7 @@ suite("updateIf of clients", () => {
       client
         .updateIf("stock", (stock) => {
           runs += 1;
-          // The first of the line is at it once all have tried.
+          // The first transaction of the queue retries once all have tried.
           if (runs > MANY) port1.postMessage = () => {};
           stock[0]! -= 1;
         })
@@ -158,7 +158,7 @@ suite("updateIf of clients", () => {
       Math.random = random;
     });
     const pauses: number[] = [];
-    // No other timer is set for a part of a millisecond.
+    // Only these timers have a fractional number of milliseconds.
     Math.random = () => 0.999;
     const real = replaceClock({
       setTimeout(act, ms = 0, ...more) {
@@ -296,7 +296,7 @@ suite("hundreds of concurrent transactions", () => {
       runs += 1;
       await tx.get("other");
       if (runs === 1) await client.set("other", "1");
-      // It is the first of the line now, and these meet conflicts of their own.
+      // This transaction is now the first of the queue, and these have conflicts of their own.
       else await Promise.all([increment(), increment(), increment()]);
       tx.set("done", "1");
     });
@@ -365,7 +365,7 @@ suite("transactions over collections", () => {
       sale.by = "changed";
       const found = await tx.sales.get(["yeezy", 1]);
       if (found !== undefined) found.by = "changed as well";
-      // A raw key is another one, whatever it looks like.
+      // A raw key is distinct from any key of a collection, even with the same text.
       tx.set('["sales|["yeezy|number 1]]', "raw");
     });
     deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });

@@ -13,12 +13,12 @@ function fill(db: Database): void {
   for (let i = 0; i < ROWS; i += 1) db.set(name(i), String(i));
 }
 
-/** What asks for a page. */
+/** The calls that read a page. */
 interface Inside {
   read(...args: unknown[]): unknown;
 }
 
-/** Everything that is gone over. */
+/** All items of an iterable. */
 async function over<T>(rows: AsyncIterable<T>): Promise<T[]> {
   const found: T[] = [];
   for await (const row of rows) found.push(row);
@@ -107,7 +107,7 @@ suite("iteration of remote ranges", () => {
       },
     });
     equal((await over(values)).length, 4);
-    // Two fill a page, and behind the second of those nothing comes.
+    // Two values fill a page, and no value follows the second one.
     equal(asked, 3);
   });
 

@@ -13,7 +13,7 @@ import {
 } from "../harness.js";
 import { shop } from "./support.js";
 
-/** Collects what a listener hears, and waits for so much of it. */
+/** Collects the changes given to a listener, and waits for a number of them. */
 function collected<T>() {
   const heard: T[] = [];
   let wake = () => {};
@@ -123,7 +123,7 @@ suite("watches", () => {
   });
 });
 
-/** The engine behind a database, to see what is asked of it. */
+/** The engine behind a database, to observe its calls. */
 interface Inside {
   sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
 }
@@ -257,7 +257,7 @@ suite("contents of watch reports", () => {
   });
 });
 
-/** Goes over as much as is wanted, and gives it. */
+/** Reads a number of items of an iterable, and returns them. */
 async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void): Promise<T[]> {
   const found: T[] = [];
   for await (const one of from) {
@@ -281,7 +281,7 @@ suite("watches as async iterables", () => {
     );
     for (let i = 0; i < 5; i += 1) await client.set("a/2", String(i));
     await client.set("a/3", "1");
-    // Whatever has come by now is one, with each key once.
+    // All changes so far come as one, with each key once.
     const rest: string[] = [];
     for await (const more of changes) {
       rest.push(...more.map(({ key }) => key));
@@ -368,7 +368,7 @@ suite("watches that cannot begin", () => {
     }
     const tasks = client.collection("tasks" as "jobs");
     await rejects(tasks.watch({}, never).ended, { ...bad, message: /no collection "tasks"/ });
-    // What waits for watches to begin goes on.
+    // Requests that wait for watches to begin proceed.
     await client.set("a", "1");
     equal(await client.getText("a"), "1");
   });

@@ -13,7 +13,7 @@ import { json, text, u32 } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
 import { shop } from "./support.js";
 
-/** So many values of so many bytes take several slices to go over. */
+/** The number and size of values, which take several slices to read. */
 const [COUNT, LENGTH] = [3_000, 10_000];
 
 async function fill(client: Client): Promise<void> {
@@ -21,7 +21,7 @@ async function fill(client: Client): Promise<void> {
   await Promise.all(Array.from({ length: COUNT }, (_, i) => client.set(`key ${i}`, value)));
 }
 
-/** A client of what is in there, which its own worker opens. */
+/** A client of a file, which its own worker opens. */
 function at(storage: Storage, options: ServeOptions = {}): Client {
   const { port1, port2 } = new MessageChannel();
   serve("shop", { storage, ...wasmOption(), ...options } as ServeOptions).listen(port1);
@@ -33,7 +33,7 @@ function at(storage: Storage, options: ServeOptions = {}): Client {
   return client;
 }
 
-/** Every progress that is told, of that kind. */
+/** Every reported progress of a kind. */
 function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[] {
   const heard: ClientProgress[] = [];
   client.addEventListener("status", () => {
@@ -43,7 +43,7 @@ function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[]
   return heard;
 }
 
-/** Resolves when nothing that takes long goes on. */
+/** Resolves when no long work is in progress. */
 async function rest(client: Client): Promise<void> {
   while (client.status.progress !== undefined) {
     await new Promise((resolve) => client.addEventListener("status", resolve, { once: true }));
@@ -200,7 +200,7 @@ suite("progress of workers", () => {
   });
 });
 
-/** A storage that counts how many bytes are read of its files. */
+/** A storage that counts the bytes read from its files. */
 function counting(storage: Storage, count: { read: number }): Storage {
   return {
     ...storage,
@@ -210,7 +210,7 @@ function counting(storage: Storage, count: { read: number }): Storage {
       const { file } = opened;
       const read: typeof file.read = (buffer, at) => {
         count.read += buffer.byteLength;
-        // Longer than a slice, so that there are as many of them as reads.
+        // Longer than a slice, so that every read ends one.
         for (const until = Date.now() + 5; Date.now() < until; );
         return file.read(buffer, at);
       };

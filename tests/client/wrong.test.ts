@@ -1,4 +1,4 @@
-/** Clients that are used wrongly: each call is told at once, none hangs, and none is done by half. */
+/** Clients that are misused: every call is rejected at once, none hangs, and none is done partially. */
 
 import { type Bytes, type Client, connect, type TextRange } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
@@ -100,7 +100,7 @@ suite("callbacks of clients", () => {
     for (const generator of generators) {
       const refused = { ...BAD, message: /transaction\(\).*generator/ };
       await rejects(client.transaction(generator as Change), refused);
-      // Also where one comes of it in the end, whatever was to be written.
+      // Also if the key gets a value later, whatever was to be written.
       const late = client.transaction(async (tx) => {
         tx.set("a", "2");
         return (generator as () => unknown)();
@@ -196,7 +196,7 @@ suite("bad options of clients", () => {
       await rejects(client.updateIf("a", run, options), BAD);
       await rejects(client.products.updateIf("a", run, options), BAD);
     }
-    // A transaction has none.
+    // A transaction does not take this option.
     await rejects(client.transaction(run, { predicate: () => true } as object), BAD);
     equal(runs, 0);
     equal(await client.getText("a"), "1");
@@ -334,7 +334,7 @@ suite("keys of a client's transaction", () => {
       given.set(Uint8Array.of(2).buffer, 2);
       given.set(new DataView(Uint8Array.of(3).buffer), 3);
       given.set(Uint16Array.of(4), 4);
-      // The same bytes are the same key.
+      // Equal bytes are the same key.
       given.set(Uint8Array.of(2), 5);
     });
     const found = await files.entries().all();
@@ -435,13 +435,13 @@ suite("aborted transactions", () => {
   test("transaction: aborting in the retry queue rejects at once, and the others proceed", async () => {
     const client = stocked();
     await client.set("n", "0");
-    // Nobody's turn in the line is over because it has lasted long.
+    // No turn in the retry queue ends because it has lasted too long.
     const real = replaceClock({
       setTimeout: (act, ms = 0) => real.setTimeout(ms === 1_000 ? () => {} : act, ms),
     });
     let waiting = 0;
     let isFirst = false;
-    /** Meets a conflict, and so stands in the line. */
+    /** Causes a conflict, so that the transaction enters the retry queue. */
     const meeting = (then: () => unknown, signal?: AbortSignal) => {
       let runs = 0;
       return client.transaction(
@@ -601,7 +601,7 @@ suite("misleading arguments", () => {
       }
       const part = new Uint8Array(buffer, 50, 50);
       buffer.resize(10);
-      // It is out of bounds: nothing is left of it.
+      // The view is out of bounds, and so has no bytes.
       const answer = await client.set("part", part).then(
         () => "set",
         ({ code }) => code,
