@@ -1,6 +1,6 @@
 /**
- * The package in Cloudflare Workers, where wasm may not be compiled at run time: it comes as a module,
- * which the platform has compiled when the Worker was deployed.
+ * The package for Cloudflare Workers, where wasm cannot be compiled at run time: it is imported as a module,
+ * which the platform compiles when the Worker is deployed.
  */
 
 import type { Database } from "./database/database.js";
@@ -11,7 +11,7 @@ import wasm from "./varve.wasm";
 
 export * from "./index.js";
 
-/** As `open` anywhere else. */
+/** The same as `open` on other platforms. */
 export function open(name: string, options: OpenOptions = {}): Promise<Database> {
   return openWith((given) => moduleFrom(given ?? wasm), name, options);
 }

@@ -1,4 +1,4 @@
-/** The calls of a client: those of a database, from far away. */
+/** `Client`: the calls on a database that a worker has open. */
 
 import type { BatchOperation } from "../database/database.js";
 import type { Verification } from "../engine/stats.js";
@@ -70,10 +70,10 @@ export type ClientOf<S extends ServedTypes> = Client<S, keyof S["collections"]> 
  * - `DatabaseClosedError` after `close`
  * - `VersionChangedError` if a newer build of the application has the database: nothing was done
  * - `SchemaMismatchError` if another build that claims the same version has other collections
- * - what opening the database throws, and the reason of its `signal`
+ * - the error of opening the database, and the reason of its `signal`
  *
- * The event `"status"` says that `status` has changed. The event `"outdated"` says that a newer build has the
- * database: save what the user has entered and reload the page.
+ * The event `"status"` reports that `status` has changed. The event `"outdated"` reports that a newer build has
+ * the database: save what the user has entered and reload the page.
  */
 export class Client<
   S extends ServedTypes = ServedTypes,
@@ -89,12 +89,12 @@ export class Client<
   constructor(to: Connection, timeout: number, declared: readonly string[]) {
     super();
     const link = new ClientHandle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
-    const call = byName(
+    const procedures = byName(
       (name) =>
         (...args: unknown[]) =>
           link.request("call", () => cloned([name, ...args], `What ${name}() was given`), true),
     );
-    hide(this, { link, call, known: new Map(), declared });
+    hide(this, { link, call: procedures, known: new Map(), declared });
   }
 
   /**
@@ -104,15 +104,15 @@ export class Client<
   collection<Name extends keyof S["collections"] & string>(
     name: Name,
   ): Remoted<S["collections"][Name]> {
-    let one = this.known.get(name);
-    if (one === undefined) {
-      one = new RemoteCollection(name, this.link);
-      this.known.set(name, one);
+    let collection = this.known.get(name);
+    if (collection === undefined) {
+      collection = new RemoteCollection(name, this.link);
+      this.known.set(name, collection);
     }
-    return one as Remoted<S["collections"][Name]>;
+    return collection as Remoted<S["collections"][Name]>;
   }
 
-  /** Who has the database, and why calls wait. Changes are announced by the event `"status"`. */
+  /** The state of the connection and its owner, and why calls wait. The event `"status"` reports changes. */
   get status(): ClientStatus {
     return this.link.status;
   }
@@ -124,7 +124,7 @@ export class Client<
 
   /** Resolves to the value of a key, or `undefined` if the key is missing. */
   get(key: Key, options?: CallOptions): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    return this.ask("get", [key], options);
+    return this.requestRead("get", [key], options);
   }
 
   /**
@@ -133,12 +133,12 @@ export class Client<
    * @throws (rejects) TypeError if the value is not UTF-8
    */
   getText(key: Key, options?: CallOptions): Promise<string | undefined> {
-    return this.ask("getText", [key], options);
+    return this.requestRead("getText", [key], options);
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
   getEntry(key: Key, options?: CallOptions): Promise<RemoteEntry | undefined> {
-    return this.ask("getEntry", [key], options);
+    return this.requestRead("getEntry", [key], options);
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
@@ -146,29 +146,29 @@ export class Client<
     keys: Iterable<Key>,
     options?: CallOptions,
   ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
-    return this.ask("getMany", [keys], options);
+    return this.requestRead("getMany", [keys], options);
   }
 
   /** Resolves to whether the key has a value. */
   has(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.ask("has", [key], options);
+    return this.requestRead("has", [key], options);
   }
 
   /** Resolves to the number of keys outside of collections, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
-    return this.ask("count", [range], options);
+    return this.requestRead("count", [range], options);
   }
 
   /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
   keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
   keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
   keys(range?: Range, options?: CallOptions): RemoteScan<Uint8Array | string> {
-    return new RemoteScan((after) => this.ask("keys", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("keys", [range, after], options));
   }
 
   /** The values of a range, or all values, in the order of their keys. */
   values(range?: Range, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
-    return new RemoteScan((after) => this.ask("values", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("values", [range, after], options));
   }
 
   /** The keys and values of a range, or all of them, as pairs in the order of the keys. */
@@ -178,7 +178,7 @@ export class Client<
   ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
   entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
   entries(range?: Range, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
-    return new RemoteScan((after) => this.ask("entries", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("entries", [range, after], options));
   }
 
   /**
@@ -188,33 +188,33 @@ export class Client<
    * @throws (rejects) ConflictError if the key has another version; nothing was written
    */
   set(key: Key, value: Value, options?: RemoteSetOptions): Promise<void> {
-    const [told, mine] = split(options);
-    return this.tell("set", [key, value, told], mine);
+    const [setOptions, callOptions] = split(options);
+    return this.requestWrite("set", [key, value, setOptions], callOptions);
   }
 
   /** Deletes a key. Resolves to whether it was there. */
   delete(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.tell("delete", [key], options);
+    return this.requestWrite("delete", [key], options);
   }
 
   /** Deletes all keys, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: Range, options?: CallOptions): Promise<number> {
-    return this.tell("clear", [range], options);
+    return this.requestWrite("clear", [range], options);
   }
 
   /** Runs several writes in the given order, all of them or none. */
   batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
-    return this.tell("batch", [operations], options);
+    return this.requestWrite("batch", [operations], options);
   }
 
   /**
-   * Reads a value, lets `change` change a copy of its bytes or return new ones, and writes the result if
-   * nobody has written to the key meanwhile. Otherwise it reads again and repeats, so `change` may run
-   * several times. Resolves to whether the value was changed: `false` if the key is missing and there is no
+   * Reads a value, lets `change` change a copy of its bytes or return new ones, and writes the result if the
+   * key has not been written meanwhile. Otherwise it reads again and repeats, so `change` may run several
+   * times. Resolves to whether the value was changed: `false` if the key is missing and there is no
    * `valueIfMissing`, or if `predicate` refused.
    *
-   * @throws (rejects) ConflictError if others were faster each time; what `change` throws; TypeError where
-   * that is asynchronous or a generator
+   * @throws (rejects) ConflictError if other writes came first each time; what `change` throws; TypeError if
+   * `change` is asynchronous or a generator
    */
   updateIf(
     key: Key,
@@ -225,8 +225,8 @@ export class Client<
   }
 
   /**
-   * Runs `body`, whose writes are held back until it is done. Then all of them are made if nothing that it
-   * read has changed meanwhile; otherwise none is made, and `body` runs again.
+   * Runs `body`, whose writes are held back until it is done. Then all of them are made if no key that it read
+   * has changed meanwhile; otherwise none is made, and `body` runs again.
    *
    * ```ts
    * await shop.transaction(async (tx) => {
@@ -238,8 +238,8 @@ export class Client<
    * });
    * ```
    *
-   * @throws (rejects) ConflictError if others were faster each time; what `body` throws; TypeError where
-   * that is a generator
+   * @throws (rejects) ConflictError if other writes came first each time; what `body` throws; TypeError if
+   * `body` is a generator
    */
   transaction<T>(
     body: (tx: TxOf<S, Declared>) => T | PromiseLike<T>,
@@ -251,22 +251,22 @@ export class Client<
   }
 
   /**
-   * Tells after each commit which keys of a range have changed, and their versions, whoever wrote them: a
-   * client in any tab, a procedure, or the worker itself. The changes of several commits in a short time come
-   * together. Without a listener it is an async iterable. The watch begins with the loop. Changes that come
-   * while the loop body runs are given together, each key once. `break` and `signal` end it.
+   * Reports after each commit which keys of a range have changed, and their versions, whichever client,
+   * procedure or worker wrote them. The changes of several commits in a short time come together. Without a
+   * listener it is an async iterable. The watch begins with the loop. Changes that come while the loop body
+   * runs are given together, each key once. `break` and `signal` end it.
    *
    * ```ts
    * for await (const changes of shop.watch({ prefix: "cart/" })) { … }
    * ```
    *
-   * Requests made after this are sent once the watch has begun, so their changes are told. Nothing is missed
-   * if another tab becomes owner. A key that was set and then set back between two looks has another version,
-   * and is told.
+   * Requests made after this are sent once the watch has begun, so it reports their changes. No change is
+   * missed if another tab becomes owner. A key that was set and then set back between two reports has another
+   * version, and is reported.
    *
    * The owner checks the range. If the range is bad or cannot be read, the loop throws the reason; with a
-   * listener, `ended` rejects with it, which is an unhandled rejection if nobody handles it, as for every
-   * promise. What a listener throws does not concern the watch: it is an uncaught error.
+   * listener, `ended` rejects with it, which is an unhandled rejection unless it is handled, as with every
+   * promise. An error that a listener throws does not affect the watch: it is an uncaught error.
    *
    * @throws TypeError for bad options, a generator, or a range that cannot be sent
    * @throws DatabaseClosedError, VersionChangedError if it cannot begin; a loop throws these itself
@@ -305,7 +305,7 @@ export class Client<
 
   /** Resolves when everything requested before is in the file. */
   commit(options?: CallOptions): Promise<void> {
-    return this.ask("commit", [], options);
+    return this.requestRead("commit", [], options);
   }
 
   /**
@@ -314,26 +314,26 @@ export class Client<
    * makes a new database.
    */
   flush(options?: CallOptions): Promise<void> {
-    return this.ask("flush", [], options);
+    return this.requestRead("flush", [], options);
   }
 
   /** Resolves to counts and sizes, as `Database.stats`. */
   stats(options?: CallOptions): Promise<DatabaseStats> {
-    return this.ask("stats", [], options);
+    return this.requestRead("stats", [], options);
   }
 
   /**
    * Gives back all space in the file that no current data needs, while the owner goes on with everything
-   * else. `signal` ends it, and what was done until then stays done. `status.progress` tells how far it is.
+   * else. `signal` ends it, and what was done until then stays done. `status.progress` reports the progress.
    * If the owner changes, the next owner starts it again. `timeout` is one hour by default.
    */
   compact(options?: CallOptions): Promise<void> {
-    return this.ask("compact", [], options);
+    return this.requestRead("compact", [], options);
   }
 
   /** Verifies everything in the file that the database relies on. Otherwise as `compact`. */
   verify(options?: CallOptions): Promise<Verification> {
-    return this.ask("verify", [], options);
+    return this.requestRead("verify", [], options);
   }
 
   /**
@@ -341,7 +341,7 @@ export class Client<
    * as `compact`.
    */
   export(options?: CallOptions): Promise<Blob> {
-    return this.ask("export", [], options);
+    return this.requestRead("export", [], options);
   }
 
   /**
@@ -357,11 +357,19 @@ export class Client<
     return this.close();
   }
 
-  private ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+  private requestRead<T>(
+    call: string,
+    args: readonly unknown[],
+    options?: CallOptions,
+  ): Promise<T> {
     return this.link.request(call, () => cloneArgs(args), false, options) as Promise<T>;
   }
 
-  private tell<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
+  private requestWrite<T>(
+    call: string,
+    args: readonly unknown[],
+    options?: CallOptions,
+  ): Promise<T> {
     return this.link.request(call, () => cloneArgs(args), true, options) as Promise<T>;
   }
 }

@@ -1,4 +1,4 @@
-/** `connect`: from a name to a client of the database. */
+/** `connect`: makes a client of a database by its name. */
 
 import { badCall, OptionsMismatchError } from "../errors/index.js";
 import { Client, type ClientOf } from "./client.js";
@@ -21,12 +21,12 @@ export interface ConnectOptions {
   worker?: (() => WorkerLike) | undefined;
   /**
    * Milliseconds after which a call is given up if no owner has done it: more than 0, at most 3,600,000 (an
-   * hour), 30,000 by default. After that time nobody does it. Each call can have its own timeout.
+   * hour), 30,000 by default. After that time no owner does it. Each call can have its own timeout.
    */
   timeout?: number | undefined;
   /**
    * The application's version, as for `serve`, if the worker is the package's own. With a worker of your own
-   * it is the version of the page: an earlier page is told that it is outdated.
+   * it is the version of the page: an earlier page becomes outdated.
    */
   version?: number | undefined;
   /**
@@ -37,12 +37,12 @@ export interface ConnectOptions {
   collections?: undefined;
 }
 
-/** All collections that are served, by name. */
+/** Options that declare all served collections, by name. */
 interface Declaring<S extends ServedTypes> extends Omit<ConnectOptions, "collections"> {
   collections: { readonly [Name in keyof S["collections"]]: unknown };
 }
 
-/** The same with what each of them is. */
+/** Options with the schema of each collection. */
 interface Specifying<C extends CollectionSpecs> extends Omit<ConnectOptions, "collections"> {
   collections: C;
 }
@@ -95,15 +95,18 @@ export function connect(name: string, options?: ConnectOptions | Declaring<Serve
     collections = {},
   } = checkedOptions("connect()", options, KNOWN);
   const make = worker ?? (isBrowser() ? packageWorker : undefined);
-  const link = connections.get(name) ?? new Connection(name, { worker: make, version });
-  const { options: of } = link;
-  if (of.version !== version || (of.worker === packageWorker) !== (make === packageWorker)) {
+  const connection = connections.get(name) ?? new Connection(name, { worker: make, version });
+  const { options: joined } = connection;
+  if (
+    joined.version !== version ||
+    (joined.worker === packageWorker) !== (make === packageWorker)
+  ) {
     throw new OptionsMismatchError(
       `connect("${name}") was called here with another version or kind of worker. Close that client first.`,
     );
   }
   const declared = Object.keys(collections);
-  const client = new Client(link, timeout, declared);
+  const client = new Client(connection, timeout, declared);
   for (const name of declared) {
     if (name in client) {
       throw badCall(
@@ -113,12 +116,12 @@ export function connect(name: string, options?: ConnectOptions | Declaring<Serve
     }
     Object.defineProperty(client, name, { value: client.collection(name), enumerable: true });
   }
-  // Elsewhere the module may be running for a server, which wants no worker before a call does.
-  if (isBrowser()) link.ensureWorker();
+  // On a server, the module may be rendering a page: no worker is started before a call needs it.
+  if (isBrowser()) connection.ensureWorker();
   return client;
 }
 
-/** A page, or one of its workers. */
+/** Whether this realm is a page, or one of its workers. */
 function isBrowser(): boolean {
   const { WorkerGlobalScope, process } = globalThis as {
     WorkerGlobalScope?: unknown;

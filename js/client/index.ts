@@ -1,4 +1,4 @@
-/** varve/client: what a page needs. The engine is not part of it; the worker loads that. */
+/** varve/client: the client for pages, without the engine, which the worker loads. */
 
 export type { IndexRange } from "../collection/index-query.js";
 export type { KeyRange } from "../collection/keys.js";

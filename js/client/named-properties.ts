@@ -1,9 +1,12 @@
-/** Objects whose properties a page cannot know: procedures and indexes are named in the worker's file alone. */
+/**
+ * Objects whose property names a page cannot know: procedures and indexes are named in the worker's file
+ * only.
+ */
 
-/** What languages, frameworks and assertion libraries look for in every object that they meet. */
+/** Properties that languages, frameworks and assertion libraries read on any object. */
 const ASKED_OF_ALL = /^(then|toJSON|nodeType|tagName|asymmetricMatch|\$\$typeof|(__|@@).*)$/;
 
-/** Makes what a property stands for when it is first read. There is none that is asked of every object. */
+/** An object that makes the value of a property when it is first read, except for the names above. */
 export function byName<T extends object>(make: (name: string) => object): T {
   const known = new Map<string, object>();
   return new Proxy(Object.create(null) as T, {
@@ -11,20 +14,20 @@ export function byName<T extends object>(make: (name: string) => object): T {
       if (typeof name !== "string" || name in Object.prototype || ASKED_OF_ALL.test(name)) {
         return undefined;
       }
-      let one = known.get(name);
-      if (one === undefined) {
-        one = make(name);
-        known.set(name, one);
+      let value = known.get(name);
+      if (value === undefined) {
+        value = make(name);
+        known.set(name, value);
       }
-      return one;
+      return value;
     },
   });
 }
 
-/** Gives an object properties that nobody meets who goes over it, as consoles, JSON and comparisons do. */
-export function hide(of: object, parts: Readonly<Record<string, unknown>>): void {
-  // Configurable, for proxies of frameworks, which give others for such values, may not do that otherwise.
+/** Adds properties that are not enumerable, so that consoles, JSON and comparisons skip them. */
+export function hide(target: object, parts: Readonly<Record<string, unknown>>): void {
+  // Configurable, because the proxies of frameworks replace such values, which is not allowed otherwise.
   for (const [name, value] of Object.entries(parts)) {
-    Object.defineProperty(of, name, { value, configurable: true });
+    Object.defineProperty(target, name, { value, configurable: true });
   }
 }

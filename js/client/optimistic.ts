@@ -1,4 +1,4 @@
-/** Transactions of clients: what they read is remembered, and checked when they commit. */
+/** Optimistic transactions of clients: their reads are recorded, and checked when they commit. */
 
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors/index.js";
 import { laterOf } from "../session/async-guard.js";
@@ -27,7 +27,7 @@ export interface RetryOptions extends CallOptions {
   retries?: number | undefined;
 }
 
-/** What a transaction has read, and what it writes if that still holds. */
+/** The reads of a transaction, and the writes to make if no key that was read has changed. */
 export interface Writes {
   readonly reads: readonly {
     readonly key: unknown;
@@ -43,32 +43,32 @@ export interface Writes {
   }[];
 }
 
-/** A key as it is at this moment, for the program may change what it has: raw ones as bytes. */
+/** A clone of a key, which the program may change later. Raw keys become bytes. */
 function keyOf<T>(collection: string | undefined, given: T): T {
   return collection === undefined ? bytesOf(given) : ownClone(given, "The key");
 }
 
 /**
- * The longest pause is two milliseconds before the second repetition, and doubles until it is an eighth of a
- * second: with less, fifty updates of one key in a tab, or twenty in each of three, ran out of retries.
+ * The most doublings of the pause between retries: up to two milliseconds before the second one, and up to an
+ * eighth of a second in the end. With less, fifty updates of one key in a tab, or twenty in each of three tabs,
+ * ran out of retries.
  */
 const DOUBLINGS = 7;
 
-/** Whoever is at it for longer holds up nobody behind, for whom it may be waiting itself. */
+/** The longest turn in the retry queue: the transaction may itself be waiting for one behind it. */
 const TURN_MS = 1_000;
 
-/** What transactions take, and what updates take. */
+/** The options of transactions, and those of updates. */
 const OPTIONS = {
   transaction: ["signal", "timeout", "retries"],
   updateIf: ["signal", "timeout", "retries", "predicate", "valueIfMissing"],
 };
 
 /**
- * Runs what reads and writes, and makes its writes if what it has read still holds; else again, until it is
- * done or was done often enough. Those that have met a conflict stand in a line and go one behind the other:
- * of hundreds of one key each meets no second one then but with those of other realms. It is a
- * courtesy and no lock: when no owner answers they all go. `callback` is the program's function, which `body`
- * calls.
+ * Runs `body`, and makes its writes if no key that it read has changed. Otherwise it runs again, until its
+ * retries are used up. Conflicting transactions of this realm retry one at a time, in a queue, so that hundreds
+ * on one key conflict only with those of other realms. The queue is best effort and no lock: when no owner
+ * answers, all of them proceed. `callback` is the program's function, which `body` calls.
  */
 export async function transact<T>(
   as: "updateIf" | "transaction",
@@ -79,20 +79,26 @@ export async function transact<T>(
 ): Promise<T> {
   const { retries = 10, signal, timeout } = checkedOptions(`${as}()`, options, OPTIONS[as]);
   if (typeof callback !== "function") throw noFunction(`${as}()`);
-  const mine = { signal, timeout, [CALL_NAME]: as };
+  const requestOptions = { signal, timeout, [CALL_NAME]: as };
   const read = async (key: unknown, collection: string | undefined) => {
-    const entry = (await caller.request("getEntry", () => [key], false, mine, collection)) as Found;
+    const entry = (await caller.request(
+      "getEntry",
+      () => [key],
+      false,
+      requestOptions,
+      collection,
+    )) as Found;
     return { read: { key, in: collection, version: entry?.version ?? 0 }, value: entry?.value };
   };
-  let go = () => {};
+  let grant = () => {};
   let stop = () => {};
-  let isAlone: boolean | undefined;
-  let turn: ReturnType<typeof setTimeout> | undefined;
-  const leave = () => {
-    if (!caller.retryQueue.delete(go)) return;
+  let isOwnerMissing: boolean | undefined;
+  let turnTimer: ReturnType<typeof setTimeout> | undefined;
+  const leaveQueue = () => {
+    if (!caller.retryQueue.delete(grant)) return;
     for (const next of caller.retryQueue) {
       next();
-      if (!isAlone) break;
+      if (!isOwnerMissing) break;
     }
   };
   const run = async () => {
@@ -108,28 +114,28 @@ export async function transact<T>(
           const reads = seen.map(({ read }) => read);
           const writes = [...log.written.values()].map(({ isLess, ...write }) => write);
           const all: Writes = { reads, writes };
-          await caller.request("commitIf", () => [all], true, mine);
+          await caller.request("commitIf", () => [all], true, requestOptions);
         }
         return result;
       } catch (error) {
-        isAlone = error instanceof OwnerUnavailableError;
+        isOwnerMissing = error instanceof OwnerUnavailableError;
         signal?.throwIfAborted();
         if (!(error instanceof ConflictError && tries < retries)) throw error;
       }
       await new Promise<void>((resolve) => {
-        // Others who have met the same conflict are not to meet again.
+        // A random pause, so that transactions of other realms with the same conflict do not collide again.
         if (tries) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
         else {
-          go = () => {
-            turn ??= setTimeout(leave, TURN_MS);
+          grant = () => {
+            turnTimer ??= setTimeout(leaveQueue, TURN_MS);
             resolve();
           };
-          if (caller.retryQueue.add(go).size === 1) go();
+          if (caller.retryQueue.add(grant).size === 1) grant();
         }
       });
     }
   };
-  // Whoever gives it up is told at once, whatever it waits for.
+  // Aborting rejects at once, whatever the transaction waits for.
   const stopped = new Promise<never>((_, reject) => {
     stop = () => reject(signal?.reason);
   });
@@ -138,18 +144,18 @@ export async function transact<T>(
     return await Promise.race([stopped, run()]);
   } finally {
     signal?.removeEventListener("abort", stop);
-    clearTimeout(turn);
-    leave();
+    clearTimeout(turnTimer);
+    leaveQueue();
   }
 }
 
-/** The options of `updateIf`, of whatever values. */
+/** The options of `updateIf` for any type of value. */
 export interface AnyUpdateOptions extends RetryOptions {
   predicate?: ((value: never) => boolean) | undefined;
   valueIfMissing?: unknown;
 }
 
-/** Reads, has it changed, and writes if nobody else has written meanwhile; else again. */
+/** Reads a value, changes it, and writes it if the key has not changed meanwhile. Otherwise repeats. */
 export async function updateIf(
   caller: Caller,
   collection: string | undefined,
@@ -158,15 +164,15 @@ export async function updateIf(
   options: AnyUpdateOptions | undefined,
 ): Promise<boolean> {
   const { predicate = () => true, valueIfMissing } = options ?? {};
-  const wanted = ownClone(key, "The key of updateIf()");
-  // As JSON too, for it is not known yet whether that is needed.
+  const keyClone = ownClone(key, "The key of updateIf()");
+  // Also as JSON, since the kind of the collection may not be known yet.
   const missing =
     collection === undefined ? bytesOf(valueIfMissing) : carried(() => sentOf(valueIfMissing));
   const isGiven = valueIfMissing !== undefined;
   return transact("updateIf", caller, options, change, async (log) => {
     const part = partOf(log, collection);
-    const found = await part.get(wanted);
-    // A copy for each time: the callback changes it.
+    const found = await part.get(keyClone);
+    // A copy for each try, because the callback changes it.
     const value = (
       found !== undefined || !isGiven
         ? found
@@ -175,33 +181,33 @@ export async function updateIf(
           : carried(() => plainValueOf(missing as Sent, caller.isJson(collection)))
     ) as never;
     if (value === undefined) return false;
-    const isWanted: unknown = predicate(value);
-    if (isWanted === false) return false;
-    if (laterOf(isWanted) || isWanted !== true) {
+    const isAccepted: unknown = predicate(value);
+    if (isAccepted === false) return false;
+    if (laterOf(isAccepted) || isAccepted !== true) {
       throw badCall("The predicate of updateIf() must return true or false.");
     }
     const changed = change(value) ?? value;
     if (laterOf(changed)) {
       throw badCall("The function of updateIf() must return the new value or nothing.");
     }
-    part.set(wanted, changed);
+    part.set(keyClone, changed);
     return true;
   });
 }
 
-/** A value and its version, or neither. */
+/** A value and its version; `undefined` for a missing key. */
 type Found = { readonly value: unknown; readonly version: number } | undefined;
 
-interface Seen {
+interface ReadResult {
   readonly read: Writes["reads"][number];
   readonly value: unknown;
 }
 
-/** What a transaction has read and written so far, in all its parts. */
+/** The reads and writes of a transaction so far, in all its collections. */
 interface Log {
-  readonly read: (key: unknown, collection: string | undefined) => Promise<Seen>;
+  readonly read: (key: unknown, collection: string | undefined) => Promise<ReadResult>;
   readonly caller: Caller;
-  readonly seen: Map<string, Promise<Seen>>;
+  readonly seen: Map<string, Promise<ReadResult>>;
   readonly written: Map<string, Writes["writes"][number] & Pick<Sent, "isLess">>;
   over?: boolean;
 }
@@ -221,7 +227,7 @@ export interface TxPart<Given, Plain, Input> {
   delete(key: Given): void;
 }
 
-/** A client's transaction, as its function sees it: raw keys, and the collections by name. */
+/** A client's transaction, as its function receives it: raw keys, and the collections by name. */
 export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
   /** Resolves to the value of a key as a string. */
   getText(key: Key): Promise<string | undefined>;
@@ -230,31 +236,31 @@ export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
 /** A collection within a transaction, or its raw keys. */
 function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown> {
   const isJson = () => (collection === undefined ? undefined : log.caller.isJson(collection));
-  /** What a key counts as. */
-  const admit = (key: unknown) => {
+  /** The name of a key in the transaction's records. Throws once the transaction is over. */
+  const nameOf = (key: unknown) => {
     if (log.over) {
       throw new ReentrancyError("The transaction is over. Await everything in its function.");
     }
-    // The same for a string and for its bytes.
+    // The same name for a string and for its bytes.
     return keyName(collection === undefined ? bytesOf(key) : [collection, key]);
   };
   const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
-    const name = admit(key);
+    const name = nameOf(key);
     const raw = collection === undefined ? { value: bytesOf(value) } : undefined;
     const sent = raw ?? (type === "set" ? carried(() => sentOf(value, isJson())) : {});
     log.written.set(name, { ...sent, type, key: keyOf(collection, key), in: collection });
   };
   const get = async (key: unknown) => {
-    const name = admit(key);
+    const name = nameOf(key);
     let seen = log.seen.get(name);
     if (seen === undefined && !log.written.has(name)) {
       seen = log.read(keyOf(collection, key), collection);
       log.seen.set(name, seen);
-      // A read that failed is not one that was made.
+      // A failed read is not recorded.
       seen.catch(() => log.seen.delete(name));
     }
     const written = log.written.get(name);
-    const { value } = written ?? ((await seen) as Seen);
+    const { value } = written ?? ((await seen) as ReadResult);
     if (collection === undefined) return bytesOf(value);
     return carried(() =>
       written?.type === "set" ? plainValueOf(written as Sent, isJson()) : structuredClone(value),
@@ -271,7 +277,7 @@ function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown
   };
 }
 
-/** What the function of a transaction is given, with the collections that its client declares. */
+/** The argument of a transaction's function, with the collections that its client declares. */
 export function txOf(log: Log, declared: readonly string[]): object {
   const part = partOf(log);
   const getText = async (key: Key) => {

@@ -1,4 +1,4 @@
-/** Collections of a database from far away. */
+/** The collections of a client. */
 
 import type { IndexRange } from "../collection/index-query.js";
 import type { KeyRange } from "../collection/keys.js";
@@ -19,14 +19,14 @@ import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
 
 /**
  * The contents of a range: all of it as of one moment with `all()`, or for use in `for await`. A loop reads a
- * page at a time, each as of one moment: what others write after the last key is seen, what they write before
- * it is not, as in a loop over a database. An index is read as a single page. Each loop and each `all()`
+ * page at a time, each as of one moment. It sees writes after the last key that it has read, but none before
+ * it, as a loop over a local database does. An index is read as a single page. Each loop and each `all()`
  * reads anew.
  */
 export class RemoteScan<T> implements AsyncIterable<T, undefined> {
   private readonly read: (after?: unknown) => Promise<unknown>;
 
-  /** @internal `read` gives all of it, or the page behind what it is given; the first one for `null`. */
+  /** @internal `read` returns the whole range, or the page behind its argument; the first page for `null`. */
   constructor(read: (after?: unknown) => Promise<unknown>) {
     this.read = read;
   }
@@ -66,7 +66,7 @@ type NumbersOf<T> = {
     : number;
 };
 
-/** What conditions are about: no value that is made of parts, nor bytes. */
+/** The types of fields that conditions apply to: neither bytes nor values with parts. */
 type Lone = string | number | bigint | boolean | null | undefined;
 type Conditions<T> = {
   readonly [K in keyof T as Extract<T[K], Lone> extends never ? never : K]?: Condition<
@@ -107,12 +107,12 @@ export class RemoteReads<K, Given, Plain, Range> {
   /** The name of the collection or index. */
   readonly name: string;
   declare protected readonly caller: Caller;
-  declare private readonly of: string | undefined;
+  declare private readonly collection: string | undefined;
 
   /** @internal */
-  constructor(name: string, caller: Caller, of?: string) {
+  constructor(name: string, caller: Caller, collection?: string) {
     this.name = name;
-    hide(this, { caller, of });
+    hide(this, { caller, collection });
   }
 
   /**
@@ -120,38 +120,42 @@ export class RemoteReads<K, Given, Plain, Range> {
    * the only one). `undefined` if there is none.
    */
   get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
-    return this.ask("get", [key], options);
+    return this.requestRead("get", [key], options);
   }
 
   /** Resolves to the number of records, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
-    return this.ask("count", [range], options);
+    return this.requestRead("count", [range], options);
   }
 
   /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
   keys(range?: Range, options?: CallOptions): RemoteScan<K> {
-    return new RemoteScan((after) => this.ask("keys", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("keys", [range, after], options));
   }
 
   /** The values of a range, or all values, in order. */
   values(range?: Range, options?: CallOptions): RemoteScan<Plain> {
-    return new RemoteScan((after) => this.ask("values", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("values", [range, after], options));
   }
 
   /** The keys and values of a range, or all of them, as pairs in order. */
   entries(range?: Range, options?: CallOptions): RemoteScan<[K, Plain]> {
-    return new RemoteScan((after) => this.ask("entries", [range, after], options));
+    return new RemoteScan((after) => this.requestRead("entries", [range, after], options));
   }
 
-  protected ask<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    const { name, of } = this;
+  protected requestRead<T>(
+    call: string,
+    args: readonly unknown[],
+    options?: CallOptions,
+  ): Promise<T> {
+    const { name, collection } = this;
     return this.caller.request(
       call,
       () => cloneArgs(args),
       false,
       options,
-      of ?? name,
-      of && name,
+      collection ?? name,
+      collection && name,
     ) as Promise<T>;
   }
 }
@@ -160,8 +164,8 @@ export class RemoteReads<K, Given, Plain, Range> {
 export type RemoteIndex<Value, K, Plain> = RemoteReads<K, Value, Plain, IndexRange<Value, K>>;
 
 /**
- * A collection that a worker serves: `client.collection("products")`. Its values are copies, as plain objects, and the page
- * needs no schema for them.
+ * A collection that a worker serves: `client.collection("products")`. Its values are copies, as plain objects,
+ * and the page needs no schema for them.
  */
 export class RemoteCollection<
   K,
@@ -183,12 +187,12 @@ export class RemoteCollection<
 
   /** Resolves to whether the key has a value. */
   has(key: Given, options?: CallOptions): Promise<boolean> {
-    return this.ask("has", [key], options);
+    return this.requestRead("has", [key], options);
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
   getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.ask("getMany", [keys], options);
+    return this.requestRead("getMany", [keys], options);
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
@@ -196,7 +200,7 @@ export class RemoteCollection<
     key: Given,
     options?: CallOptions,
   ): Promise<{ value: Plain; version: number; uncertain: boolean } | undefined> {
-    return this.ask("getEntry", [key], options);
+    return this.requestRead("getEntry", [key], options);
   }
 
   /**
@@ -210,12 +214,12 @@ export class RemoteCollection<
     value: Input,
     options?: CallOptions & { ifVersion?: number | undefined },
   ): Promise<void> {
-    const [told, mine] = split(options);
+    const [setOptions, callOptions] = split(options);
     const args = () => {
-      const [stored, forms] = this.sent(value);
-      return [cloneArgs(key), stored, cloneArgs(told), forms];
+      const [stored, forms] = this.encode(value);
+      return [cloneArgs(key), stored, cloneArgs(setOptions), forms];
     };
-    return this.tell("set", args, mine);
+    return this.requestWrite("set", args, callOptions);
   }
 
   /**
@@ -223,17 +227,17 @@ export class RemoteCollection<
    * collections whose keys are `auto()`.
    */
   push(value: Input, options?: CallOptions): Promise<number> {
-    return this.tell("push", () => this.sent(value), options);
+    return this.requestWrite("push", () => this.encode(value), options);
   }
 
   /** Deletes a key. Resolves to whether it was there. */
   delete(key: Given, options?: CallOptions): Promise<boolean> {
-    return this.tell("delete", () => cloneArgs([key]), options);
+    return this.requestWrite("delete", () => cloneArgs([key]), options);
   }
 
   /** Deletes all records, or those of a range: all of them or none. Resolves to how many were deleted. */
   clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
-    return this.tell("clear", () => cloneArgs([range]), options);
+    return this.requestWrite("clear", () => cloneArgs([range]), options);
   }
 
   /** Runs several writes in the given order, all of them or none. */
@@ -246,14 +250,14 @@ export class RemoteCollection<
   ): Promise<void> {
     const args = () =>
       Symbol.iterator in Object(operations)
-        ? [Array.from(operations, (one) => this.operation(one))]
+        ? [Array.from(operations, (operation) => this.encodeOperation(operation))]
         : cloneArgs([operations]);
-    return this.tell("batch", args, options);
+    return this.requestWrite("batch", args, options);
   }
 
   /**
    * Changes fields as described by `change`, if its conditions hold: in one round trip, done exactly once. An
-   * empty change, `{}`, tells whether the key is there and what its value is.
+   * empty change, `{}`, returns whether the key exists and its value.
    *
    * ```ts
    * await products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
@@ -262,16 +266,20 @@ export class RemoteCollection<
   update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>>;
   update(key: Given, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
     if (more.length > 0) throw badCall("update() takes its options within its second argument.");
-    const [told, mine] = split(change);
-    return this.tell("update", () => [cloneArgs(key), ...this.change(told)], mine);
+    const [fields, callOptions] = split(change);
+    return this.requestWrite(
+      "update",
+      () => [cloneArgs(key), ...this.encodeChange(fields)],
+      callOptions,
+    );
   }
 
   /**
-   * Reads a value, lets `change` change a copy of it or return another value, and stores the result if nobody
-   * has written to the key meanwhile. Otherwise it reads again and repeats, so `change` may run several
-   * times. Resolves to whether the value was changed.
+   * Reads a value, lets `change` change a copy of it or return another value, and stores the result if the key
+   * has not been written meanwhile. Otherwise it reads again and repeats, so `change` may run several times.
+   * Resolves to whether the value was changed.
    *
-   * @throws (rejects) ConflictError if others were faster each time; what `change` throws
+   * @throws (rejects) ConflictError if other writes came first each time; what `change` throws
    */
   updateIf(
     key: Given,
@@ -281,7 +289,7 @@ export class RemoteCollection<
     return updateIf(this.caller, this.name, key, change, options);
   }
 
-  /** Tells after each commit which keys of a range have changed. As `client.watch`. */
+  /** Reports after each commit which keys of a range have changed. As `client.watch`. */
   watch(range: KeyRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
   watch(
     range?: KeyRange<Given>,
@@ -309,26 +317,33 @@ export class RemoteCollection<
     return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to, more);
   }
 
-  /** The program may change its objects before they are sent, or sent again. */
-  private tell<T>(call: string, args: () => readonly unknown[], options?: CallOptions): Promise<T> {
+  /**
+   * Sends a write. `args` clones the arguments, which the program may change before they are sent, or sent
+   * again.
+   */
+  private requestWrite<T>(
+    call: string,
+    args: () => readonly unknown[],
+    options?: CallOptions,
+  ): Promise<T> {
     return this.caller.request(call, args, true, options, this.name) as Promise<T>;
   }
 
-  /** What becomes of a value, and what goes along with it. */
-  private sent(value: unknown): readonly [value: unknown, forms: Forms | undefined] {
+  /** The forms in which a value is sent. */
+  private encode(value: unknown): readonly [value: unknown, forms: Forms | undefined] {
     const sent = sentOf(value, this.caller.isJson(this.name));
     return [sent.value, sent.forms];
   }
 
-  private operation(given: unknown): unknown {
+  private encodeOperation(given: unknown): unknown {
     if (Object(given) !== given || !("value" in (given as object))) return cloneArgs(given);
     const { value: stored, ...rest } = given as { value: unknown };
-    const [value, forms] = this.sent(stored);
+    const [value, forms] = this.encode(stored);
     return { ...cloneArgs(rest), value, ...(forms && { forms }) };
   }
 
-  /** Fields are assigned one by one, so that each is sent by itself. */
-  private change(given: unknown): readonly [change: unknown, forms?: object] {
+  /** Encodes an update. Each field is encoded by itself, because fields are assigned one by one. */
+  private encodeChange(given: unknown): readonly [change: unknown, forms?: object] {
     if (Object(given) !== given) return [given];
     const { set, valueIfMissing, ...rest } = given as Partial<Update<Record<never, never>, object>>;
     const change: Record<string, unknown> = cloneArgs(rest);
@@ -339,10 +354,10 @@ export class RemoteCollection<
         ([name, value]) => [name, fieldOf(name, value, isJson)] as const,
       );
       change.set = Object.fromEntries(fields.map(([name, { value }]) => [name, value]));
-      forms.set = Object.fromEntries(fields.map(([name, one]) => [name, one.forms]));
+      forms.set = Object.fromEntries(fields.map(([name, field]) => [name, field.forms]));
     } else if ("set" in (given as object)) change.set = cloneArgs(set);
     if (valueIfMissing !== undefined) {
-      [change.valueIfMissing, forms.valueIfMissing] = this.sent(valueIfMissing);
+      [change.valueIfMissing, forms.valueIfMissing] = this.encode(valueIfMissing);
     }
     return [change, forms];
   }

@@ -1,4 +1,4 @@
-/** What a worker's default export tells about what it serves. Types only. */
+/** The types of a served database, taken from a worker's default export. Types only. */
 
 import type { IndexValue } from "../collection/indexes.js";
 import type { CustomCodec, Declared } from "../struct/codec.js";
@@ -31,7 +31,7 @@ type KeySpecOf<T> = T extends { readonly of: unknown; readonly key: infer S exte
 type IndexSpecsOf<T> = T extends { readonly of: unknown; readonly indexes: infer I }
   ? I
   : Record<never, never>;
-/** What each index is ordered by, by the name of the index. */
+/** The value by which each index is ordered, by the name of the index. */
 type IndexesOf<View, Specs, Input> = {
   readonly [Name in keyof Specs]: IndexValue<View, Specs[Name], Input>;
 };
@@ -49,7 +49,7 @@ type InputOf<C> =
       : never;
 type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
 
-/** A collection as a client has it. (A condition that always holds: editors then show what it comes to.) */
+/** A collection of a client. (A condition that always holds, so that editors show the resulting type.) */
 export type Remoted<T> = unknown extends T
   ? RemoteCollection<unknown, unknown, unknown, unknown, Record<never, never>>
   : RemoteCollection<
@@ -71,8 +71,8 @@ type PartOf<T> = unknown extends T
   : TxPart<KeyInput<KeySpecOf<T>>, PlainOf<ViewOf<CodecOf<T>>>, InputOf<CodecOf<T>>>;
 
 /**
- * What the function of `client.transaction` is given: raw keys, the collections by `collection(name)`, and those
- * that `connect` was given by name.
+ * The argument of the function of `client.transaction`: raw keys, the collections by `collection(name)`, and,
+ * by name, those that `connect` was given.
  */
 export type TxOf<S extends ServedTypes, Declared extends keyof S["collections"] = never> = Tx & {
   /** A collection that the worker serves. */
@@ -86,7 +86,7 @@ export type Remote<F> = F extends (db: never, ...args: infer A) => infer R
   ? (...args: A) => Promise<Copied<R>>
   : never;
 
-/** What a message carries as it is: `Copied` is not to look for views in it. */
+/** Types that a message carries unchanged: `Copied` does not look for views in them. */
 type Whole =
   | string
   | number
@@ -103,8 +103,8 @@ type Whole =
   | ((...args: never[]) => unknown);
 
 /**
- * The result of a procedure as it arrives: views are copies, wherever in it they are. Below five levels
- * nothing is replaced, since types may contain themselves.
+ * The result of a procedure as a client receives it, with copies in the place of views at any depth. Below five
+ * levels nothing is replaced, since types may contain themselves.
  */
 export type Copied<R, Level extends 0[] = []> = unknown extends R
   ? R

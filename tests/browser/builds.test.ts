@@ -5,7 +5,7 @@ import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from 
 const Old = struct("Product", { price: u16, name: str });
 const New = struct("Product", { cents: u32, name: str });
 
-/** A client of a build of the application, as its tab would have it. */
+/** A client of a build of the application, as in a tab of its own. */
 function tab(name: string, options: ServeOptions): Client {
   const served = serve(name, { storage: opfs(), ...wasmOption(), ...options });
   const worker = () => {
@@ -31,7 +31,7 @@ function told(client: Client, event: string): Promise<void> {
 }
 
 suite("two builds side by side", () => {
-  test("the newer one takes over and migrates; the older one is told, and what it asks for is not done", async () => {
+  test("builds: the newer one takes over and migrates; the older becomes outdated, and its later calls are not done", async () => {
     const name = await fresh("builds-deploy");
     const old = tab(name, { version: 1, collections: { products: Old } });
     await old.collection("products").set("yeezy", { price: 220, name: "Boost" });
@@ -59,10 +59,10 @@ suite("two builds side by side", () => {
     equal(newer.status.owner, "here");
   });
 
-  test("what is under way when the newer one comes is done once, or refused and not done", async () => {
+  test("builds: calls in progress when a newer one arrives are done once, or refused and not done", async () => {
     const name = await fresh("builds-under-way");
     const old = tab(name, { version: 1 });
-    // From the first answer on, calls are sent at once.
+    // After the first answer, calls are sent at once.
     await old.set("before", "1");
     const asked: Promise<"done" | "refused">[] = [];
     const add = (i: number) =>
@@ -85,7 +85,7 @@ suite("two builds side by side", () => {
     ok(ends.includes("done"));
   });
 
-  test("an older one that is opened later is told too, also when no newer tab is left", async () => {
+  test("builds: an older one that is opened later becomes outdated too, also without an open newer tab", async () => {
     const name = await fresh("builds-later");
     const newer = tab(name, { version: 7 });
     await newer.set("a", "1");
@@ -100,7 +100,7 @@ suite("two builds side by side", () => {
     equal(await again.getText("a"), "1");
   });
 
-  test("the same version never fights, however many tabs there are", async () => {
+  test("builds: tabs of the same version never replace each other's owner", async () => {
     const name = await fresh("builds-same");
     const tabs = [1, 2, 3].map(() => tab(name, { version: 3, collections: { products: New } }));
     let outdated = 0;
@@ -112,7 +112,7 @@ suite("two builds side by side", () => {
     equal(outdated, 0);
   });
 
-  test("the same version with other schemas tells the difference, and does nothing", async () => {
+  test("builds: the same version with other schemas is refused with the difference", async () => {
     const name = await fresh("builds-differ");
     const one = tab(name, { version: 1, collections: { products: Old, notes: text() } });
     await one.set("a", "1");
@@ -122,7 +122,7 @@ suite("two builds side by side", () => {
     equal(await one.getText("a"), "1");
   });
 
-  test("a migration that fails is the reason of every call, and is tried again", async () => {
+  test("builds: a failed migration rejects every call, and is tried again", async () => {
     const name = await fresh("builds-failing");
     const old = tab(name, { version: 1 });
     await old.set("a", "1");

@@ -22,12 +22,12 @@ import {
   wasmOption,
 } from "../harness.js";
 
-/** The package's own worker, from the files that are published. */
+/** The package's own worker, from the published files. */
 function packageWorker(): Worker {
   return new Worker(`${context().root}/dist/client/worker/index.js`, { type: "module" });
 }
 
-/** The worker as something that nobody can know to be one, so that clients do not share it. */
+/** A worker hidden behind another object, so that clients do not share it. */
 function apart(worker: Worker): WorkerLike {
   return {
     postMessage: (message, transfer) =>
@@ -37,14 +37,14 @@ function apart(worker: Worker): WorkerLike {
   };
 }
 
-/** A client of that database, as another tab would have it: with a worker of its own. */
+/** A client of the database as in another tab: with a worker of its own. */
 function tab(name: string, options: ConnectOptions = {}): Client {
   const client = connect(name, { worker: () => apart(packageWorker()), ...options });
   cleanup(() => client.close());
   return client;
 }
 
-/** A client as a module of this page has it, and how many workers all of them have had made. */
+/** A client of another module of this page, and the number of workers that all of them have created. */
 function module(name: string, options: ConnectOptions = {}) {
   const client = connect(name, {
     worker: () => {
@@ -59,7 +59,7 @@ function module(name: string, options: ConnectOptions = {}) {
 
 let made = 0;
 
-/** One that ends by itself when it hears something, of which `data` is what was said. */
+/** A worker that ends by itself on a message. */
 function endingWorker(when: string): Worker {
   const file = new URL(`${context().root}/dist/client/worker/index.js`, location.href).href;
   const source = `import ${JSON.stringify(file)};
@@ -68,7 +68,7 @@ function endingWorker(when: string): Worker {
   return new Worker(url, { type: "module" });
 }
 
-/** From now on the clock by which clients wait is so much slower than the one by which machines are slow. */
+/** Slows the clock by which clients wait, as on a slow machine, from now on. */
 function slowedBy(times: number): void {
   const begun = performance.now();
   const real = replaceClock({ now: () => begun + (real.now() - begun) / times });
@@ -81,7 +81,7 @@ async function fresh(name: string): Promise<string> {
 }
 
 suite("a page that connects", () => {
-  test("has a database in its worker, which is there again the next time", async () => {
+  test("page: its worker's database is there again the next time", async () => {
     const name = await fresh("connect-alone");
     const first = tab(name);
     equal(first.status.state, "starting");
@@ -92,7 +92,7 @@ suite("a page that connects", () => {
     equal(await second.getText("yeezy"), "Boost");
   });
 
-  test("needs no worker's file of its own where modules are served as they are", async () => {
+  test("page: the package's own worker suffices where modules are served unbundled", async () => {
     const name = await fresh("connect-plain");
     const url = `${context().root}/dist/client/index.js`;
     const plain = (await import(url)) as typeof import("varve/client");
@@ -103,7 +103,7 @@ suite("a page that connects", () => {
     equal(client.status.owner, "here");
   });
 
-  test("tells by an event how it stands", async () => {
+  test("page: an event reports a new status", async () => {
     const client = tab(await fresh("connect-status"));
     const states: string[] = [];
     client.addEventListener("status", () => states.push(client.status.state));
@@ -114,13 +114,13 @@ suite("a page that connects", () => {
     equal(states.at(-1), "closed");
   });
 
-  test("is told why its worker does not start", async () => {
+  test("page: the reason why its worker does not start is reported", async () => {
     const client = connect("shop", { worker: () => new Worker("/nothing.js", { type: "module" }) });
     await rejects(client.get("a"), { code: "VARVE_STORAGE_UNAVAILABLE", message: /worker/ });
     await client.close();
   });
 
-  test("has another worker at once when its own ends by itself, whatever it was asked for", async () => {
+  test("page: a worker that ends by itself is replaced at once, whatever was requested", async () => {
     const name = await fresh("connect-ended");
     const workers: Worker[] = [];
     const client = tab(name, {
@@ -131,7 +131,7 @@ suite("a page that connects", () => {
       },
     });
     await client.set("a", "1");
-    // One that has hardly lived is replaced only when somebody asks for something.
+    // A worker that ended right after its start is replaced only for a new request.
     await new Promise((resolve) => setTimeout(resolve, 1_100));
     slowedBy(10);
     const again = new Promise<void>((resolve) => {
@@ -148,7 +148,7 @@ suite("a page that connects", () => {
     equal(workers.length, 3);
   });
 
-  test("does not begin one worker after the other when each ends as soon as it is there", async () => {
+  test("page: workers that end at once are not replaced endlessly", async () => {
     const name = await fresh("connect-ending");
     let count = 0;
     const client = tab(name, {
@@ -161,7 +161,7 @@ suite("a page that connects", () => {
     ok(count <= 5, `${count} workers`);
   });
 
-  test("is told what opening the database threw", async () => {
+  test("page: the error of opening the database is reported", async () => {
     const root = await navigator.storage.getDirectory();
     await root.getDirectoryHandle("connect-folder.varve", { create: true });
     cleanup(() => root.removeEntry("connect-folder.varve"));
@@ -170,8 +170,8 @@ suite("a page that connects", () => {
   });
 });
 
-suite("modules of one page that connect to one database", () => {
-  test("share a worker, which ends with the last of them", async () => {
+suite("several clients of one page", () => {
+  test("shared worker: clients of one database share it, and the last close ends it", async () => {
     const name = await fresh("connect-joined");
     made = 0;
     const one = module(name);
@@ -195,7 +195,7 @@ suite("modules of one page that connect to one database", () => {
     equal(made, 2);
   });
 
-  test("hear of a new status and of changes each by itself, until they close", async () => {
+  test("shared worker: each client receives status and changes until it closes", async () => {
     const name = await fresh("connect-joined-watch");
     const one = module(name);
     const two = module(name);
@@ -224,7 +224,7 @@ suite("modules of one page that connect to one database", () => {
     deepEqual(states, []);
   });
 
-  test("are refused where they want another version, or another kind of worker", async () => {
+  test("shared worker: another version or kind of worker is refused", async () => {
     const name = await fresh("connect-joined-options");
     const one = module(name, { version: 1 });
     throws(() => connect(name, { worker: packageWorker, version: 2 }), {
@@ -238,14 +238,14 @@ suite("modules of one page that connect to one database", () => {
 });
 
 /**
- * While a driver holds a Firefox, about one `new Worker` within a worker in 100 never returns, also in a
- * program that has nothing else; without a driver none did in 6,000. One that is stuck so long is replaced.
+ * Under a driver, about one `new Worker` within a worker of Firefox in 100 never returns, even in an otherwise
+ * empty program; without a driver none of 6,000 did. A worker that hangs for so long is replaced.
  */
 const STUCK_MS = 10_000;
 
 /**
- * What a worker with this program says first. Everything that the package exports is there by name, and the
- * package's worker, as a worker of that worker, by `nested`.
+ * The first message of a worker with this program. It can use everything that the package exports by name, and
+ * start the package's worker as its own with `nested`.
  */
 async function said(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
@@ -264,7 +264,7 @@ async function said(program: string): Promise<unknown> {
   cleanup(() => worker.terminate());
   return new Promise((resolve, reject) => {
     let stuck: ReturnType<typeof setTimeout>;
-    // What it serves speaks there too.
+    // The database that it serves posts messages too.
     worker.onmessage = ({ data }) => {
       if (data === 0) stuck = setTimeout(() => resolve(said(program)), STUCK_MS);
       if (data === 1) clearTimeout(stuck);
@@ -275,7 +275,7 @@ async function said(program: string): Promise<unknown> {
 }
 
 suite("a worker that connects", () => {
-  test("asks the owner that there is, and has a worker of its own when there is none", async () => {
+  test("worker: it uses the present owner, and has a worker of its own without one", async () => {
     const name = await fresh("connect-in-worker");
     const program = `
       const client = connect("${name}", { worker: nested });
@@ -290,7 +290,7 @@ suite("a worker that connects", () => {
     equal(await client.getText("of the worker"), "1");
   });
 
-  test("may serve what it has open itself, to pages too", async () => {
+  test("worker: it may serve its own database, to pages too", async () => {
     const name = await fresh("connect-own-open");
     const found = await said(`
       const db = await open("${name}");
@@ -306,7 +306,7 @@ suite("a worker that connects", () => {
 });
 
 suite("two clients with a worker each", () => {
-  test("are told why, if no worker can be had any more when the owner and their own are gone", async () => {
+  test("two workers: calls reject with the reason if no worker can be started after the owner's end", async () => {
     const name = await fresh("connect-lost");
     const workers: Worker[] = [];
     const worker = () => {
@@ -325,7 +325,7 @@ suite("two clients with a worker each", () => {
     equal(two.status.state, "idle");
   });
 
-  test("share one owner: each reads what the other has written", async () => {
+  test("two workers: one owner is shared, and each client reads the other's writes", async () => {
     const name = await fresh("connect-two");
     const one = tab(name);
     await one.set("a", "1");
@@ -336,7 +336,7 @@ suite("two clients with a worker each", () => {
     equal(await one.getText("b"), "2");
   });
 
-  test("hand over when the owner closes, and what is asked meanwhile is answered", async () => {
+  test("two workers: when the owner closes, the other takes over and answers", async () => {
     const name = await fresh("connect-hand-over");
     const one = tab(name);
     await one.set("a", "1");
@@ -350,7 +350,7 @@ suite("two clients with a worker each", () => {
     equal(two.status.owner, "here");
   });
 
-  test("have long work done and told of elsewhere, and by the next owner if one closes meanwhile", async () => {
+  test("two workers: long work runs in the other's worker, or in the next owner's if that closes", async () => {
     const name = await fresh("connect-work");
     const one = tab(name);
     const value = new Uint8Array(100_000);
@@ -368,7 +368,7 @@ suite("two clients with a worker each", () => {
     equal(two.status.owner, "here");
   });
 
-  test("of two versions: the newer one's worker takes over, and the older one is outdated", async () => {
+  test("two workers: the newer version's worker takes over, and the older client becomes outdated", async () => {
     const name = await fresh("connect-versions");
     const old = tab(name, { version: 1 });
     await old.set("a", "1");
@@ -383,7 +383,7 @@ suite("two clients with a worker each", () => {
     equal(newer.status.owner, "here");
   });
 
-  test("go on watching when another becomes owner, and miss nothing", async () => {
+  test("two workers: watches continue after a change of owner, and miss nothing", async () => {
     const name = await fresh("connect-watch");
     const one = tab(name);
     await one.set("a", "1");
@@ -415,7 +415,7 @@ suite("two clients with a worker each", () => {
     deepEqual([...new Set(seen)].sort(), ["b", "c", "d"]);
   });
 
-  test("hand over when the owner's worker is killed, and no write is lost or repeated", async () => {
+  test("two workers: when the owner's worker is killed, no write is lost or repeated", async () => {
     const name = await fresh("connect-killed");
     let worker: Worker | undefined;
     const one = connect(name, {
@@ -441,7 +441,7 @@ suite("two clients with a worker each", () => {
 });
 
 suite("workers that open a new database at once", () => {
-  test("keep what one writes while others fail to fill it, and remove what came of that", async () => {
+  test("concurrent import: the imported database is kept while others fail, and their files are removed", async () => {
     const name = await fresh("connect-failing");
     const patient = `
       const patiently = async (task) => {
@@ -468,8 +468,8 @@ suite("workers that open a new database at once", () => {
   });
 });
 
-suite("a page that has opened more databases than it has room for", () => {
-  test("is told so by a code, and after closing them opens and connects as before", async () => {
+suite("a page with more databases than its memory can hold", () => {
+  test("memory limit: it is reported by a code, and after closing some databases open and connect work", async () => {
     for (let round = 0; round < 2; round += 1) {
       const opened: Database[] = [];
       try {

@@ -2,7 +2,7 @@ import { databases, destroy, memory, open, opfs } from "varve";
 import { equal, rejects, suite, test, wasmOption } from "../harness.js";
 
 suite("a page's main thread", () => {
-  test("has no files: open says so and names connect", async () => {
+  test("main thread: open is refused and names connect", async () => {
     const unavailable = {
       name: "StorageUnavailableError",
       code: "VARVE_STORAGE_UNAVAILABLE",
@@ -12,7 +12,7 @@ suite("a page's main thread", () => {
     await rejects(open("shop", { storage: opfs() }), unavailable);
   });
 
-  test("may list and remove the databases that its workers have", async () => {
+  test("main thread: databases of its workers can be listed and removed", async () => {
     const root = await navigator.storage.getDirectory();
     await root.getFileHandle("from-a-page.varve", { create: true });
     equal((await databases()).includes("from-a-page"), true);
@@ -21,7 +21,7 @@ suite("a page's main thread", () => {
     equal((await databases({ storage: opfs() })).includes("from-a-page"), false);
   });
 
-  test("has memory when asked for", async () => {
+  test("main thread: a memory database can be opened", async () => {
     const db = await open("shop", { storage: memory(), ...wasmOption() });
     db.set("a", "1");
     equal(db.getText("a"), "1");

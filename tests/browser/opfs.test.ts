@@ -13,13 +13,13 @@ import {
 
 let counter = 0;
 
-/** A name that is new in this profile, and the file that it has. */
+/** A new name in this profile, and the name of its file. */
 function fresh(): { name: string; file: string } {
   counter += 1;
   return { name: `opfs-${counter}`, file: `opfs-${counter}.varve` };
 }
 
-/** The file of a database, held by someone else until the test ends. */
+/** The file of a database, held open by another worker until the test ends. */
 async function hold(file: string): Promise<{ close(): void }> {
   const root = await navigator.storage.getDirectory();
   const handle = (await root.getFileHandle(file, { create: true })) as FileSystemFileHandle & {
@@ -30,7 +30,7 @@ async function hold(file: string): Promise<{ close(): void }> {
   return held;
 }
 
-/** Whether this browser lets several have a file as long as none of them writes. Firefox does not. */
+/** Whether this browser lets several readers share a file. Firefox does not. */
 async function sharesReaders(file: string): Promise<boolean> {
   const root = await navigator.storage.getDirectory();
   const handle = (await root.getFileHandle(file)) as FileSystemFileHandle & {
@@ -47,7 +47,7 @@ async function sharesReaders(file: string): Promise<boolean> {
   }
 }
 
-/** A worker of its own that runs this program, which may say something. */
+/** A worker that runs this program, which may post messages. */
 function worker(program: string): OtherWorker {
   const start = context().startWorker;
   ok(start !== undefined, "the runner starts workers");
@@ -57,7 +57,7 @@ function worker(program: string): OtherWorker {
 }
 
 suite("OPFS", () => {
-  test("is the default storage of a dedicated worker, under the database's name", async () => {
+  test("OPFS: it is the default storage of a dedicated worker, under the database's name", async () => {
     const { name, file } = fresh();
     const db = await open(name, wasmOption());
     db.set("a", "1");
@@ -70,7 +70,7 @@ suite("OPFS", () => {
     await again.close();
   });
 
-  test("a database that another holds is busy, and opens when it is free", async () => {
+  test("OPFS: a database in use elsewhere is busy, and opens when it is released", async () => {
     const { name, file } = fresh();
     const held = await hold(file);
     await rejects(open(name, wasmOption()), {
@@ -83,7 +83,7 @@ suite("OPFS", () => {
     await (await open(name, wasmOption())).close();
   });
 
-  test("workers that only read have a database open together, where the browser has such handles, and a writer is refused", async () => {
+  test("OPFS: read-only workers share a database where the browser allows it, and a writer is refused", async () => {
     const { name, file } = fresh();
     const db = await open(name, wasmOption());
     db.set("a", "1");
@@ -107,7 +107,7 @@ suite("OPFS", () => {
     await writer.close();
   });
 
-  test("a database that another worker has open is not destroyed", async () => {
+  test("OPFS: a database that another worker has open cannot be destroyed", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
     equal(await other.said, "open");
@@ -116,7 +116,7 @@ suite("OPFS", () => {
     await other.kill();
   });
 
-  test("a database that another worker has open is busy", async () => {
+  test("OPFS: a database that another worker has open is busy", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
     equal(await other.said, "open");
@@ -124,7 +124,7 @@ suite("OPFS", () => {
     await other.kill();
   });
 
-  test("what a worker committed is there after it was killed in the middle of its work", async () => {
+  test("OPFS: committed writes survive killing the worker during its work", async () => {
     const { name } = fresh();
     const other = worker(`
       const db = await open("${name}");
@@ -143,7 +143,7 @@ suite("OPFS", () => {
     await db.close();
   });
 
-  test("what a worker wrote in an earlier turn is there after it was killed", async () => {
+  test("OPFS: writes of an earlier turn survive killing the worker", async () => {
     const { name } = fresh();
     const other = worker(`
       const db = await open("${name}");
@@ -159,7 +159,7 @@ suite("OPFS", () => {
   });
 });
 
-/** A killed worker's file becomes free a moment later. */
+/** The file of a killed worker is released a moment later. */
 async function openWhenFree(name: string) {
   for (;;) {
     try {

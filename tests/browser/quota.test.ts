@@ -3,15 +3,15 @@ import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from ".
 
 const MIB = 1024 * 1024;
 
-/** Limits this origin to so much more than it uses now. */
+/** Limits this origin to so many bytes more than it uses now. */
 async function leaveRoom(bytes: number): Promise<void> {
   const { usage = 0 } = await navigator.storage.estimate();
   await context().limitStorage?.(usage + bytes);
   cleanup(() => context().limitStorage?.(undefined));
 }
 
-suite("an origin whose share of the disk is full", () => {
-  test("a write that does not fit is refused, and nothing else is lost by it", async () => {
+suite("an origin without free quota", () => {
+  test("quota: a write that does not fit is refused, and nothing else is lost", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     const db = await open("full", { storage, ...wasmOption() });
     cleanup(() => db.close());
@@ -55,7 +55,7 @@ suite("an origin whose share of the disk is full", () => {
     equal(again.count(), 201);
   });
 
-  test("it can be deleted from, compacted and written to again, and keeps what it acknowledged", async () => {
+  test("quota: deleting, compacting and writing again work, and acknowledged writes are kept", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     let db = await open("emptied", { storage, ...wasmOption() });
     cleanup(() => db.close());
@@ -98,7 +98,7 @@ suite("an origin whose share of the disk is full", () => {
     await db.close();
   });
 
-  test("a database that cannot even be created says why, and can be later", async () => {
+  test("quota: creating a database fails with the reason, and succeeds later", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     await leaveRoom(0);
     await rejects(open("none", { storage, ...wasmOption() }), { code: "VARVE_QUOTA_EXCEEDED" });

@@ -1,4 +1,4 @@
-/** The same as reading-worker.ts, with everything that is loaded on demand elsewhere. */
+/** The same as reading-worker.ts, with the modules that are otherwise loaded on demand. */
 
 import "varve/worker";
 import { read } from "./reading.js";

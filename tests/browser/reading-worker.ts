@@ -1,4 +1,4 @@
-/** A service worker that only reads bytes that a page sends it. */
+/** A service worker that only reads bytes that a page sends. */
 
 import { read } from "./reading.js";
 

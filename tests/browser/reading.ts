@@ -1,4 +1,4 @@
-/** What a service worker does that only reads bytes which a page sends it. */
+/** The handlers of a service worker that only reads bytes that a page sends. */
 
 import { open } from "varve";
 
@@ -6,7 +6,7 @@ interface MessageToWorker extends MessageEvent {
   waitUntil(promise: Promise<unknown>): void;
 }
 
-/** Answers with the text of a key in the bytes that come with a message. */
+/** Answers with the text of a key in the bytes of a message. */
 export function read(): void {
   addEventListener("message", (event) => answer(event as MessageToWorker));
   addEventListener("install", () =>

@@ -2,9 +2,9 @@ import { persist } from "varve";
 import { cleanup, context, equal, ok, suite, test } from "../harness.js";
 
 suite("persist on a page", () => {
-  test("asks the browser and tells what it said", async () => {
+  test("persist: it asks the browser and returns its answer", async () => {
     if (/Firefox/.test(navigator.userAgent)) {
-      // It would ask the user, who is not there.
+      // Firefox would show a prompt, and no user is there to answer.
       const { storage } = navigator;
       Object.defineProperty(storage, "persist", { value: async () => false, configurable: true });
       cleanup(() => Reflect.deleteProperty(storage, "persist"));
@@ -15,7 +15,7 @@ suite("persist on a page", () => {
   });
 });
 
-/** The package's modules by their names, dependencies first. */
+/** The package's modules by name, dependencies first. */
 async function modules(
   name = "index.js",
   found = new Map<string, string>(),
@@ -31,7 +31,7 @@ async function modules(
 
 const IMPORTS = /\b(?:from |import\()"(\.[^"]+)"/g;
 
-/** What a frame is sent. */
+/** The message to a frame. */
 interface Parcel {
   sources: Map<string, string>;
   wasm: ArrayBuffer;
@@ -39,8 +39,8 @@ interface Parcel {
 }
 
 /**
- * What runs in a frame of no origin: it makes modules of its own of those that it is sent, since it may
- * load none, and a worker that imports them. What that worker says goes to the page.
+ * The program of a frame without an origin. It may load no modules, so it makes them of the texts that it is
+ * sent, and a worker that imports them. The worker's messages go to the page.
  */
 function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
   const urls = new Map<string, string>();
@@ -57,8 +57,7 @@ function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
   const start = `import * as varve from "${urls.get("index.js")}";
     const wasm = await new Promise((resolve) => { onmessage = ({ data }) => resolve(data); });
     ${program}`;
-  // Chromium starts module workers of such a frame from an URL that has the program in it, and
-  // Firefox from a blob.
+  // Chromium starts module workers of such a frame from a data URL, and Firefox from a blob.
   const ways = [urlOf(start), `data:text/javascript,${encodeURIComponent(start)}`];
   const begin = (way: string | undefined, reason: string): void => {
     if (way === undefined) {
@@ -73,7 +72,7 @@ function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
   begin(ways.shift(), "");
 }
 
-/** Runs a program in a worker of a sandboxed frame, which has no origin, and gives what it says. */
+/** Runs a program in a worker of a sandboxed frame without an origin, and returns its message. */
 async function sandboxed(program: string): Promise<unknown> {
   const inside = document.createElement("iframe");
   inside.sandbox.add("allow-scripts");
@@ -97,8 +96,8 @@ async function sandboxed(program: string): Promise<unknown> {
   return said;
 }
 
-suite("a sandboxed frame, to which the browser gives no storage", () => {
-  test("is refused by a clear error that names memory()", async () => {
+suite("a sandboxed frame without storage", () => {
+  test("sandboxed frame: open fails with a clear error that names memory()", async () => {
     const said = await sandboxed(`
       const error = await varve.open("shop", { wasm }).catch((error) => error);
       postMessage([error.code, error.message, error.cause?.name].join("|"));`);
@@ -106,14 +105,14 @@ suite("a sandboxed frame, to which the browser gives no storage", () => {
     ok(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
   });
 
-  test("cannot have anything persisted, which is an error and no answer", async () => {
+  test("sandboxed frame: persist fails with an error", async () => {
     const said = await sandboxed(`
       const error = await varve.persist().catch((error) => error);
       postMessage([error.code, error.message].join("|"));`);
     ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
   });
 
-  test("has memory() when it asks for it", async () => {
+  test("sandboxed frame: memory() works", async () => {
     const said = await sandboxed(`
       const db = await varve.open("shop", { storage: varve.memory(), wasm });
       db.set("key", "value");

@@ -1,14 +1,14 @@
 import { type Database, open, persist } from "varve";
 import { cleanup, equal, ok, rejects, suite, test, turn, wasmOption } from "../harness.js";
 
-/** A database that closes with the test. */
+/** A database that is closed with the test. */
 async function opened(name: string): Promise<Database> {
   const db = await open(name, wasmOption());
   cleanup(() => db.close());
   return db;
 }
 
-/** Waits until the browser's answer is there that `stats` shows. */
+/** Waits for the browser's answer, which `stats` then includes. */
 async function told(db: Database, holds: (quota: number, usage: number) => boolean): Promise<void> {
   for (;;) {
     const { quota, usage } = db.stats();
@@ -17,8 +17,8 @@ async function told(db: Database, holds: (quota: number, usage: number) => boole
   }
 }
 
-suite("room in a browser", () => {
-  test("is told by stats: what the origin uses, and what it may use", async () => {
+suite("storage quota of a browser", () => {
+  test("stats: usage and quota of the origin are reported", async () => {
     const db = await opened("room");
     db.set("key", crypto.getRandomValues(new Uint8Array(50_000)));
     db.flush();
@@ -29,7 +29,7 @@ suite("room in a browser", () => {
 });
 
 suite("persist in a worker", () => {
-  test("says that a page has to ask, unless it is granted already", async () => {
+  test("persist: a page has to ask, unless it is granted already", async () => {
     const granted = await navigator.storage.persisted();
     ok(!("persist" in navigator.storage), "only pages can ask");
     if (granted) equal(await persist(), "granted");

@@ -14,7 +14,7 @@ import type { Asked } from "./service-worker.js";
 
 const registered = new Map<string, Promise<ServiceWorker>>();
 
-/** The service worker with that program, one for all tests. */
+/** The service worker with that program, shared by all tests. */
 function serviceWorker(program: string, type: WorkerType): Promise<ServiceWorker> {
   const known = registered.get(program);
   if (known !== undefined) return known;
@@ -34,7 +34,7 @@ function serviceWorker(program: string, type: WorkerType): Promise<ServiceWorker
   return starting;
 }
 
-/** What a service worker answers to a message. */
+/** The answer of a service worker to a message. */
 async function answered(worker: ServiceWorker, message: unknown): Promise<unknown> {
   const { port1, port2 } = new MessageChannel();
   const answer = new Promise<{ value?: unknown; error?: object }>((resolve) => {
@@ -76,22 +76,22 @@ async function fresh(name: string): Promise<string> {
   return name;
 }
 
-/** A page that came, wrote the key "a", and went. */
+/** A page that opens, writes the key "a", and closes. */
 async function visited(name: string, value: string): Promise<void> {
   const page = tab(name);
   await page.set("a", value);
   await page.close();
 }
 
-/** How a service worker that uses the package comes to be. */
+/** The kinds of service workers that use the package, by how they are built. */
 const KINDS: Record<string, readonly [program: string, type: WorkerType]> = {
   "a service worker": ["/service-worker.js", "classic"],
   "a service worker of separate modules": ["/service-worker-modules.js", "module"],
   "a service worker bundled into chunks": ["/chunks-service-worker/service-worker.js", "module"],
 };
 
-suite("a service worker of chunks that only opens bytes", () => {
-  test("is told what to do where import() is forbidden", async () => {
+suite("a service worker with chunks that only opens bytes", () => {
+  test("service worker: the error names the solution where import() is forbidden", async () => {
     const worker = await serviceWorker("/chunks-reading-worker/reading-worker.js", "module");
     const error = await rejects(answered(worker, { bytes: await image(), key: "a" }), {
       code: "VARVE_WASM",
@@ -100,7 +100,7 @@ suite("a service worker of chunks that only opens bytes", () => {
     ok(/single file/.test(error.message), error.message);
   });
 
-  test("reads them when it imports varve/worker", async () => {
+  test("service worker: bytes can be read after importing varve/worker", async () => {
     const worker = await serviceWorker(
       "/chunks-reading-worker-whole/reading-worker-whole.js",
       "module",
@@ -116,12 +116,12 @@ for (const [kind, [program, type]] of Object.entries(KINDS)) {
 }
 
 function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
-  test("reads, verifies and exports the bytes of a database", async () => {
+  test("service worker: bytes of a database can be read, verified and exported", async () => {
     const ask = await visitor("sw-bytes");
     deepEqual(await ask("image", await image(), "a"), ["1", true, true]);
   });
 
-  test("reads the file while nobody owns it, and reads it again when it has changed", async () => {
+  test("service worker: the file is read without an owner, and again after a change", async () => {
     const name = await fresh("sw-file");
     const ask = await visitor(name);
     await rejects(ask("getText", "a"), { code: "VARVE_DATABASE_NOT_FOUND" });
@@ -132,7 +132,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     }
   });
 
-  test("reads it again after an owner also where the browser does not tell that it has changed", async () => {
+  test("service worker: the file is read again after an owner, also if its time has not changed", async () => {
     const name = await fresh("sw-timeless");
     const ask = await visitor(name);
     await ask("timeless", true);
@@ -143,7 +143,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     }
   });
 
-  test("does not write without an owner, and says that it was not done", async () => {
+  test("service worker: a write without an owner is refused, and reported as not done", async () => {
     const name = await fresh("sw-write");
     await visited(name, "1");
     const ask = await visitor(name);
@@ -152,7 +152,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await ask("getText", "a"), "1");
   });
 
-  test("asks the owner while there is one, and writes through it", async () => {
+  test("service worker: it uses an owner if there is one, and writes through it", async () => {
     const name = await fresh("sw-owner");
     const page = tab(name);
     await page.set("a", "1");
@@ -163,7 +163,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     deepEqual(await ask("status"), { state: "open", owner: "elsewhere", reason: undefined });
   });
 
-  test("goes from the file to an owner and back, and each write is done once or not at all", async () => {
+  test("service worker: each write is done at most once while owners come and go", async () => {
     const name = await fresh("sw-both");
     const ask = await visitor(name);
     let done = 0;
@@ -181,7 +181,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await last.count({ gt: "0", lt: "9" }), done);
   });
 
-  test("reads once more what the browser refused within the same millisecond, and tells what stays so", async () => {
+  test("service worker: a read refused within the same millisecond is retried, and a lasting error is reported", async () => {
     const name = await fresh("sw-refused");
     await visited(name, "1");
     const ask = await visitor(name);
@@ -193,7 +193,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     equal(await ask("getText", "a"), "2");
   });
 
-  test("never sees a part of a commit, also of a program that has opened the file itself", async () => {
+  test("service worker: a part of a commit is never seen, even if a program opens the file directly", async () => {
     const name = await fresh("sw-torn");
     const program = `
       import { open } from "${context().root}/dist/index.js";
@@ -206,7 +206,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
           { type: "set", key: "two", value },
           { type: "set", key: "count", value: String(i) },
         ]);
-        // Its rests grow, so that the slowest machine reads the whole file within one of them.
+        // Its pauses grow, so that even the slowest machine reads the whole file within one of them.
         await new Promise((resolve) => setTimeout(resolve, i % 7 === 0 ? 60 + 10 * i : 1));
       }`;
     const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
@@ -217,7 +217,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     let seen = 0;
     for (let i = 0; i < 200 && seen < 12; i += 1) {
       const found = (await ask("getMany", ["one", "two", "count"]).catch((error) => {
-        // It says so when it never found the file at rest.
+        // It reports a file that keeps changing.
         equal(error.name, "OwnerUnavailableError");
         return [];
       })) as (Uint8Array | undefined)[];

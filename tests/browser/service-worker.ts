@@ -1,10 +1,10 @@
-/** A service worker that does with databases what pages ask of it. */
+/** A service worker that operates on databases for pages. */
 
 import { type Client, connect, open, serve } from "varve";
 
 /**
- * What a page asks for: a call of a client of that database, that the next so many reads of files fail,
- * that files do not tell when they were changed, or what there is in the bytes of a database.
+ * A request of a page: a call of a client, a number of file reads that are to fail, unchanged file times, or
+ * the contents of a database given as bytes.
  */
 export interface Asked {
   readonly name: string;
@@ -36,7 +36,7 @@ function clientOf(name: string): Client {
   return client;
 }
 
-/** The next reads of files fail, as they do in Chromium where the file has changed since it was looked at. */
+/** Makes the next reads of files fail, as in Chromium when the file has changed since it was opened. */
 function refuse(times: number): void {
   const { arrayBuffer } = File.prototype;
   let left = times;
@@ -47,7 +47,7 @@ function refuse(times: number): void {
   };
 }
 
-/** Files keep the time at which they were made, as in a private window of Chromium. */
+/** Makes files keep their creation time, as in a private window of Chromium. */
 function timeless(isSo: boolean): void {
   if (!isSo) Object.defineProperty(File.prototype, "lastModified", LAST_MODIFIED);
   else Object.defineProperty(File.prototype, "lastModified", { ...LAST_MODIFIED, get: () => 0 });
@@ -58,7 +58,7 @@ const LAST_MODIFIED = Object.getOwnPropertyDescriptor(
   "lastModified",
 ) as PropertyDescriptor;
 
-/** Everything that a database does which is only read, and most of which is loaded when it is needed. */
+/** Every operation on a database that is only read, most of which are loaded on demand. */
 async function image(bytes: ArrayBuffer, key: string): Promise<unknown> {
   const db = await open("image", { from: bytes, readOnly: true, strictViews: true });
   try {
@@ -93,5 +93,5 @@ addEventListener("message", (event) => {
   waitUntil.call(event, told);
 });
 
-// The next version of it takes over at once: a test is not to meet that of the run before.
+// The next version takes over at once, so that a test does not meet the one of an earlier run.
 addEventListener("install", () => (globalThis as unknown as { skipWaiting(): void }).skipWaiting());

@@ -24,8 +24,8 @@ import {
 } from "../harness.js";
 import { shop } from "./support.js";
 
-suite("a client", () => {
-  test("sets, gets and deletes", async () => {
+suite("client calls", () => {
+  test("client: set, get and delete round-trip", async () => {
     const client = shop();
     equal(await client.get("yeezy"), undefined);
     equal(await client.set("yeezy", "Boost"), undefined);
@@ -37,7 +37,7 @@ suite("a client", () => {
     equal(await client.has("yeezy"), false);
   });
 
-  test("gives copies, which are the caller's alone", async () => {
+  test("client: returned values are copies that the caller may change", async () => {
     const client = shop();
     await client.set("a", bytes("one"));
     const value = await client.get("a");
@@ -46,7 +46,7 @@ suite("a client", () => {
     equal(await client.getText("a"), "one");
   });
 
-  test("copies keys and values when it is called", async () => {
+  test("client: keys and values are copied at the call", async () => {
     const client = shop();
     const [key, value] = [bytes("key"), bytes("value")];
     const set = client.set(key, value);
@@ -56,7 +56,7 @@ suite("a client", () => {
     equal(await client.getText("key"), "value");
   });
 
-  test("takes bytes of every kind", async () => {
+  test("client: bytes of every kind are accepted", async () => {
     const client = shop();
     const buffer = bytes("_abc_").buffer as ArrayBuffer;
     await client.set(new DataView(buffer, 1, 3), buffer);
@@ -64,7 +64,7 @@ suite("a client", () => {
     equal(await client.getText(new Uint8Array(buffer, 1, 3)), "_abc_");
   });
 
-  test("reads what it has written before, without waiting for that", async () => {
+  test("client: a read sees earlier writes without awaiting them", async () => {
     const client = shop();
     client.set("a", "1");
     const one = client.getText("a");
@@ -73,7 +73,7 @@ suite("a client", () => {
     deepEqual(await Promise.all([one, two]), ["1", "2"]);
   });
 
-  test("reads several keys, entries, ranges and counts", async () => {
+  test("client: getMany, getEntry, ranges and count", async () => {
     const client = shop();
     await client.batch([
       { type: "set", key: "a/1", value: "one" },
@@ -104,7 +104,7 @@ suite("a client", () => {
     equal((await client.stats()).keys, 1);
   });
 
-  test("sets only what has the version that was read", async () => {
+  test("client: set with ifVersion writes only over that version", async () => {
     const client = shop();
     await client.set("a", "1", { ifVersion: 0 });
     await rejects(client.set("a", "2", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
@@ -113,7 +113,7 @@ suite("a client", () => {
     equal(await client.getText("a"), "2");
   });
 
-  test("commits and flushes what was asked for before", async () => {
+  test("client: commit and flush cover earlier requests", async () => {
     const client = shop({ durability: "buffered" });
     client.set("a", "1");
     await client.commit();
@@ -122,7 +122,7 @@ suite("a client", () => {
     equal((await client.stats()).unflushed, false);
   });
 
-  test("answers at every durability", async () => {
+  test("client: calls are answered at every durability", async () => {
     for (const durability of ["buffered", "written", "flushed"] as const) {
       const client = shop({ durability });
       await client.set("a", durability);
@@ -131,8 +131,8 @@ suite("a client", () => {
   });
 });
 
-suite("errors of a client", () => {
-  test("have the class and the code that they have in the worker", async () => {
+suite("client errors", () => {
+  test("error: class and code are the same as in the worker", async () => {
     const client = shop();
     const error = await rejects(client.set("a", "1", { ifVersion: 7 }), {
       name: "ConflictError",
@@ -143,7 +143,7 @@ suite("errors of a client", () => {
     await rejects(client.keys({ limit: -1 }).all(), { name: "TypeError", message: /limit/ });
   });
 
-  test("concern one call and not the others of its message", async () => {
+  test("error: it rejects one call and not the others of its message", async () => {
     const client = shop();
     const results = await Promise.allSettled([
       client.set("a", "1"),
@@ -157,7 +157,7 @@ suite("errors of a client", () => {
     deepEqual(await client.keys().all(), ["a", "b"]);
   });
 
-  test("tell what cannot be cloned, and spare the other calls of its message", async () => {
+  test("error: arguments that cannot be cloned reject their call only", async () => {
     const client = shop();
     const before = client.set("a", "1");
     const wrong = client.set("b", (() => {}) as unknown as string);
@@ -172,7 +172,7 @@ suite("errors of a client", () => {
     deepEqual(await client.keys().all(), ["a", "c"]);
   });
 
-  test("with a timeout that is none reject at once, and nothing is done", async () => {
+  test("error: a bad timeout rejects at once, and the call is not done", async () => {
     const client = shop();
     for (const timeout of [Number.NaN, Number.POSITIVE_INFINITY, 0, "10" as unknown as number]) {
       await rejects(client.set("a", "1", { timeout }), { message: /timeout/ });
@@ -180,7 +180,7 @@ suite("errors of a client", () => {
     equal(await client.has("a"), false);
   });
 
-  test("tell of options that are none, or unknown, and nothing is done", async () => {
+  test("error: bad and unknown options are reported, and the call is not done", async () => {
     const client = shop({ collections: { products: struct("Product", { stock: u16 }) } });
     const bad = { code: "VARVE_BAD_ARGUMENT" };
     const none = null as unknown as undefined;
@@ -207,7 +207,7 @@ suite("errors of a client", () => {
     deepEqual(await client.products.get("a"), { stock: 1 });
   });
 
-  test("tell of ranges, keys and lists that are none", async () => {
+  test("error: bad ranges, keys and lists are reported", async () => {
     const client = shop();
     const bad = { code: "VARVE_BAD_ARGUMENT" };
     const none = null as unknown as undefined;
@@ -226,13 +226,13 @@ suite("errors of a client", () => {
     await rejects(client.set(none as never, "1"), bad);
   });
 
-  test("come at once for a name, an option or a timeout that is none", () => {
+  test("error: a bad name, option or timeout throws at once", () => {
     throws(() => connect(""), { code: "VARVE_BAD_ARGUMENT" });
     throws(() => connect("shop", { wroker: 1 } as object), { message: /wroker/ });
     throws(() => connect("shop", { timeout: 0 }), { message: /timeout/ });
   });
 
-  test("reject ready and every call if the database cannot be opened", async () => {
+  test("error: ready and every call reject if the database cannot be opened", async () => {
     const client = shop({
       storage: { ...memory(), open: () => Promise.reject(new Error("no disk")) },
     });
@@ -241,7 +241,7 @@ suite("errors of a client", () => {
     equal(client.status.state, "idle");
   });
 
-  test("name the database that the worker serves", async () => {
+  test("error: a wrong database name is reported with the one that the worker serves", async () => {
     const client = shop();
     await client.ready;
     const { port1, port2 } = new MessageChannel();
@@ -254,8 +254,8 @@ suite("errors of a client", () => {
   });
 });
 
-suite("a message of several calls", () => {
-  test("is answered, whatever one of them answers or throws", async () => {
+suite("request batches", () => {
+  test("batch: every call is answered, whatever another one returns or throws", async () => {
     const client = shop({
       procedures: {
         deep: (db, depth: number) => {
@@ -291,7 +291,7 @@ suite("a message of several calls", () => {
     await rejects(errors[2]!, { message: /cannot be read/ });
     await beside;
     for (const depth of [100, 1_000, 3_000, 6_000, 12_000, 100_000]) {
-      // What messages can carry differs. What they cannot was done, or was undone for that.
+      // Messages can carry different values in each runtime. A call whose answer cannot be sent was undone.
       const answer = deep(depth).then(
         () => true,
         (error) => error.applied === true || error.code === "VARVE_BAD_ARGUMENT",
@@ -302,7 +302,7 @@ suite("a message of several calls", () => {
     }
   });
 
-  test("may have a list of keys that is made while it is gone over", async () => {
+  test("batch: getMany accepts a list of keys that is generated during iteration", async () => {
     const client = shop({ collections: { products: struct("Product", { stock: u16 }) } });
     await client.products.set("a", { stock: 1 });
     await client.set("a", "1");
@@ -316,7 +316,7 @@ suite("a message of several calls", () => {
 });
 
 suite("an owner whose program closes its database", () => {
-  test("opens it anew, with all that was answered", async () => {
+  test("owner: a database closed by its program is reopened with all acknowledged writes", async () => {
     const client = shop({
       procedures: {
         close: (db) => void setTimeout(() => db.close(), 0),
@@ -340,8 +340,8 @@ suite("an owner whose program closes its database", () => {
   });
 });
 
-suite("an owner whose database refuses to go on", () => {
-  test("opens it anew, with all that was answered", async () => {
+suite("an owner whose database is poisoned", () => {
+  test("owner: a poisoned database is reopened with all acknowledged writes", async () => {
     const plain = memory();
     let fails = false;
     const storage: Storage = {
@@ -372,7 +372,7 @@ suite("an owner whose database refuses to go on", () => {
 });
 
 suite("an await using block", () => {
-  test("closes the client at its end, when what was asked for is answered", async () => {
+  test("await using: the client closes at the end, after its requests are answered", async () => {
     let late: Promise<void>;
     let kept: { get(key: string): Promise<unknown> };
     {
@@ -385,8 +385,8 @@ suite("an await using block", () => {
   });
 });
 
-suite("a call", () => {
-  test("ends with the reason of its signal", async () => {
+suite("calls and their end", () => {
+  test("call: aborting rejects with the reason of the signal", async () => {
     const client = shop();
     await client.ready;
     const controller = new AbortController();
@@ -394,12 +394,12 @@ suite("a call", () => {
     controller.abort(new Error("not wanted"));
     await rejects(call, { message: "not wanted" });
     await rejects(client.get("a", { signal: controller.signal }), { message: "not wanted" });
-    // Nothing was sent of it, and what comes after it is done.
+    // The request was never sent, and later requests are done.
     await client.set("a", "1");
     equal(await client.getText("a"), "1");
   });
 
-  test("that is given up when it was sent does not keep those after it from being done", async () => {
+  test("call: cancelling a sent call does not keep later calls from being done", async () => {
     const client = shop();
     await client.ready;
     const controller = new AbortController();
@@ -414,7 +414,7 @@ suite("a call", () => {
     equal(await client.getText("b"), "2");
   });
 
-  test("is answered after close was called, and rejects if it is made later", async () => {
+  test("call: one made before close is answered, and one made after it rejects", async () => {
     const client = shop();
     const set = client.set("a", "1");
     const closing = client.close();
@@ -425,7 +425,7 @@ suite("a call", () => {
     equal(client.status.state, "closed");
   });
 
-  test("is refused after a close, whatever it is", async () => {
+  test("call: every method is refused after close", async () => {
     const client = shop({
       collections: {
         products: { of: struct("Product", { price: u32 }), indexes: { byPrice: "price" } },
@@ -499,7 +499,7 @@ suite("a call", () => {
     });
   });
 
-  test("that nobody answers fails in time, and says that it was not done", async () => {
+  test("call: without an owner it times out and reports that it was not done", async () => {
     const { port1, port2 } = new MessageChannel();
     const client = connect("shop", { worker: () => port2, timeout: 150 });
     const error = await rejects(client.set("a", "1"), { code: "VARVE_OWNER_UNAVAILABLE" });
@@ -509,10 +509,10 @@ suite("a call", () => {
   });
 });
 
-suite("a port that is given twice", () => {
+suite("a port given to two clients", () => {
   const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /needs its own worker/ };
 
-  /** A port that is served, and clients that are given that one each time. */
+  /** A served port, and clients that all get the same port. */
   const shared = () => {
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
@@ -525,7 +525,7 @@ suite("a port that is given twice", () => {
     return { port2, another };
   };
 
-  test("is refused to the second client, which would hear what the first is answered", async () => {
+  test("port: a second client is refused, since it would receive the answers to the first", async () => {
     const { another } = shared();
     const first = another();
     await first.batch([
@@ -533,7 +533,7 @@ suite("a port that is given twice", () => {
       { type: "set", key: "b", value: "second" },
     ]);
     const second = another();
-    // Their calls have the same numbers from here on.
+    // The two clients number their calls alike from here on.
     await rejects(second.has("a"), refused);
     const [mine, yours] = [first.getText("a"), second.getText("b")];
     await rejects(yours, refused);
@@ -544,7 +544,7 @@ suite("a port that is given twice", () => {
     equal(await first.getText("b"), "second");
   });
 
-  test("is refused also when the first client has closed it", async () => {
+  test("port: it is refused also after the first client has closed it", async () => {
     const { another } = shared();
     const first = another();
     await first.set("a", "first");
@@ -552,7 +552,7 @@ suite("a port that is given twice", () => {
     await rejects(another().getText("a"), refused);
   });
 
-  test("is taken again where it is something that has no end", async () => {
+  test("port: one that cannot be closed is accepted again", async () => {
     const { port2 } = shared();
     const endless = {
       postMessage: (message: unknown) => port2.postMessage(message),
@@ -571,7 +571,7 @@ suite("a port that is given twice", () => {
 });
 
 suite("arguments of procedures", () => {
-  test("are what they were when it was called", async () => {
+  test("procedure: arguments are copied at the call", async () => {
     const client = shop({ procedures: { keep: (_db, of: { list: number[] }) => of.list } });
     const of = { list: [1, 2] };
     const kept = client.call.keep(of);
@@ -599,20 +599,20 @@ suite("procedures", () => {
     wait: (_: Database): unknown => Promise.resolve(),
   };
 
-  test("are called by name, with arguments and answers", async () => {
+  test("procedure: it is called by name, with arguments and an answer", async () => {
     const client = shop({ procedures });
     await client.set("yeezy", new Uint8Array([2]));
     const sold = await Promise.all([1, 2, 3].map(() => client.call.buy("yeezy")));
     deepEqual(sold, [true, true, false]);
   });
 
-  test("are transactions: one that throws leaves nothing", async () => {
+  test("procedure: a throw undoes its writes", async () => {
     const client = shop({ procedures });
     await rejects(client.call.fail(), { name: "RangeError", message: "sold out" });
     equal(await client.has("trace"), false);
   });
 
-  test("may answer with views, which arrive as copies", async () => {
+  test("procedure: views in an answer arrive as copies", async () => {
     const client = shop({ procedures });
     await client.set("a", "view");
     const { views } = await client.call.view("a");
@@ -620,7 +620,7 @@ suite("procedures", () => {
     equal(views[0]?.buffer.byteLength, 4);
   });
 
-  test("answer with what a message can carry, or leave nothing", async () => {
+  test("procedure: an answer that cannot be cloned undoes its writes", async () => {
     const client = shop({
       collections: { products: struct("Product", { stock: u16 }) },
       procedures: {
@@ -647,7 +647,7 @@ suite("procedures", () => {
     deepEqual(await client.call.first(), { stock: 3 });
   });
 
-  test("may answer with what holds itself, and a thing that is there twice arrives as one", async () => {
+  test("procedure: circular and shared references in an answer are kept", async () => {
     const client = shop({
       procedures: {
         ring: (db) => {
@@ -671,7 +671,7 @@ suite("procedures", () => {
     deepEqual(Object.keys(await client.call.prototype()), ["__proto__", "b"]);
   });
 
-  test("may throw what is no error, and the caller is told what it was", async () => {
+  test("procedure: a thrown value that is no error is reported to the caller", async () => {
     const client = shop({
       procedures: {
         object: () => {
@@ -686,7 +686,7 @@ suite("procedures", () => {
     await rejects(client.call.nothing(), { name: "Error", message: "null" });
   });
 
-  test("cannot be asynchronous, and have to be there", async () => {
+  test("procedure: async functions and unknown names are refused", async () => {
     const client = shop({ procedures });
     await rejects(client.call.wait(), { code: "VARVE_BAD_ARGUMENT", message: /synchronous/ });
     const { call } = client as unknown as { call: { sell(): Promise<void> } };

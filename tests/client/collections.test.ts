@@ -20,8 +20,8 @@ const collections = {
   visits: { of: json<number>(), key: timestamp },
 } as const;
 
-suite("a collection from far away", () => {
-  test("has dates as keys in each of its calls", async () => {
+suite("remote collections", () => {
+  test("remote collection: dates are keys in every call", async () => {
     const { visits } = shop({ collections });
     const [first, second, never] = [new Date(1), new Date(2), new Date(3)];
     await visits.set(first, 10);
@@ -34,7 +34,7 @@ suite("a collection from far away", () => {
     deepEqual(await visits.entries().all(), [[1, 11]]);
   });
 
-  test("stores values by its schema and gives copies as plain objects", async () => {
+  test("remote collection: values are stored by the schema and returned as plain objects", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const found = await client.products.get("yeezy");
@@ -46,7 +46,7 @@ suite("a collection from far away", () => {
     equal(await client.products.count(), 1);
   });
 
-  test("tells of an error all that the error tells where it is thrown", async () => {
+  test("remote collection: an error has the same properties as in the worker", async () => {
     const client = shop({
       collections: {
         products: { of: Product, indexes: { byName: { fields: "name", unique: true } } },
@@ -67,7 +67,7 @@ suite("a collection from far away", () => {
     ok(bad.field !== "", "which field it was");
   });
 
-  test("refuses an update of which nothing is told, and does one that tells nothing", async () => {
+  test("remote collection: update without a change is refused, and an empty change is done", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const bad = { code: "VARVE_BAD_ARGUMENT", message: /update\(\)/ };
@@ -78,7 +78,7 @@ suite("a collection from far away", () => {
     deepEqual(await client.products.update("none", {}), { applied: false, value: undefined });
   });
 
-  test("takes keys of numbers, of several parts, and gives them out", async () => {
+  test("remote collection: numeric and composite keys", async () => {
     const client = shop({ collections });
     equal(await client.notes.push("one"), 1);
     equal(await client.notes.push("two"), 2);
@@ -96,7 +96,7 @@ suite("a collection from far away", () => {
     equal(await client.scores.clear(), 1);
   });
 
-  test("is found by its indexes", async () => {
+  test("remote collection: indexes find records", async () => {
     const client = shop({ collections });
     await client.products.batch([
       { type: "set", key: "a", value: { stock: 3, name: "A" } },
@@ -112,7 +112,7 @@ suite("a collection from far away", () => {
     equal(await client.products.index.byStock.count(), 3);
   });
 
-  test("copies what it is given when it is called", async () => {
+  test("remote collection: arguments are copied at the call", async () => {
     const client = shop({ collections });
     const session = { user: "ann", tags: ["a"] };
     const set = client.sessions.set("s", session);
@@ -121,20 +121,20 @@ suite("a collection from far away", () => {
     deepEqual(await client.sessions.get("s"), { user: "ann", tags: ["a"] });
   });
 
-  test("is told by name if the worker has none such", async () => {
+  test("remote collection: an unknown name is reported", async () => {
     const client = shop({ collections });
     const orders = client.collection("orders" as "products");
     await rejects(orders.get("a"), { message: /no collection "orders".*products/ });
   });
 
-  test("is told by the names of its calls what came too late", async () => {
+  test("remote collection: a late call is reported with its name", async () => {
     const busy = () => {
       for (const end = Date.now() + 50; Date.now() < end; );
     };
     const client = shop({ collections, procedures: { busy } });
     await client.products.set("a", yeezy);
     const busied = client.call.busy();
-    // A message of its own, behind that one.
+    // A separate message, after the first.
     for (let i = 0; i < 8; i += 1) await undefined;
     const late = [
       client.products.update("a", { add: { stock: 1 }, timeout: 10 }),
@@ -146,8 +146,8 @@ suite("a collection from far away", () => {
   });
 });
 
-suite("a declarative update", () => {
-  test("adds and sets if its conditions hold, and tells what is there", async () => {
+suite("declarative updates", () => {
+  test("update: it adds and sets if its conditions hold, and returns the value", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const buy = { add: { stock: -1 }, where: { stock: { gt: 0 } } };
@@ -167,14 +167,14 @@ suite("a declarative update", () => {
     deepEqual(renamed, { applied: true, value: { stock: 0, name: "sold out" } });
   });
 
-  test("refuses what the schema refuses, and leaves the value as it was", async () => {
+  test("update: the value is unchanged if the schema refuses the new one", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", { stock: 0, name: "a" });
     await rejects(client.products.update("yeezy", { add: { stock: -1 } }), { message: /stock/ });
     deepEqual(await client.products.get("yeezy"), { stock: 0, name: "a" });
   });
 
-  test("refuses what nobody would heed, and a condition that is none", async () => {
+  test("update: unknown options and bad conditions are refused", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const products = client.products as unknown as {
@@ -201,7 +201,7 @@ suite("a declarative update", () => {
     deepEqual(await client.products.get("yeezy"), yeezy);
   });
 
-  test("refuses names that are no fields of the struct, those of its views among them", async () => {
+  test("update: names that are no fields of the struct are refused, as are those of view methods", async () => {
     const Inner = struct("Inner", { rank: u16 });
     const Outer = struct("Outer", { stock: u16, inner: flatten(Inner), price: option(u16) });
     const client = shop({ collections: { outer: Outer } });
@@ -234,7 +234,7 @@ suite("a declarative update", () => {
     });
   });
 
-  test("refuses values without fields, and says whether there is one if nothing is told", async () => {
+  test("update: values without fields are refused, and an empty change returns the value", async () => {
     const client = shop({ collections: { free: json<unknown>(), notes: text() } });
     const { free, notes } = client as unknown as Record<
       "free" | "notes",
@@ -252,7 +252,7 @@ suite("a declarative update", () => {
     equal(await notes.get("a"), "text");
   });
 
-  test("works on plain objects too, and on a missing key only with a value for it", async () => {
+  test("update: plain objects are accepted, and a missing key only with valueIfMissing", async () => {
     const client = shop({ collections });
     const set = { user: "bob" };
     deepEqual(await client.sessions.update("s", { set }), { applied: false, value: undefined });
@@ -261,8 +261,8 @@ suite("a declarative update", () => {
   });
 });
 
-suite("a remote collection's updateIf", () => {
-  test("changes a copy, or returns another value, and stores that", async () => {
+suite("updateIf of remote collections", () => {
+  test("updateIf: the callback changes a copy or returns another value, which is stored", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", { stock: 20, name: "a" });
     const drop = () =>
@@ -281,7 +281,7 @@ suite("a remote collection's updateIf", () => {
     deepEqual(await client.sessions.get("s"), { user: "ann" });
   });
 
-  test("gives up after so many conflicts", async () => {
+  test("updateIf: it gives up after the given number of conflicts", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const { version } = (await client.products.getEntry("yeezy"))!;

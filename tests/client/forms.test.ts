@@ -1,11 +1,11 @@
-/** What a client's collections store: what `db.collection` stores of the same value, whatever it is. */
+/** Values stored by a client's collections, compared with those that `db.collection` stores. */
 
 import { memory, open } from "varve";
 import { auto, json, option, str, struct, text, timestamp, u16, u64, vec } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
 import { shop } from "./support.js";
 
-/** As dayjs, Decimal and the like are: what is in them says little, and one part is a function. */
+/** A class like those of dayjs and Decimal: its fields say little, and one is a function. */
 class Amount {
   private readonly digits = [1, 5];
   readonly make = () => this;
@@ -23,7 +23,7 @@ class Point {
   }
 }
 
-/** As those of Vue, MobX and Immer: one that gives proxies of what is in it. */
+/** A proxy like those of Vue, MobX and Immer, which returns proxies of nested values. */
 function reactive<T extends object>(of: T): T {
   return new Proxy(of, {
     get(target, name, receiver) {
@@ -45,35 +45,39 @@ const fails = {
 
 const VALUES: Readonly<Record<string, () => unknown>> = {
   "a URL": () => new URL("https://example.com/a?b=c"),
-  "a URL within": () => ({ list: [{ u: new URL("https://example.com/") }] }),
+  "a nested URL": () => ({ list: [{ u: new URL("https://example.com/") }] }),
   "a date": () => ({ at: new Date(5), bad: new Date(Number.NaN) }),
   "an object with toJSON": () => ({ price: new Amount(), prices: [new Amount()] }),
-  "toJSON that gives what has another": () => ({ toJSON: () => ({ at: new Amount() }) }),
-  "toJSON that looks at its key": () => ({ a: { toJSON: (key: string) => `at ${key}` } }),
-  "toJSON that gives nothing": () => ({ a: { toJSON: () => undefined } }),
+  "toJSON that returns an object with toJSON": () => ({ toJSON: () => ({ at: new Amount() }) }),
+  "toJSON that uses its key": () => ({ a: { toJSON: (key: string) => `at ${key}` } }),
+  "toJSON that returns undefined": () => ({ a: { toJSON: () => undefined } }),
   "toJSON that throws": () => ({ a: fails }),
   "an instance of a class": () => new Point(),
   "a proxy": () => reactive({ a: 1, list: [{ b: [2] }], at: new Date(5) }),
   "a proxy of an array": () => reactive([1, { a: [2] }]),
-  "what is missing": () => ({ a: undefined, list: [undefined, ...Array(2), 1], n: null }),
+  "missing properties and items": () => ({
+    a: undefined,
+    list: [undefined, ...Array(2), 1],
+    n: null,
+  }),
   "functions and symbols": () => ({ f: () => 1, s: Symbol("s"), list: [() => 1, Symbol("s")] }),
   "a function": () => () => 1,
-  nothing: () => undefined,
+  undefined: () => undefined,
   numbers: () => [Number.NaN, Number.POSITIVE_INFINITY, -0, 1e21, 0.1],
-  boxes: () => [new String("a"), new Number(1), new Boolean(false)],
+  "wrapper objects": () => [new String("a"), new Number(1), new Boolean(false)],
   "a bigint": () => ({ a: 1n }),
   "a bigint beside a URL": () => ({ u: new URL("https://example.com/"), a: 1n }),
-  "a circle": () => circle,
-  "a thing that is there twice": () => ({ a: shared, b: [shared] }),
+  "a circular reference": () => circle,
+  "a shared reference": () => ({ a: shared, b: [shared] }),
   "maps, sets and bytes": () => [new Map([[1, 2]]), new Set([1]), Uint8Array.of(1, 2), /a/],
   "an error": () => new RangeError("a"),
-  "half a surrogate pair": () => ({ a: "\ud800" }),
-  "the name of the prototype": () => JSON.parse('{"__proto__": {"a": 1}, "b": 2}') as unknown,
+  "a lone surrogate": () => ({ a: "\ud800" }),
+  "the property __proto__": () => JSON.parse('{"__proto__": {"a": 1}, "b": 2}') as unknown,
   "no prototype": () => Object.assign(Object.create(null) as object, { a: 1 }),
   text: () => "text",
 };
 
-/** The text of the outcome of a call: the stored value, or the error. */
+/** The outcome of a call as text: the stored value, or the error. */
 async function outcome(call: () => unknown): Promise<string> {
   try {
     return JSON.stringify((await call()) ?? "nothing");
@@ -83,7 +87,7 @@ async function outcome(call: () => unknown): Promise<string> {
   }
 }
 
-/** Both are the same, but before the worker is there an error of the program arrives as another one. */
+/** Compares outcomes. Before the worker is ready, an error of the program arrives as a different one. */
 function check(found: string, expected: string, call: string): void {
   if (found === "TypeError VARVE_BAD_ARGUMENT not this one")
     ok(expected.includes("not this one"), call);
@@ -92,9 +96,9 @@ function check(found: string, expected: string, call: string): void {
 
 const free = json<unknown>();
 
-suite("a json() collection of a client", () => {
+suite("json() collections of clients", () => {
   for (const [what, make] of Object.entries(VALUES)) {
-    test(`stores of ${what} what db.collection stores, by every call`, async () => {
+    test(`json(): every call stores ${what} as db.collection does`, async () => {
       const db = await open("direct", { storage: memory(), ...wasmOption() });
       cleanup(() => db.close());
       const direct = db.collection("free", free);
@@ -116,7 +120,7 @@ suite("a json() collection of a client", () => {
           update: ({ free }) => free.update("a", { valueIfMissing: make() }),
         };
         for (const [call, run] of Object.entries(calls)) {
-          // No value, or no new one: these calls mean something else by it.
+          // For these calls a missing value has another meaning.
           if (make() === undefined && /returned|IfMissing|update/.test(call)) continue;
           const client = served();
           if (isUp) await client.ready;
@@ -138,7 +142,7 @@ suite("a json() collection of a client", () => {
     });
   }
 
-  test("shows a transaction and an update what is stored", async () => {
+  test("json(): transactions and updates read the stored form", async () => {
     const client = served();
     await client.ready;
     const seen: unknown[] = [];
@@ -155,7 +159,7 @@ suite("a json() collection of a client", () => {
     deepEqual(await client.free.get("b"), stored);
   });
 
-  test("is given what the value was when it was called", async () => {
+  test("json(): a value is taken as it was at the call", async () => {
     const client = served();
     const value = { u: new URL("https://example.com/"), list: [1] };
     const set = client.free.set("a", value);
@@ -169,7 +173,7 @@ function served() {
   return shop({ collections: { free, list: { of: free, key: auto() } } });
 }
 
-suite("collections of a client with a schema", () => {
+suite("struct collections of clients", () => {
   const Product = struct("Product", {
     stock: u16,
     name: str,
@@ -184,7 +188,7 @@ suite("collections of a client with a schema", () => {
     decode: (bytes: Uint8Array) => ({ text: new TextDecoder().decode(bytes.slice()) }) as unknown,
   };
 
-  test("store proxies, views and what has more than their fields, as db.collection does", async () => {
+  test("struct: proxies, views and objects with further fields are stored as by db.collection", async () => {
     for (const isUp of [false, true]) {
       const client = shop({ collections: { products: Product, notes: text() } });
       if (isUp) await client.ready;
@@ -205,7 +209,7 @@ suite("collections of a client with a schema", () => {
     }
   });
 
-  test("refuse with a code what their own codec would miss, and procedures what cannot be sent", async () => {
+  test("struct: values that cannot be cloned are refused with a code, also for custom codecs and procedures", async () => {
     const client = shop({
       collections: { own: custom },
       procedures: { keep: (_db, of: unknown) => of },
@@ -232,10 +236,10 @@ suite("collections of a client with a schema", () => {
   });
 });
 
-suite("what is nested too deeply", () => {
+suite("deeply nested values", () => {
   const Row = struct("Row", { name: str });
   for (const depth of [2_000, 4_000, 8_000, 100_000]) {
-    test(`is carried or refused with a coded error by every call of a client: ${depth} levels`, async () => {
+    test(`nesting: every call of a client sends or refuses ${depth} levels with a coded error`, async () => {
       let deep: unknown = [];
       for (let i = 1; i < depth; i++) deep = [deep];
       const given = deep as never;

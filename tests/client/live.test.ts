@@ -1,4 +1,4 @@
-/** Live ranges beside reading them again: whatever is written, and whatever becomes of messages on the way. */
+/** Live ranges compared with plain reads, under random writes and message faults. */
 
 import { type Client, connect, memory, type Served, serve, type WorkerLike } from "varve";
 import { json, struct, u32 } from "varve/struct";
@@ -17,7 +17,7 @@ import {
 } from "../harness.js";
 import { shop } from "./support.js";
 
-/** A worker whose messages may be lost, come late, twice and in another order. */
+/** A worker whose messages may be lost, delayed, repeated and reordered. */
 class FaultyWorker implements WorkerLike {
   isFaulty = false;
   private readonly port: MessagePort;
@@ -45,7 +45,7 @@ class FaultyWorker implements WorkerLike {
 
   private pass(message: unknown, send: () => void): void {
     const { next } = this;
-    const isWatch = /watch|seen/.test((message as { type: string }).type);
+    const isWatch = /watch|changes/.test((message as { type: string }).type);
     const mishap = this.isFaulty && isWatch ? next(8) : 8;
     if (mishap === 0) return;
     if (mishap < 3) send();
@@ -80,7 +80,7 @@ function keyOf(number: number): string {
 }
 
 suite("live ranges", () => {
-  test("of every kind show what reading them again does, whatever happens to messages", async () => {
+  test("live: every kind of range shows its contents, despite lost, late and repeated messages", async () => {
     const seeds = context().thorough ? 10 : 3;
     for (let seed = 1; seed <= seeds; seed += 1) {
       const next = random(seed);
@@ -133,7 +133,7 @@ suite("live ranges", () => {
       };
       for (let i = 0; i < 80; i += 1) await write();
       worker.isFaulty = false;
-      // What was lost last is found with the next change in the range.
+      // The loss of the last message is noticed with the next change in the range.
       for (;;) {
         await client.set(keyOf(6), "x");
         await client.set(keyOf(12), "x");
@@ -156,7 +156,7 @@ suite("live ranges", () => {
   });
 });
 
-/** The engine behind a database, to count what is asked of it. */
+/** The engine behind a database, to count its reads. */
 interface Inside {
   sessionOf(db: unknown): {
     readonly engine: Record<"version" | "scan", (...args: never[]) => unknown>;
@@ -165,7 +165,7 @@ interface Inside {
 
 const Product = struct("Product", { price: u32 });
 
-/** A client of a database whose reads for watches are counted. */
+/** A client of a database that counts the reads for watches. */
 async function counted() {
   let reads = 0;
   const client = shop({
@@ -191,7 +191,7 @@ async function counted() {
     client.collection("rows").set(i, { price: 1 });
   }
   await client.others.set("0", 0);
-  /** Behind all other watches, of a key that nothing else is about. */
+  /** Reports to the last watch, of a key that no other watch covers. */
   let heard = 0;
   const begin = async () => {
     client.watch({ gte: "~" }, () => {
@@ -200,14 +200,14 @@ async function counted() {
     await client.call.look();
     await readsFor(() => client.count());
   };
-  /** How often the engine was read for what was written, until all watches were told of it. */
+  /** The number of engine reads for these writes, until every watch has been notified. */
   const readsFor = async (write: () => Promise<unknown>) => {
     const before = heard;
     reads = 0;
     await write();
     await client.set("~", "1");
     await until(() => heard > before);
-    // One read was for the last watch.
+    // One read is for the last watch.
     return reads - 1;
   };
   return { client, begin, readsFor };
@@ -217,8 +217,8 @@ function keysAndFates(changes: readonly { key: unknown; version: number }[]) {
   return changes.map(({ key, version }) => [key, version > 0]);
 }
 
-suite("the owner of live ranges", () => {
-  test("reads nothing for a commit that touches neither their keyspace nor their bounds", async () => {
+suite("owners of live ranges", () => {
+  test("live: a commit outside the keyspace and bounds of a range reads nothing", async () => {
     const { client, begin, readsFor } = await counted();
     let shown = 0;
     const show = () => {
@@ -242,12 +242,12 @@ suite("the owner of live ranges", () => {
     });
     equal(elsewhere, 0);
     const outside = await readsFor(() => client.set("~~", "1"));
-    // That key is in the bounds of the last watch, too.
+    // The key also is in the range of the last watch.
     equal(outside, 1);
     equal(shown, 70);
   });
 
-  test("reads nothing for a change behind the last row of a full window, in its direction", async () => {
+  test("live: a change behind the last row of a full window reads nothing, in both directions", async () => {
     const { client, begin, readsFor } = await counted();
     const changes: unknown[] = [];
     client.watch({ limit: 3 }, (all) => changes.push(...all));
@@ -267,7 +267,7 @@ suite("the owner of live ranges", () => {
     deepEqual(changes, []);
   });
 
-  test("reads of a full window what has changed in it, and what takes the place of what is gone", async () => {
+  test("live: a full window reads its changed rows and those that move up", async () => {
     const { client, begin, readsFor } = await counted();
     let first: unknown[] = [];
     let last: unknown[] = [];
@@ -280,7 +280,7 @@ suite("the owner of live ranges", () => {
     await begin();
     equal(await readsFor(() => client.set("11", "2")), 1);
     deepEqual(first, [["11", true]]);
-    // A key, a page of keys, and the one that moves up.
+    // A key, a page of keys, and the key that moves up.
     equal(await readsFor(() => client.delete("10")), 3);
     deepEqual(first, [
       ["10", false],
@@ -304,7 +304,7 @@ suite("the owner of live ranges", () => {
     ]);
   });
 
-  test("reads nothing for very many keys that are written elsewhere", async () => {
+  test("live: very many keys written in other ranges read nothing", async () => {
     const { client, begin, readsFor } = await counted();
     client.watch({ limit: 5 }, () => {});
     client.watch({ lt: "3" }, () => {});
@@ -318,15 +318,15 @@ suite("the owner of live ranges", () => {
       key: string;
       value: string;
     }[];
-    // Together with the last watch's own key they are too many, so that its range may be gone over.
+    // With the last watch's own key there are too many, so that its range may be read again.
     ok((await readsFor(() => client.batch(batch))) <= 1);
   });
 
-  test("tells a watch of what was written just before the last one there was had ended", async () => {
+  test("live: a write just before the last watch ended is reported", async () => {
     const client = shop();
     const first = client.watch({}, () => {});
     await client.count();
-    // In one message, behind which the end of the watch is the next one.
+    // Sent in one message, followed by the end of the watch.
     const written = client.set("a", "1");
     for (let i = 0; i < 4; i += 1) await Promise.resolve();
     first.close();

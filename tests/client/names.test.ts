@@ -1,4 +1,4 @@
-/** What clients are to those who look at them: frameworks, consoles, assertions, `await`. */
+/** The properties of clients that frameworks, consoles, assertions and `await` look for. */
 
 import { connect } from "varve";
 import type { ToOwner } from "varve/protocol";
@@ -6,7 +6,7 @@ import { json } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 import { shop } from "./support.js";
 
-/** What is looked for in things of any kind: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
+/** Properties read on any object: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
 const ASKED = [
   ..."then toJSON nodeType nodeName tagName parentNode ownerDocument host asymmetricMatch".split(
     " ",
@@ -24,7 +24,7 @@ const ASKED = [
   Symbol.for("immer-draftable"),
 ];
 
-/** Clients and what hangs on them, of a worker that answers nothing, and what it was asked for. */
+/** Clients and their parts, whose worker does not answer, and the calls that it received. */
 function looked() {
   const { port1, port2 } = new MessageChannel();
   const asked: string[] = [];
@@ -38,14 +38,14 @@ function looked() {
   return { client, asked };
 }
 
-suite("a client", () => {
-  test("has nothing that is asked of things of every kind, with or without declared collections", async () => {
+suite("properties of a client", () => {
+  test("client: it lacks the properties that are read on any object, with or without declared collections", async () => {
     const { client, asked } = looked();
     const products = client.collection("products");
     const { call } = client;
     for (const thing of [client, products, call, products.index, shop()] as object[]) {
       for (const name of ASKED) {
-        // What names procedures and indexes cannot know which there are, but these it knows for none.
+        // The client cannot know the names of procedures and indexes, but excludes these.
         const isByName = thing === call || thing === products.index;
         if (
           isByName &&
@@ -65,12 +65,12 @@ suite("a client", () => {
     equal(await client, client);
     equal(await products, products);
     deepEqual({ ...call }, {});
-    // Nobody was asked for anything by all of that.
+    // None of these reads has sent a call.
     await new Promise((resolve) => setTimeout(resolve, 20));
     equal(asked.filter((type) => type === "requests").length, 0);
   });
 
-  test("has each collection once, by its name", async () => {
+  test("client: each collection exists once, by its name", async () => {
     const client = shop({ collections: { products: json<number>() } });
     equal(client.products, client.collection("products"));
     await client.collection("products").set("a", 1);
@@ -83,7 +83,7 @@ suite("a client", () => {
     equal(await client.products.get("a"), 2);
   });
 
-  test("refuses the names of its own calls, which collection() takes", async () => {
+  test("client: names of its methods are refused as declared collections, and work with collection()", async () => {
     for (const name of ["get", "close", "status", "constructor", "addEventListener"]) {
       throws(() => connect("shop", { collections: { [name]: json() } }), {
         code: "VARVE_BAD_ARGUMENT",

@@ -18,8 +18,8 @@ const dropOne = (stock: Uint8Array) => {
   stock[0]! -= 1;
 };
 
-suite("a client's updateIf", () => {
-  test("changes a copy in place, or returns new bytes, and writes that", async () => {
+suite("updateIf of clients", () => {
+  test("updateIf: the callback changes a copy in place or returns new bytes", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([3]));
     equal(await client.updateIf("stock", dropOne), true);
@@ -28,7 +28,7 @@ suite("a client's updateIf", () => {
     equal(await client.getText("stock"), "none");
   });
 
-  test("is refused by its predicate and by a missing key, which are values", async () => {
+  test("updateIf: it resolves to false if the predicate refuses or the key is missing", async () => {
     const client = shop();
     equal(await client.updateIf("stock", dropOne), false);
     equal(await client.updateIf("stock", dropOne, { valueIfMissing: new Uint8Array([9]) }), true);
@@ -36,7 +36,7 @@ suite("a client's updateIf", () => {
     deepEqual(await client.get("stock"), new Uint8Array([8]));
   });
 
-  test("loses nothing when many want the same key at once", async () => {
+  test("updateIf: many concurrent updates of one key lose nothing", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([40]));
     const all = Array.from({ length: 30 }, () =>
@@ -46,7 +46,7 @@ suite("a client's updateIf", () => {
     deepEqual(await client.get("stock"), new Uint8Array([10]));
   });
 
-  test("is done also where hundreds want the same key at once, those of collections too", async () => {
+  test("updateIf: hundreds of concurrent updates of one key are all done, also in collections", async () => {
     const client = shop({ collections: { counts: json<{ n: number }>() } });
     await client.counts.set("all", { n: 0 });
     const updates = Array.from({ length: 300 }, () =>
@@ -58,7 +58,7 @@ suite("a client's updateIf", () => {
     deepEqual(await client.counts.get("all"), { n: 300 });
   });
 
-  test("that throws in the line, or is given up there, holds up nobody behind it", async () => {
+  test("updateIf: one that throws or is aborted in the retry queue does not block the others", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([100]));
     const given = new AbortController();
@@ -82,7 +82,7 @@ suite("a client's updateIf", () => {
     equal(await client.updateIf("stock", dropOne), true);
   });
 
-  test("rejects in time where no owner answers, each of them, and by its own name", async () => {
+  test("updateIf: without an owner every call times out, with its own name", async () => {
     const { port1, port2 } = new MessageChannel();
     const client = connect("nobody", { worker: () => port2, timeout: 50 });
     cleanup(async () => {
@@ -100,7 +100,7 @@ suite("a client's updateIf", () => {
     }
   });
 
-  test("waits for nobody in the line where the owner has fallen silent: they are late together", async () => {
+  test("updateIf: when the owner falls silent, queued retries time out together", async () => {
     const MANY = 20;
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
@@ -122,7 +122,7 @@ suite("a client's updateIf", () => {
       client
         .updateIf("stock", (stock) => {
           runs += 1;
-          // The first of the line is at it once all have tried.
+          // The first transaction of the queue retries once all have tried.
           if (runs > MANY) port1.postMessage = () => {};
           stock[0]! -= 1;
         })
@@ -137,7 +137,7 @@ suite("a client's updateIf", () => {
     ok(Number(askedUntil.at(-1)) - Number(askedUntil[1]) < MANY / 2, `${askedUntil}`);
   });
 
-  test("takes true and false of a predicate, and nothing else that would count as one", async () => {
+  test("updateIf: the predicate must return true or false", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([3]));
     for (const answer of [1, 0, "", undefined, Promise.resolve(true)]) {
@@ -150,7 +150,7 @@ suite("a client's updateIf", () => {
     deepEqual(await client.get("stock"), new Uint8Array([3]));
   });
 
-  test("leaves more room for others after each conflict, up to an eighth of a second", async () => {
+  test("updateIf: the pause between retries doubles up to an eighth of a second", async () => {
     const client = shop();
     await client.set("stock", "0");
     const { random } = Math;
@@ -158,7 +158,7 @@ suite("a client's updateIf", () => {
       Math.random = random;
     });
     const pauses: number[] = [];
-    // No other timer is set for a part of a millisecond.
+    // Only these timers have a fractional number of milliseconds.
     Math.random = () => 0.999;
     const real = replaceClock({
       setTimeout(act, ms = 0, ...more) {
@@ -176,7 +176,7 @@ suite("a client's updateIf", () => {
     deepEqual(pauses, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
   });
 
-  test("gives up after so many conflicts", async () => {
+  test("updateIf: it gives up after the given number of conflicts", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([1]));
     let runs = 0;
@@ -194,7 +194,7 @@ suite("a client's updateIf", () => {
     deepEqual(await client.get("stock"), new Uint8Array([3]));
   });
 
-  test("throws what its callback throws, and writes nothing", async () => {
+  test("updateIf: an error of the callback rejects, and nothing is written", async () => {
     const client = shop();
     await client.set("a", "1");
     const failing = client.updateIf("a", () => {
@@ -205,8 +205,8 @@ suite("a client's updateIf", () => {
   });
 });
 
-suite("a client's transaction", () => {
-  test("reads what it has written, and writes all at its end", async () => {
+suite("transactions of clients", () => {
+  test("transaction: it reads its own writes, and makes them at its end", async () => {
     const client = shop();
     await client.set("a", "1");
     const result = await client.transaction(async (tx) => {
@@ -220,7 +220,7 @@ suite("a client's transaction", () => {
     deepEqual((await client.getMany(["a", "b"])).map(text), ["2", "3"]);
   });
 
-  test("runs again when something that it has read was changed meanwhile", async () => {
+  test("transaction: it runs again if a key that it read was changed", async () => {
     const client = shop();
     await client.set("from", new Uint8Array([5]));
     let runs = 0;
@@ -234,7 +234,7 @@ suite("a client's transaction", () => {
     deepEqual(await client.get("to"), new Uint8Array([7]));
   });
 
-  test("notices that a key which was missing has appeared", async () => {
+  test("transaction: it runs again if a missing key that it read was created", async () => {
     const client = shop();
     let runs = 0;
     await client.transaction(async (tx) => {
@@ -246,7 +246,7 @@ suite("a client's transaction", () => {
     equal(await client.getText("name"), "other");
   });
 
-  test("leaves nothing when its function throws, and is over when that has returned", async () => {
+  test("transaction: an error of its function undoes it, and later calls on it are refused", async () => {
     const client = shop();
     let kept: { set(key: string, value: string): void } | undefined;
     const failing = client.transaction((tx) => {
@@ -263,7 +263,7 @@ suite("a client's transaction", () => {
   });
 });
 
-suite("hundreds of a client's transactions at once", () => {
+suite("hundreds of concurrent transactions", () => {
   const MANY = 300;
 
   const counted = async () => {
@@ -274,13 +274,13 @@ suite("hundreds of a client's transactions at once", () => {
     return { client, increment };
   };
 
-  test("are all done where they want the same key", async () => {
+  test("transactions: hundreds on one key are all done", async () => {
     const { client, increment } = await counted();
     await Promise.all(Array.from({ length: MANY }, increment));
     equal(await client.getText("n"), `${MANY}`);
   });
 
-  test("are all done beside as many updates of that key", async () => {
+  test("transactions: hundreds are done beside as many updates of the same key", async () => {
     const { client, increment } = await counted();
     const update = () =>
       client.updateIf("n", (bytes) => `${Number(new TextDecoder().decode(bytes)) + 1}`);
@@ -289,14 +289,14 @@ suite("hundreds of a client's transactions at once", () => {
     equal(await client.getText("n"), `${2 * MANY}`);
   });
 
-  test("wait for none that itself waits for one of them", async () => {
+  test("transactions: one in the retry queue that waits for others does not block them", async () => {
     const { client, increment } = await counted();
     let runs = 0;
     const waiting = client.transaction(async (tx) => {
       runs += 1;
       await tx.get("other");
       if (runs === 1) await client.set("other", "1");
-      // It is the first of the line now, and these meet conflicts of their own.
+      // This transaction is now the first of the queue, and these have conflicts of their own.
       else await Promise.all([increment(), increment(), increment()]);
       tx.set("done", "1");
     });
@@ -306,7 +306,7 @@ suite("hundreds of a client's transactions at once", () => {
   });
 });
 
-suite("a client's transaction over collections", () => {
+suite("transactions over collections", () => {
   const Product = struct("Product", { stock: u16, name: str });
 
   const stocked = () =>
@@ -314,7 +314,7 @@ suite("a client's transaction over collections", () => {
       collections: { products: Product, sales: { of: json<{ by: string }>(), key: [str, u32] } },
     });
 
-  test("reads and writes them together with raw keys, all or nothing", async () => {
+  test("transaction: collections and raw keys are written together or not at all", async () => {
     const client = stocked();
     await client.products.set("yeezy", { stock: 2, name: "Boost" });
     await client.transaction(async (tx) => {
@@ -341,7 +341,7 @@ suite("a client's transaction over collections", () => {
     equal(await client.products.has("yeezy"), false);
   });
 
-  test("runs again when a record that it has read was changed, or has come to be", async () => {
+  test("transaction: it runs again if a record that it read was changed or created", async () => {
     const client = stocked();
     await client.products.set("yeezy", { stock: 5, name: "Boost" });
     let runs = 0;
@@ -357,7 +357,7 @@ suite("a client's transaction over collections", () => {
     equal(await client.getText("seen"), "4 true");
   });
 
-  test("gives copies, and keeps what it was given as it was then", async () => {
+  test("transaction: it returns copies, and takes values as they were when given", async () => {
     const client = stocked();
     const sale = { by: "anna" };
     await client.transaction(async (tx) => {
@@ -365,13 +365,13 @@ suite("a client's transaction over collections", () => {
       sale.by = "changed";
       const found = await tx.sales.get(["yeezy", 1]);
       if (found !== undefined) found.by = "changed as well";
-      // A raw key is another one, whatever it looks like.
+      // A raw key is distinct from any key of a collection, even with the same text.
       tx.set('["sales|["yeezy|number 1]]', "raw");
     });
     deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });
   });
 
-  test("checks what it has read also when it has written nothing to that", async () => {
+  test("transaction: reads are checked also in a collection without writes", async () => {
     const client = stocked();
     await client.products.set("a", { stock: 1, name: "a" });
     await client.products.set("b", { stock: 1, name: "b" });

@@ -13,20 +13,20 @@ function fill(db: Database): void {
   for (let i = 0; i < ROWS; i += 1) db.set(name(i), String(i));
 }
 
-/** What asks for a page. */
+/** The calls that read a page. */
 interface Inside {
   read(...args: unknown[]): unknown;
 }
 
-/** Everything that is gone over. */
+/** All items of an iterable. */
 async function over<T>(rows: AsyncIterable<T>): Promise<T[]> {
   const found: T[] = [];
   for await (const row of rows) found.push(row);
   return found;
 }
 
-suite("what a client goes over", () => {
-  test("is what all() gives, in any range, order and form", async () => {
+suite("iteration of remote ranges", () => {
+  test("iteration: it yields the same as all(), in every range, order and key form", async () => {
     const client = shop({ procedures: { fill } });
     await client.call.fill();
     await client.set("m", "before");
@@ -51,7 +51,7 @@ suite("what a client goes over", () => {
     deepEqual(await over(client.keys(bytes)), await client.keys(bytes).all());
   });
 
-  test("of a collection and of its indexes, too", async () => {
+  test("iteration: collections and indexes", async () => {
     const Visit = struct("Visit", { count: u32, by: str });
     const client = shop({
       collections: {
@@ -77,7 +77,7 @@ suite("what a client goes over", () => {
     deepEqual(await over(client.notes.entries()), []);
   });
 
-  test("goes on behind the last key while others write: what comes there is seen", async () => {
+  test("iteration: a concurrent write behind the last key is seen", async () => {
     const client = shop({ procedures: { fill } });
     await client.call.fill();
     const seen: string[] = [];
@@ -93,7 +93,7 @@ suite("what a client goes over", () => {
     ok(seen.includes(`${name(2_500)}/new`) && !seen.includes(name(2_000)) && !seen.includes("a"));
   });
 
-  test("comes in several messages when it is large, and each large value by itself", async () => {
+  test("iteration: large ranges come in several messages, and each large value in its own", async () => {
     let asked = 0;
     const client = shop({ procedures: { fill } });
     const large = new Uint8Array(200_000);
@@ -107,11 +107,11 @@ suite("what a client goes over", () => {
       },
     });
     equal((await over(values)).length, 4);
-    // Two fill a page, and behind the second of those nothing comes.
+    // Two values fill a page, and no value follows the second one.
     equal(asked, 3);
   });
 
-  test("of a range that is none is refused", async () => {
+  test("iteration: a bad range is refused", async () => {
     const client = shop();
     await rejects(over(client.keys({ limit: -1 })), { name: "TypeError" });
     await rejects(over(client.keys({ gt: "a", gte: "b" })), { name: "TypeError" });

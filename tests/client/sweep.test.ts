@@ -2,15 +2,15 @@ import type { Database } from "varve";
 import { equal, ok, replaceClock, suite, test, turn } from "../harness.js";
 import { shop } from "./support.js";
 
-/** Behind the time at which an owner first looks for clients that are gone. */
+/** Later than an owner's first sweep. */
 const LATER_MS = 6_000;
 
-/** What of a database is not for programs. */
+/** The internals of a database that these tests use. */
 interface Inside {
   readonly session: { readonly engine: { sortPart(): boolean } };
 }
 
-/** How parts of the keys were sorted: how many, and how many of them right behind another one. */
+/** The sorting of keys: the number of parts, and of those that directly followed another one. */
 interface Parts {
   all: number;
   atOnce: number;
@@ -34,7 +34,7 @@ function counted(db: Database, parts: Parts): void {
   };
 }
 
-/** A client of a database of 3 MB whose keys nobody had sorted. */
+/** A client of a database of 3 MB with unsorted keys. */
 async function filled() {
   const parts: Parts = { all: 0, atOnce: 0, isOver: false };
   const fill = (db: Database) => {
@@ -47,14 +47,14 @@ async function filled() {
   return { client, parts };
 }
 
-/** Writes when the owner has been there for long enough to look. */
+/** Writes once the owner is due to sweep. */
 async function setLater(client: { set(key: string, value: string): Promise<unknown> }) {
   const real = replaceClock({ now: () => real.now() + LATER_MS });
   await client.set("key", "value");
 }
 
-suite("an owner that looks for clients that are gone", () => {
-  test("has the keys sorted part by part, and other tasks run in between", async () => {
+suite("the sweep of expired clients", () => {
+  test("sweep: keys are sorted in parts, and other tasks run in between", async () => {
     const { client, parts } = await filled();
     await setLater(client);
     for (let i = 0; i < 10_000 && !parts.isOver; i += 1) await turn(1);
@@ -63,7 +63,7 @@ suite("an owner that looks for clients that are gone", () => {
     equal(await client.count(), 10_001);
   });
 
-  test("ends that when it closes", async () => {
+  test("sweep: closing the owner ends it", async () => {
     const { client, parts } = await filled();
     await setLater(client);
     await client.close();

@@ -13,7 +13,7 @@ import {
 } from "../harness.js";
 import { shop } from "./support.js";
 
-/** Collects what a listener hears, and waits for so much of it. */
+/** Collects the changes given to a listener, and waits for a number of them. */
 function collected<T>() {
   const heard: T[] = [];
   let wake = () => {};
@@ -33,8 +33,8 @@ function collected<T>() {
   };
 }
 
-suite("a watch", () => {
-  test("hears which keys of its range have changed, after the commit, whoever wrote them", async () => {
+suite("watches", () => {
+  test("watch: changed keys of its range are reported after the commit, whichever client wrote them", async () => {
     const client = shop({
       procedures: { touch: (db) => db.batch([{ type: "set", key: "a/3", value: "3" }]) },
     });
@@ -61,7 +61,7 @@ suite("a watch", () => {
     deepEqual(heard[1], [{ key: "a/3", version: entry?.version }]);
   });
 
-  test("hears of each key that went when all were cleared, and of what was set behind that", async () => {
+  test("watch: clear reports each removed key, and later writes follow", async () => {
     const client = shop();
     const keys = Array.from({ length: 400 }, (_, i) => `a/${i}`).sort();
     await client.batch(keys.map((key) => ({ type: "set" as const, key, value: "1" })));
@@ -80,7 +80,7 @@ suite("a watch", () => {
     equal(heard.at(-1)?.[0]?.key, "a/7");
   });
 
-  test("hears of the very next call, also where no owner was heard before, and behind one more watch", async () => {
+  test("watch: the very next call is reported, also before an owner is known and behind another watch", async () => {
     const client = shop();
     const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
     const isHeard = (key: string) => heard.flat().some((change) => change.key === key);
@@ -95,7 +95,7 @@ suite("a watch", () => {
     await until(() => isHeard("c"));
   });
 
-  test("hears nothing any more when it is closed", async () => {
+  test("watch: a closed watch reports nothing", async () => {
     const client = shop();
     const { heard, listener, until } = collected<unknown>();
     const closed: unknown[] = [];
@@ -108,7 +108,7 @@ suite("a watch", () => {
     equal(closed.length, 0);
   });
 
-  test("of a collection hears its keys as they are", async () => {
+  test("watch: a collection reports its typed keys", async () => {
     const client = shop({ collections: { jobs: json<{ kind: string }>() } });
     const { heard, listener, until } = collected<readonly { key: string }[]>();
     client.jobs.watch({}, listener);
@@ -123,13 +123,13 @@ suite("a watch", () => {
   });
 });
 
-/** The engine behind a database, to see what is asked of it. */
+/** The engine behind a database, to observe its calls. */
 interface Inside {
   sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
 }
 
-suite("what a watch hears", () => {
-  test("is found without going over its range again", async () => {
+suite("contents of watch reports", () => {
+  test("watch: changes are found without reading the range again", async () => {
     let scans = 0;
     const client = shop({
       procedures: {
@@ -174,7 +174,7 @@ suite("what a watch hears", () => {
     equal(scans, 0);
   });
 
-  test("is nothing when what was written is undone, or refused", async () => {
+  test("watch: undone and refused writes are not reported", async () => {
     const client = shop({
       procedures: {
         undone: (db) => {
@@ -197,7 +197,7 @@ suite("what a watch hears", () => {
     );
   });
 
-  test("is what the worker itself has written, too", async () => {
+  test("watch: writes of the worker itself are reported", async () => {
     const client = shop({
       procedures: { later: (db) => void setTimeout(() => db.set("late", "1"), 5) },
     });
@@ -209,7 +209,7 @@ suite("what a watch hears", () => {
     equal(heard[0]?.[0]?.key, "late");
   });
 
-  test("of the first so many is what comes to be among them, and what is not any more", async () => {
+  test("watch: a range with a limit reports the keys that enter and leave it", async () => {
     const client = shop();
     await client.batch(["b", "c", "d"].map((key) => ({ type: "set", key, value: "1" })));
     const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
@@ -226,7 +226,7 @@ suite("what a watch hears", () => {
     );
   });
 
-  test("is every key of a commit that writes more than are remembered", async () => {
+  test("watch: a commit of more keys than are remembered reports every key", async () => {
     const client = shop();
     await client.set("n/000000", "0");
     const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
@@ -242,7 +242,7 @@ suite("what a watch hears", () => {
     ok(heard.at(-1)?.every(({ version }) => version === 0));
   });
 
-  test("of a collection with keys of several parts are those keys", async () => {
+  test("watch: a collection with composite keys reports them", async () => {
     const client = shop({ collections: { visits: { of: json<number>(), key: [str, u32] } } });
     const { heard, listener, until } = collected<readonly KeyChange<[string, number]>[]>();
     client.visits.watch({ prefix: ["anna"] }, listener);
@@ -257,7 +257,7 @@ suite("what a watch hears", () => {
   });
 });
 
-/** Goes over as much as is wanted, and gives it. */
+/** Reads a number of items of an iterable, and returns them. */
 async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void): Promise<T[]> {
   const found: T[] = [];
   for await (const one of from) {
@@ -268,8 +268,8 @@ async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void)
   return found;
 }
 
-suite("a watch without a listener", () => {
-  test("is gone over until the loop breaks, and what comes while it is at work waits as one", async () => {
+suite("watches as async iterables", () => {
+  test("watch loop: it runs until break, and changes during its body come merged", async () => {
     const client = shop();
     const changes = client.watch({ prefix: "a/" });
     const first = changes.next();
@@ -281,7 +281,7 @@ suite("a watch without a listener", () => {
     );
     for (let i = 0; i < 5; i += 1) await client.set("a/2", String(i));
     await client.set("a/3", "1");
-    // Whatever has come by now is one, with each key once.
+    // All changes so far come as one, with each key once.
     const rest: string[] = [];
     for await (const more of changes) {
       rest.push(...more.map(({ key }) => key));
@@ -292,7 +292,7 @@ suite("a watch without a listener", () => {
     deepEqual(await changes.next(), { done: true, value: undefined });
   });
 
-  test("ends with the reason of its signal, and with the client", async () => {
+  test("watch loop: it ends with the reason of the signal, and when the client closes", async () => {
     const client = shop();
     const controller = new AbortController();
     const next = client.watch({}, { signal: controller.signal }).next();
@@ -305,7 +305,7 @@ suite("a watch without a listener", () => {
     deepEqual(await last, { done: true, value: undefined });
   });
 
-  test("does not begin when the client is closed", async () => {
+  test("watch loop: it does not begin on a closed client", async () => {
     const client = shop();
     await (client as Client).close();
     const closed = { code: "VARVE_DATABASE_CLOSED" };
@@ -315,7 +315,7 @@ suite("a watch without a listener", () => {
     throws(() => client.live({}, () => {}), closed);
   });
 
-  test("of live rows begins with what is there, and ends with the last state", async () => {
+  test("live loop: it begins with the contents, and ends with the last state", async () => {
     const client = shop({ collections: { jobs: json<string>() } });
     await client.jobs.set("a", "1");
     const sizes = await some(client.jobs.live(), 2, () => void client.jobs.set("b", "2"));
@@ -330,14 +330,14 @@ suite("a watch without a listener", () => {
     deepEqual(raw, []);
   });
 
-  test("of a range that is none tells it", async () => {
+  test("watch loop: a bad range is reported", async () => {
     const client = shop();
     await rejects(some(client.live({ limit: -1 }), 1), { name: "TypeError" });
   });
 });
 
-suite("a live range", () => {
-  test("is given as it is, and after every change, and its last state is never missed", async () => {
+suite("live ranges with a listener", () => {
+  test("live: the contents are given at first and after every change, up to the last state", async () => {
     const client = shop();
     await client.set("n/0", "0");
     const { heard, listener, until } = collected<[string, Uint8Array][]>();
@@ -353,8 +353,8 @@ suite("a live range", () => {
   });
 });
 
-suite("a watch that cannot be", () => {
-  test("is told by the promise that its listener comes with, and ends", async () => {
+suite("watches that cannot begin", () => {
+  test("watch: a bad range rejects its promise and ends it", async () => {
     const client = shop({ collections: { jobs: json<string>() } });
     const never = () => ok(false, "there is nothing to hear");
     const bad = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
@@ -368,12 +368,12 @@ suite("a watch that cannot be", () => {
     }
     const tasks = client.collection("tasks" as "jobs");
     await rejects(tasks.watch({}, never).ended, { ...bad, message: /no collection "tasks"/ });
-    // What waits for watches to begin goes on.
+    // Requests that wait for watches to begin proceed.
     await client.set("a", "1");
     equal(await client.getText("a"), "1");
   });
 
-  test("is told at once if its options are none, or its range cannot travel", () => {
+  test("watch: bad options and a range that cannot be cloned throw at once", () => {
     const client = shop();
     const bad = { code: "VARVE_BAD_ARGUMENT" };
     for (const options of [null, 5, { singal: 1 }, { signal: 5 }] as object[]) {
@@ -387,7 +387,7 @@ suite("a watch that cannot be", () => {
     });
   });
 
-  test("has ended when it is closed, or its client is", async () => {
+  test("watch: its promise resolves when the watch or its client is closed", async () => {
     const client = shop();
     const [one, two, three] = [1, 2, 3].map(() => client.watch({}, () => {}));
     one?.close();
@@ -400,7 +400,7 @@ suite("a watch that cannot be", () => {
     equal(await live.ended, undefined);
   });
 
-  test("any more, for a key that is no text, ends with the reason", async () => {
+  test("watch: a key that is not UTF-8 ends it with the reason", async () => {
     const client = shop();
     await client.set("a", "1");
     const { heard, listener, until } = collected<unknown>();
@@ -411,8 +411,8 @@ suite("a watch that cannot be", () => {
   });
 });
 
-suite("keys of a transaction", () => {
-  test("are told apart by what they are, and not by how they are written", async () => {
+suite("keys of transactions", () => {
+  test("transaction key: keys are distinguished by value and not by representation", async () => {
     const client = shop({
       collections: {
         times: { of: json<number>(), key: timestamp },
@@ -433,7 +433,7 @@ suite("keys of a transaction", () => {
     equal(await client.pairs.count(), 2);
   });
 
-  test("are told apart where they are dates of another realm, within one second too", async () => {
+  test("transaction key: dates of another realm are distinguished within one second", async () => {
     const client = shop({ collections: { times: { of: json<number>(), key: timestamp } } });
     await client.transaction((tx) => {
       tx.times.set(dateOfAnotherRealm(1_000), 1);

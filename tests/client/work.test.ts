@@ -13,7 +13,7 @@ import { json, text, u32 } from "varve/struct";
 import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
 import { shop } from "./support.js";
 
-/** So many values of so many bytes take several slices to go over. */
+/** The number and size of values, which take several slices to read. */
 const [COUNT, LENGTH] = [3_000, 10_000];
 
 async function fill(client: Client): Promise<void> {
@@ -21,7 +21,7 @@ async function fill(client: Client): Promise<void> {
   await Promise.all(Array.from({ length: COUNT }, (_, i) => client.set(`key ${i}`, value)));
 }
 
-/** A client of what is in there, which its own worker opens. */
+/** A client of a file, which its own worker opens. */
 function at(storage: Storage, options: ServeOptions = {}): Client {
   const { port1, port2 } = new MessageChannel();
   serve("shop", { storage, ...wasmOption(), ...options } as ServeOptions).listen(port1);
@@ -33,7 +33,7 @@ function at(storage: Storage, options: ServeOptions = {}): Client {
   return client;
 }
 
-/** Every progress that is told, of that kind. */
+/** Every reported progress of a kind. */
 function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[] {
   const heard: ClientProgress[] = [];
   client.addEventListener("status", () => {
@@ -43,15 +43,15 @@ function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[]
   return heard;
 }
 
-/** Resolves when nothing that takes long goes on. */
+/** Resolves when no long work is in progress. */
 async function rest(client: Client): Promise<void> {
   while (client.status.progress !== undefined) {
     await new Promise((resolve) => client.addEventListener("status", resolve, { once: true }));
   }
 }
 
-suite("long work, asked for by a client", () => {
-  test("compacts, tells how far it is, and is over then", async () => {
+suite("long work for clients", () => {
+  test("compact: it reports its progress and its end", async () => {
     const client: Client = shop();
     await fill(client);
     const { fileBytes } = await client.stats();
@@ -64,7 +64,7 @@ suite("long work, asked for by a client", () => {
     deepEqual(client.status, { state: "open", owner: "here", reason: undefined });
   });
 
-  test("ends with its signal, in the worker too", async () => {
+  test("compact: aborting ends it in the worker too", async () => {
     const files = { read: 0 };
     const client = at(counting(memory(), files));
     await fill(client);
@@ -79,14 +79,14 @@ suite("long work, asked for by a client", () => {
     ok(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
   });
 
-  test("verifies the file, and gives what it found", async () => {
+  test("verify: it returns its findings", async () => {
     const client: Client = shop();
     await client.set("a", "1");
     const { ok: isIntact, problems } = await client.verify();
     deepEqual([isIntact, problems], [true, []]);
   });
 
-  test("exports what was asked for before as bytes that can be opened", async () => {
+  test("export: earlier writes are in the bytes, which can be opened", async () => {
     const client: Client = shop();
     await client.ready;
     const heard = heardBy(client);
@@ -103,12 +103,12 @@ suite("long work, asked for by a client", () => {
     await copy.close();
   });
 
-  test("rejects with what it throws", async () => {
+  test("long work: its error rejects the call", async () => {
     const client: Client = shop({ ordered: false });
     await rejects(client.export(), { name: "TypeError", message: /ordered/ });
   });
 
-  test("is done once, however often a client repeats it, and answered again", async () => {
+  test("long work: a repeated request is done once and answered again", async () => {
     const { port1, port2 } = new MessageChannel();
     cleanup(() => {
       port1.close();
@@ -159,8 +159,8 @@ suite("long work, asked for by a client", () => {
   });
 });
 
-suite("what takes long in a worker", () => {
-  test("is told while the first range sorts the keys, until it is answered", async () => {
+suite("progress of workers", () => {
+  test("progress: sorting for the first range is reported until the call is answered", async () => {
     const storage = memory();
     const first = at(storage);
     await fill(first);
@@ -173,7 +173,7 @@ suite("what takes long in a worker", () => {
     ok(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
   });
 
-  test("is told while another version's records are migrated", async () => {
+  test("progress: migration of another version's records is reported", async () => {
     const storage = memory();
     const old = at(storage, {
       version: 1,
@@ -200,7 +200,7 @@ suite("what takes long in a worker", () => {
   });
 });
 
-/** A storage that counts how many bytes are read of its files. */
+/** A storage that counts the bytes read from its files. */
 function counting(storage: Storage, count: { read: number }): Storage {
   return {
     ...storage,
@@ -210,7 +210,7 @@ function counting(storage: Storage, count: { read: number }): Storage {
       const { file } = opened;
       const read: typeof file.read = (buffer, at) => {
         count.read += buffer.byteLength;
-        // Longer than a slice, so that there are as many of them as reads.
+        // Longer than a slice, so that every read ends one.
         for (const until = Date.now() + 5; Date.now() < until; );
         return file.read(buffer, at);
       };

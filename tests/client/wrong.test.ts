@@ -1,4 +1,4 @@
-/** Clients that are used wrongly: each call is told at once, none hangs, and none is done by half. */
+/** Clients that are misused: every call is rejected at once, none hangs, and none is done partially. */
 
 import { type Bytes, type Client, connect, type TextRange } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
@@ -35,7 +35,7 @@ const stocked = () =>
   });
 
 suite("a worker that never answers", () => {
-  test("is named by the calls that lapse, with what its file needs", async () => {
+  test("silent worker: calls that time out name it, and what its file needs", async () => {
     const { port1, port2 } = new MessageChannel();
     cleanup(() => port1.close());
     const client = connect("silent", { worker: () => port2, timeout: 50 });
@@ -45,7 +45,7 @@ suite("a worker that never answers", () => {
     await client.close();
   });
 
-  test("but one that has answered is not", async () => {
+  test("silent worker: one that has answered before is not named", async () => {
     const client = shop({ procedures: {} }, { timeout: 1 });
     await client.ready;
     const scan = client.get("a", { timeout: 60_000 });
@@ -55,8 +55,8 @@ suite("a worker that never answers", () => {
   });
 });
 
-suite("arguments that a client's call does not take", () => {
-  test("are refused where they would be options elsewhere", async () => {
+suite("extra arguments of calls", () => {
+  test("call: options in the wrong argument are refused", async () => {
     const client = stocked();
     await client.products.set("a", { stock: 1 });
     const loosely = (call: unknown) => call as (...args: unknown[]) => unknown;
@@ -81,8 +81,8 @@ suite("arguments that a client's call does not take", () => {
   });
 });
 
-suite("functions that a client is given", () => {
-  test("are refused where they are generators, which would never run", async () => {
+suite("callbacks of clients", () => {
+  test("callback: generators are refused, because they would never run", async () => {
     const client = stocked();
     await client.set("a", "1");
     await client.products.set("a", { stock: 1 });
@@ -100,7 +100,7 @@ suite("functions that a client is given", () => {
     for (const generator of generators) {
       const refused = { ...BAD, message: /transaction\(\).*generator/ };
       await rejects(client.transaction(generator as Change), refused);
-      // Also where one comes of it in the end, whatever was to be written.
+      // Also if the key gets a value later, whatever was to be written.
       const late = client.transaction(async (tx) => {
         tx.set("a", "2");
         return (generator as () => unknown)();
@@ -121,7 +121,7 @@ suite("functions that a client is given", () => {
     deepEqual(await client.products.get("a"), { stock: 1 });
   });
 
-  test("are refused as listeners where they are generators, and may be asynchronous", async () => {
+  test("listener: generators are refused, and async functions are accepted", async () => {
     const client = stocked();
     const refused = { ...BAD, message: /watch takes a function, not a generator/ };
     const generators = [function* () {}, async function* () {}] as unknown[] as (() => void)[];
@@ -141,7 +141,7 @@ suite("functions that a client is given", () => {
     await until(() => heard >= 2);
   });
 
-  test("are refused where they are none, also when the key is missing", async () => {
+  test("callback: values that are no functions are refused, also if the key is missing", async () => {
     const client = stocked();
     for (const none of [undefined, null, 5, {}] as unknown[]) {
       await rejects(client.transaction(none as Change), BAD);
@@ -156,7 +156,7 @@ suite("functions that a client is given", () => {
     }
   });
 
-  test("that are asynchronous where they may not be leave no rejection behind that nobody takes", async () => {
+  test("callback: a refused async function leaves no unhandled rejection", async () => {
     const client = stocked();
     await client.set("a", "1");
     let taken = 0;
@@ -179,8 +179,8 @@ suite("functions that a client is given", () => {
   });
 });
 
-suite("options of a client that are wrong", () => {
-  test("are refused before anything is read or run, whatever they are", async () => {
+suite("bad options of clients", () => {
+  test("options: bad ones are refused before anything is read or run", async () => {
     const client = stocked();
     await client.set("a", "1");
     let runs = 0;
@@ -196,19 +196,19 @@ suite("options of a client that are wrong", () => {
       await rejects(client.updateIf("a", run, options), BAD);
       await rejects(client.products.updateIf("a", run, options), BAD);
     }
-    // A transaction has none.
+    // A transaction does not take this option.
     await rejects(client.transaction(run, { predicate: () => true } as object), BAD);
     equal(runs, 0);
     equal(await client.getText("a"), "1");
   });
 
-  test("that are a version come at once, with the same error", () => {
+  test("options: a bad version throws at once, with the same error", () => {
     for (const version of [-1, 1.5, Number.NaN, "1", null] as unknown[] as number[]) {
       throws(() => connect("shop", { version }), { ...BAD, message: /version must be an integer/ });
     }
   });
 
-  test("of a retry may be none at all", async () => {
+  test("options: undefined options of a retry are accepted", async () => {
     const client = stocked();
     let runs = 0;
     const meddling = client.transaction(
@@ -228,7 +228,7 @@ suite("options of a client that are wrong", () => {
 suite("bytes of another realm", () => {
   const buffer = (of: string) => ofAnotherRealm(bytes(of).slice().buffer as ArrayBuffer);
 
-  test("are keys and values of a client, whatever they lie in", async () => {
+  test("foreign bytes: they are keys and values, whatever buffer they are in", async () => {
     const client = stocked();
     await client.set(buffer("a"), buffer("one"));
     equal(await client.getText("a"), "one");
@@ -244,7 +244,7 @@ suite("bytes of another realm", () => {
     deepEqual(await client.keys({ gte: buffer("b") }).all(), ["b"]);
   });
 
-  test("are keys of collections", async () => {
+  test("foreign bytes: they are keys of collections", async () => {
     const client = stocked();
     await client.files.set(ofAnotherRealm(Uint8Array.of(1)), 1);
     equal(await client.files.get(Uint8Array.of(1)), 1);
@@ -253,7 +253,7 @@ suite("bytes of another realm", () => {
   });
 });
 
-suite("bytes that were transferred away", () => {
+suite("detached bytes", () => {
   const bad = { ...BAD, name: "TypeError", message: /detached/ };
   const transferred = () => {
     const of = (make: (buffer: ArrayBuffer) => Bytes) => {
@@ -270,7 +270,7 @@ suite("bytes that were transferred away", () => {
     ];
   };
 
-  test("are refused as keys, as all else is that is none, wherever a client takes one", async () => {
+  test("detached bytes: every call refuses them as keys, as it does other bad keys", async () => {
     const client = stocked();
     await client.set("a", "1");
     for (const gone of transferred()) {
@@ -302,7 +302,7 @@ suite("bytes that were transferred away", () => {
     deepEqual(await client.keys().all(), ["a"]);
   });
 
-  test("are refused as keys of collections by what reads, by transactions and by watches", async () => {
+  test("detached bytes: reads, transactions and watches of collections refuse them as keys", async () => {
     const client = stocked();
     const { files, parts } = client;
     for (const gone of transferred() as Uint8Array<ArrayBuffer>[]) {
@@ -325,7 +325,7 @@ suite("bytes that were transferred away", () => {
 });
 
 suite("keys of a client's transaction", () => {
-  test("are told apart whatever their bytes lie in", async () => {
+  test("transaction key: bytes are distinguished by content, whatever buffer they are in", async () => {
     const client = stocked();
     const { files } = client;
     await client.transaction((tx) => {
@@ -334,7 +334,7 @@ suite("keys of a client's transaction", () => {
       given.set(Uint8Array.of(2).buffer, 2);
       given.set(new DataView(Uint8Array.of(3).buffer), 3);
       given.set(Uint16Array.of(4), 4);
-      // The same bytes are the same key.
+      // Equal bytes are the same key.
       given.set(Uint8Array.of(2), 5);
     });
     const found = await files.entries().all();
@@ -349,7 +349,7 @@ suite("keys of a client's transaction", () => {
     );
   });
 
-  test("are refused where they are none, and nothing is written", async () => {
+  test("transaction key: bad keys are refused, and nothing is written", async () => {
     const client = stocked();
     for (const none of [undefined, null, 5, 2 ** 40, {}, "\ud800"] as unknown[] as string[]) {
       await rejects(
@@ -367,8 +367,8 @@ suite("keys of a client's transaction", () => {
   });
 });
 
-suite("what a client's call is about", () => {
-  test("stays what it was when it was called: keys of collections too", async () => {
+suite("arguments of calls", () => {
+  test("call: arguments are copied at the call, keys of collections too", async () => {
     const client = stocked();
     await client.files.set(Uint8Array.of(7), 7);
     const key = Uint8Array.of(7);
@@ -378,7 +378,7 @@ suite("what a client's call is about", () => {
     deepEqual(await Promise.all(asked), [7, 1]);
   });
 
-  test("is bytes for an update of a missing key, also where nothing is in it", async () => {
+  test("call: valueIfMissing is passed to updateIf as bytes, also if it is empty", async () => {
     const client = stocked();
     let found: unknown;
     const change = (value: Uint8Array) => {
@@ -395,10 +395,10 @@ suite("what a client's call is about", () => {
   });
 });
 
-suite("a client's transaction that is given up", () => {
+suite("aborted transactions", () => {
   const wanted = { message: "not wanted" };
 
-  test("is not begun where it was given up before", async () => {
+  test("transaction: it does not begin if its signal was aborted before", async () => {
     const client = stocked();
     const signal = AbortSignal.abort(new Error("not wanted"));
     let runs = 0;
@@ -410,7 +410,7 @@ suite("a client's transaction that is given up", () => {
     equal(runs, 0);
   });
 
-  test("ends at once, whatever its function waits for, and writes nothing any more", async () => {
+  test("transaction: aborting rejects at once, and nothing more is written", async () => {
     const client = stocked();
     const controller = new AbortController();
     let goOn = () => {};
@@ -432,16 +432,16 @@ suite("a client's transaction that is given up", () => {
     equal(await client.count(), 0);
   });
 
-  test("ends at once in the line of those that want the same key, and lets them go on", async () => {
+  test("transaction: aborting in the retry queue rejects at once, and the others proceed", async () => {
     const client = stocked();
     await client.set("n", "0");
-    // Nobody's turn in the line is over because it has lasted long.
+    // No turn in the retry queue ends because it has lasted too long.
     const real = replaceClock({
       setTimeout: (act, ms = 0) => real.setTimeout(ms === 1_000 ? () => {} : act, ms),
     });
     let waiting = 0;
     let isFirst = false;
-    /** Meets a conflict, and so stands in the line. */
+    /** Causes a conflict, so that the transaction enters the retry queue. */
     const meeting = (then: () => unknown, signal?: AbortSignal) => {
       let runs = 0;
       return client.transaction(
@@ -477,8 +477,8 @@ suite("a client's transaction that is given up", () => {
   });
 });
 
-suite("a client that is closed while its own worker is gone", () => {
-  test("waits for what was asked for before, and leaves none of it without an answer", async () => {
+suite("a client closed after its worker was ended", () => {
+  test("close: it waits for earlier requests, and answers every one", async () => {
     const { port1, port2 } = new MessageChannel();
     cleanup(() => port1.close());
     const client = connect("shop", { worker: () => port2, timeout: 50 });
@@ -503,8 +503,8 @@ suite("a client that is closed while its own worker is gone", () => {
   });
 });
 
-suite("what is given to a client and lies", () => {
-  test("is taken as it was when the call was made, whatever it says and does", async () => {
+suite("misleading arguments", () => {
+  test("call: an argument with overridden properties is taken as it is at the call", async () => {
     const client = shop({
       collections: {
         rows: { of: json<unknown>(), key: [str, u16] },
@@ -582,7 +582,7 @@ suite("what is given to a client and lies", () => {
     equal(await client.getText("meanwhile"), String(calls));
   });
 
-  test("and lies in memory that grows, shrinks or is shared is taken once", async () => {
+  test("call: bytes in growable, shrinking or shared memory are read once", async () => {
     const client = shop({});
     const make = ArrayBuffer as new (
       length: number,
@@ -601,7 +601,7 @@ suite("what is given to a client and lies", () => {
       }
       const part = new Uint8Array(buffer, 50, 50);
       buffer.resize(10);
-      // It is out of bounds: nothing is left of it.
+      // The view is out of bounds, and so has no bytes.
       const answer = await client.set("part", part).then(
         () => "set",
         ({ code }) => code,

@@ -1,4 +1,4 @@
-/** A module that a development server has loaded anew: it connects again, and the first client stays. */
+/** A module reloaded by a development server: it connects again, and the first client stays open. */
 
 import { connect } from "varve/client";
 import type shop from "./worker.js";

@@ -2,18 +2,18 @@ import { deepEqual, equal, ok, suite, test } from "../harness.js";
 import type { Stream } from "./tab.js";
 import { add, owns, type Page, type Place, stop, type Tabs, tabsIn } from "./tabs.js";
 
-/** What nobody answers is given up after this, and a little. */
+/** The timeout of a call, and the time allowed beyond it. */
 const TIMEOUT_MS = 3_000;
 const GRACE_MS = 2_000;
 
-/** So many answers are a stream, and not the first of them. */
+/** The answers after which a stream of requests is under way. */
 const MORE = 20;
 
-/** Happens to the tab that has the file, while another asks all the time. */
+/** Events in the tab that has the file, while another tab sends requests all the time. */
 const MISHAPS: Record<string, (owner: Page, tabs: Tabs) => Promise<unknown>> = {
   "is closed": (owner) => owner.close(),
   "is reloaded": (owner) => owner.reload(),
-  "goes elsewhere": (owner) => owner.goto("about:blank"),
+  "navigates away": (owner) => owner.goto("about:blank"),
   "closes its client": (owner) => owner.evaluate("tab.close()"),
   "has its process killed": async (owner, tabs) => {
     process.kill(await tabs.processOf(owner), "SIGKILL");
@@ -28,7 +28,7 @@ async function freeze(page: Page): Promise<() => Promise<unknown>> {
 
 for (const place of ["chromium", "firefox"] as const) {
   suite(`tabs in ${place === "chromium" ? "Chromium" : "Firefox"}`, () => {
-    test("that open at once have one owner, and all are answered", async () => {
+    test("tabs: when several open at once, one is the owner and all are answered", async () => {
       const tabs = await tabsIn(place);
       const pages = await Promise.all([tabs.open(), tabs.open(), tabs.open()]);
       const counts = await Promise.all(pages.map((page) => add(page)));
@@ -37,7 +37,7 @@ for (const place of ["chromium", "firefox"] as const) {
       deepEqual(owners.sort(), ["elsewhere", "elsewhere", "here"]);
     });
 
-    test("go on when one goes away in the middle of opening", async () => {
+    test("tabs: closing one while it opens the database does not stop the others", async () => {
       const tabs = await tabsIn(place);
       await tabs.open("?flees");
       const stays = await tabs.open();
@@ -47,7 +47,7 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await add(second), 2);
     });
 
-    test("go on when the owner is reloaded, which is a tab among others then", async () => {
+    test("tabs: the owner's reload makes it one tab among others", async () => {
       const tabs = await tabsIn(place);
       const first = await tabs.open();
       await add(first);
@@ -60,7 +60,7 @@ for (const place of ["chromium", "firefox"] as const) {
       await owns(second);
     });
 
-    test("share one owner with a module that was loaded again by a development server", async () => {
+    test("tabs: a hot-reloaded module shares the owner", async () => {
       const tabs = await tabsIn(place);
       const page = await tabs.open();
       await add(page);
@@ -70,18 +70,18 @@ for (const place of ["chromium", "firefox"] as const) {
       equal(await page.evaluate('hot.add("sold")'), 3);
     });
 
-    test("let go when one is kept for going back to, and have it again when it comes back", async () => {
+    test("tabs: a tab in the back/forward cache releases the database, and reopens it when shown again", async () => {
       const tabs = await tabsIn(place);
-      // Firefox makes a page anew that had a worker.
+      // Firefox discards a page that had a worker.
       if (place === "firefox") deepEqual((await goneAndBack(tabs)).shows, [false]);
       else await kept(tabs);
     });
 
     for (const [whose, isOwner] of [
       ["its own worker", true],
-      ["another's", false],
+      ["another tab's worker", false],
     ] as const) {
-      test(`have done once what a page asks of ${whose} in its last moment, where the browser gives it one`, async () => {
+      test(`tabs: last-moment requests of a page to ${whose} are done once, where the browser has time for them`, async () => {
         const tabs = await tabsIn(place);
         const first = await tabs.open(isOwner ? "?asks" : "");
         await owns(first);
@@ -89,7 +89,7 @@ for (const place of ["chromium", "firefox"] as const) {
         await add(second);
         const [goes, stays] = isOwner ? [first, second] : [second, first];
         await goes.close();
-        // Firefox may end a page's worker, or its process, before its last message has left.
+        // Firefox may end a page's worker, or its process, before its last message is sent.
         if (place === "chromium") {
           await stays.waitForFunction('tab.get("last").then((is) => is === 1)');
         }
@@ -100,7 +100,7 @@ for (const place of ["chromium", "firefox"] as const) {
     }
 
     for (const [what, happen] of Object.entries(MISHAPS)) {
-      test(`are answered or told why, in bounded time, when the owner ${what}`, async () => {
+      test(`tabs: requests are answered or rejected in bounded time when the owner ${what}`, async () => {
         const tabs = await tabsIn(place);
         const owner = await tabs.open();
         await owns(owner);
@@ -120,17 +120,17 @@ for (const place of ["chromium", "firefox"] as const) {
       ["its own page", true],
       ["another tab", false],
     ] as const) {
-      test(`are answered by another owner when the owner runs a procedure without an end for ${whose}`, async () => {
+      test(`tabs: another owner answers when the owner runs an endless procedure for ${whose}`, async () => {
         const tabs = await tabsIn(place);
         const owner = await tabs.open();
         await owns(owner);
         const [second, third] = [await tabs.open(), await tabs.open()];
         const counts = [await add(owner), await add(second), await add(third)];
         deepEqual(counts, [1, 2, 3]);
-        // Given up soon, so that nobody waits any more whose call it was.
+        // A short timeout, so that its caller stops waiting soon.
         const told = (await (isOwner ? owner : third).evaluate("tab.hang(1000)")) as string;
         equal(told, "VARVE_OWNER_UNAVAILABLE unknown");
-        // The page of the owner asks for nothing.
+        // The owner's page sends no requests.
         const more = await Promise.all([add(second), add(second), add(third), add(third)]);
         deepEqual(more.sort(), [4, 5, 6, 7]);
         equal(await second.evaluate('tab.text("hung")'), undefined);
@@ -139,7 +139,7 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
-    test("are answered however long a tab waits for a procedure without an end, which two owners have tried", async () => {
+    test("tabs: requests are answered during a tab's call of an endless procedure, which two owners have tried", async () => {
       const tabs = await tabsIn(place);
       const owner = await tabs.open();
       await owns(owner);
@@ -148,25 +148,25 @@ for (const place of ["chromium", "firefox"] as const) {
       await third.evaluate("void (tab.hung = tab.hang(600_000))");
       const more = await Promise.all([add(owner), add(second), add(second), add(third)]);
       deepEqual(more.sort(), [4, 5, 6, 7]);
-      // Refused by a third owner, long before its time is over.
+      // Refused by a third owner, long before its timeout.
       equal(await third.evaluate("tab.hung"), "VARVE_OWNER_UNAVAILABLE false");
       equal(await second.evaluate('tab.text("hung")'), undefined);
       equal(await add(third), 8);
     });
 
-    test("are told in time that the owner's process stands still, and go on with it", async () => {
+    test("tabs: a suspended owner process is reported in time, and resumes", async () => {
       await stopped(place);
     });
   });
 }
 
-/** A browser that is short of memory keeps no page; so often may it. */
+/** The most attempts: a browser that is short of memory caches no page. */
 const TRIES = 5;
 
-/** What a browser says when it had a reason of its own for not keeping a page. */
+/** The reasons of the browser itself for not caching a page. */
 const ITS_OWN = "masked";
 
-/** Goes away and back until the browser has kept the page. For a reason that the page gives, it fails. */
+/** Navigates away and back until the browser has cached the page. Fails for a reason that the page causes. */
 async function kept(tabs: Tabs): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     const { shows, reasons } = await goneAndBack(tabs, `sold ${tries}`);
@@ -180,19 +180,19 @@ const REASONS = `(function reasons(of) {
   return of ? [...of.reasons.map(({ reason }) => reason), ...of.children.flatMap(reasons)] : [];
 })(performance.getEntriesByType("navigation")[0].notRestoredReasons)`;
 
-/** How the owner was shown, which has gone elsewhere and back, and why it was not kept if it was not. */
+/** How the owner was shown after navigating away and back, and why it was not cached if it was not. */
 async function goneAndBack(tabs: Tabs, key?: string) {
   const first = await tabs.open();
   await owns(first);
   await add(first, key);
   const second = await tabs.open();
-  // It has asked for the lock before the first one goes, for whoever asks for one that a kept page's
-  // worker has not let go yet has the browser give up that page; and it asks that worker for nothing.
+  // It asked for the lock before the first tab left: requesting a lock that a cached page's worker still
+  // holds makes the browser evict that page. It sends no requests to that worker.
   equal(await add(second, key), 2);
   await first.goto(`${tabs.url}/away`);
   await owns(second);
   equal(await add(second, key), 3);
-  // A page that has a lock, or is given one while it is kept, is given up when anybody looks.
+  // A page that has a lock, or gets one while it is cached, is evicted.
   await second.evaluate("navigator.locks.query().then(() => {})");
   await first.goBack();
   await first.waitForFunction('"tab" in globalThis');
@@ -204,13 +204,13 @@ async function goneAndBack(tabs: Tabs, key?: string) {
   return { shows, reasons };
 }
 
-/** Waits until that tab's stream has had so many answers more: it is in the middle of it. */
+/** Waits until that tab's stream has had so many more answers, and so is under way. */
 async function answered(page: Page): Promise<void> {
   const enough = ((await page.evaluate("tab.answered()")) as number) + MORE;
   await page.waitForFunction(`tab.answered() >= ${enough}`);
 }
 
-/** Nothing is lost, nothing done twice, nothing hangs. */
+/** Checks that no request was lost, repeated or left without an answer. */
 async function settled(page: Page, told: Stream): Promise<void> {
   deepEqual(told.others, []);
   const { slowestMs, stillMs } = told;
@@ -224,7 +224,7 @@ async function settled(page: Page, told: Stream): Promise<void> {
   ok(done <= told.answered + told.unknown, `${done} are there of ${told.answered} answered`);
 }
 
-/** A process that sleeps frees neither lock nor file, and says nothing. */
+/** A suspended process releases neither lock nor file, and sends no messages. */
 async function stopped(place: Place): Promise<void> {
   const tabs = await tabsIn(place);
   const owner = await tabs.open();
@@ -252,7 +252,7 @@ async function stopped(place: Place): Promise<void> {
 }
 
 suite("a frozen tab in Chromium", () => {
-  test("hands over, and goes on when it is shown again", async () => {
+  test("frozen tab: it hands over, and resumes when shown again", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);
@@ -266,14 +266,14 @@ suite("a frozen tab in Chromium", () => {
     equal(await first.evaluate("tab.status().owner"), "elsewhere");
   });
 
-  test("that is discarded has left nothing open, and begins anew", async () => {
+  test("discarded tab: it leaves nothing open, and starts anew", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);
     const second = await tabs.open();
     const discarded = await tabs.processOf(first);
     await freeze(first);
-    // What a browser does to a tab for want of memory: its process ends without a word.
+    // A browser short of memory ends a tab's process without notice.
     process.kill(discarded, "SIGKILL");
     equal(await add(second), 2);
     const again = await tabs.open();

@@ -1,35 +1,35 @@
-/** A tab whose life is tested: it has a client, and does what it is told from outside. */
+/** A tab whose lifecycle is tested: its client does what the test requests. */
 
 import { connect, OwnerUnavailableError } from "varve/client";
 import type shop from "./worker.js";
 
-/** What became of what was asked for without a pause. */
+/** The results of a continuous stream of requests. */
 export interface Stream {
   answered: number;
-  /** Those that were not answered in time: certainly not done, or perhaps. */
+  /** The requests that timed out: certainly not done, or possibly done. */
   notDone: number;
   unknown: number;
-  /** Whatever else was thrown. */
+  /** Any other errors. */
   others: string[];
   slowestMs: number;
-  /** The longest time in which no timer of this page ran: nothing can be told in it. */
+  /** The longest time in which no timer of this page ran, and so nothing could be observed. */
   stillMs: number;
 }
 
-/** Between two requests, which do not wait for each other. */
+/** The interval of requests, which do not wait for each other. */
 const EVERY_MS = 3;
 
 const asked = new URL(location.href).searchParams;
 const worker = () => new Worker("/worker.js", { type: "module" });
-/** On a busy machine it takes its time until there is an owner at all. */
+/** On a busy machine it takes some time until there is an owner at all. */
 const client = connect<typeof shop>("shop", { worker, timeout: 60_000 });
-/** Of the same connection, and gives up sooner. */
+/** A client of the same connection with a shorter timeout. */
 const hasty = connect<typeof shop>("shop", {
   worker,
   timeout: Number(asked.get("timeout") ?? 60_000),
 });
 
-/** A call with a timeout of its own, which procedures have none of. */
+/** A call with a timeout, which calls of procedures do not take. */
 async function hanging(timeout: number): Promise<unknown> {
   const brief = connect<typeof shop>("shop", { worker, timeout });
   try {
@@ -39,7 +39,7 @@ async function hanging(timeout: number): Promise<unknown> {
   }
 }
 
-// Goes away as soon as its worker opens the file.
+// Navigates away as soon as its worker opens the file.
 if (asked.has("flees")) {
   client.addEventListener("status", () => {
     if (client.status.state === "opening") location.href = "about:blank";
@@ -91,20 +91,20 @@ Object.assign(globalThis, {
     add: (key: string) => client.call.add(key),
     get: async (key: string) => Number((await client.getText(key)) ?? "0"),
     status: () => client.status,
-    /** What is thrown, in short. */
+    /** The error of a call, in short. */
     failure: (key: string) =>
       hasty.call.add(key).then(
         (answer) => ({ code: "none", applied: true, message: `answered: ${answer}` }),
         ({ code, applied, message }) => ({ code, applied, message }),
       ),
-    /** Has the owner run something that never ends, and gives it up. */
+    /** Has the owner run an endless procedure, and cancels the call. */
     hang: (timeout: number) =>
       hanging(timeout).then(
         () => "answered",
         ({ code, applied }) => `${code} ${applied}`,
       ),
     text: (key: string) => client.getText(key),
-    /** How many of the stream were answered so far. */
+    /** The number of answers to the stream so far. */
     answered: () => told.answered,
     begin() {
       streaming = stream();
@@ -113,7 +113,7 @@ Object.assign(globalThis, {
       isOver = true;
       return streaming;
     },
-    /** Each time that the page was shown: whether it came back as it had been. */
+    /** Each time that the page was shown: whether it came from the back/forward cache. */
     shows: () => shows,
     /** Another module of the same program, as a development server loads it after a change. */
     async reloaded() {

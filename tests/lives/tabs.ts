@@ -1,10 +1,10 @@
-/** Real browsers and their tabs, for tests of what tabs go through. */
+/** Real browsers and their tabs, for tests of the lifecycle of tabs. */
 
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { cleanup, context } from "../harness.js";
 
-/** What is used of the driver. */
+/** The part of the driver that is used. */
 export interface Page {
   goto(url: string): Promise<unknown>;
   goBack(): Promise<unknown>;
@@ -40,18 +40,18 @@ const PAGES = {
   "/away": PAGE,
 };
 
-/** For anything that a browser is asked for: less than a test has, and more than a busy machine takes. */
+/** The timeout of any request to a browser: shorter than a test's, longer than a busy machine takes. */
 const PATIENCE_MS = 100_000;
 
-/** A browser is kept for the next test, and ends a little after the last. */
+/** How long a browser is kept for the next test. */
 const IDLE_MS = 500;
 
-/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+/** Modules that find their own files by their location, and so must not be bundled into this one. */
 async function load<T>(path: string): Promise<T> {
   return (await import(pathToFileURL(join(context().root, path)).href)) as T;
 }
 
-/** Begins when it is first used, and ends when it has not been used for a while. */
+/** A resource that is started when first used, and ended when it has not been used for a while. */
 class Shared<T> {
   private users = 0;
   private made: Promise<{ one: T; end: () => Promise<unknown> }> | undefined;
@@ -125,7 +125,7 @@ const bundles = new Shared(async () => {
   return { one: join(context().root, out), end: async () => {} };
 });
 
-/** Tabs of one origin that nobody has been to. They are closed when the test is over. */
+/** Tabs of a new origin, closed at the end of the test. */
 export async function tabsIn(place: Place): Promise<Tabs> {
   const browser = await browsers[place].use();
   const folder = await bundles.use();
@@ -171,7 +171,7 @@ export class Tabs {
     cleanup(() => page.close().catch(() => {}));
     page.setDefaultTimeout(PATIENCE_MS);
     const came = page.goto(`${this.url}/${search}`);
-    // One that flees may do so before it is loaded.
+    // A tab that navigates away may do so before it is loaded.
     if (search.includes("flees")) await came.catch(() => {});
     else {
       await came;
@@ -180,19 +180,19 @@ export class Tabs {
     return page;
   }
 
-  /** The number of the process in which a page lives. */
+  /** The id of the process that runs a page. */
   async processOf(page: Page): Promise<number> {
     const { processOf } = await load<Processes>("tests/processes.mjs");
     return processOf(this.browser, page);
   }
 }
 
-/** Stops a process, and waits until it stands. */
+/** Suspends a process, and waits until it has stopped. */
 export async function stop(pid: number): Promise<void> {
   await (await load<Processes>("tests/processes.mjs")).stop(pid);
 }
 
-/** One more under a key, and how many there are: in that tab. */
+/** Adds one to the count of a key in that tab, and returns the count. */
 export async function add(page: Page, key = "sold"): Promise<number> {
   return (await page.evaluate(`tab.add(${JSON.stringify(key)})`)) as number;
 }

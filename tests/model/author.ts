@@ -1,4 +1,4 @@
-/** Thinks up programs. */
+/** Generates random programs. */
 
 import type { Durability } from "varve";
 import { random } from "../harness.js";
@@ -24,13 +24,13 @@ import type { Kind, Value } from "./values.js";
 
 const MIB = 1_048_576;
 
-/** From so many keys on a program has many. */
+/** The number of keys from which a program counts as having many. */
 const MANY = 500;
 
-/** Which sizes of values a program likes. */
+/** The sizes of values that a program prefers. */
 type Taste = "small" | "mixed" | "bulky" | "extents";
 
-/** How many operations a program of this seed has, when all have about as much to do. */
+/** The number of operations of a program of this seed, such that all programs take about as long. */
 export function lengthOf(seed: number): number {
   const { taste } = characterOf(seed);
   return { small: 4_000, mixed: 3_000, bulky: 1_200, extents: 300 }[taste];
@@ -73,7 +73,7 @@ function characterOf(seed: number): {
   };
 }
 
-/** Thinks up operations, one after the other. */
+/** Generates operations, one after the other. */
 class Author {
   private readonly below: (limit: number) => number;
   private readonly taste: Taste;
@@ -100,7 +100,7 @@ class Author {
     this.total = this.makers.reduce((sum, [weight]) => sum + weight, 0);
   }
 
-  /** Programs with many keys begin with all of them, so that walks turn many pages. */
+  /** Programs with many keys begin with all of them, so that iterations span many pages. */
   filling(): Operation[] {
     const { length } = this.setting.keys;
     if (length < MANY) return [];
@@ -125,7 +125,7 @@ class Author {
     throw new Error("the weights do not add up");
   }
 
-  /** Of 1,000 operations about so many are of each kind. */
+  /** The approximate number of operations of each kind, per 1,000. */
   private weigh(): (readonly [number, () => Operation])[] {
     const { fails, slowFlush } = this.abilities;
     const many = this.setting.keys.length >= MANY;
@@ -166,7 +166,7 @@ class Author {
 
   private key(): number {
     const { length } = this.setting.keys;
-    // Some keys come more often, so that a few have a history.
+    // Some keys are more frequent, so that they have a history.
     return this.below(3) === 0 ? this.below(Math.min(length, 5)) : this.below(length);
   }
 
@@ -203,7 +203,7 @@ class Author {
         if (kind < 26) return below(limit);
         if (kind < 32) return limit - 4 + below(9);
         if (kind < 38) return limit + below(segment);
-        // As large as values get, but seldom, for time's sake.
+        // Values of the largest size, rarely, because they take long.
         return kind === 38 ? below(Math.min(16 * segment, 6 * MIB)) : segment - 130 + below(9);
       }
     }
@@ -303,7 +303,7 @@ class Author {
     return { do: "transaction", body, end: ends[this.below(ends.length)] as "return" };
   }
 
-  /** What may be done within a transaction: all but to yield. */
+  /** The operations allowed within a transaction: all that do not yield. */
   private inside(depth: number): Operation {
     for (;;) {
       const operation = this.next(depth);
@@ -335,7 +335,7 @@ class Author {
   }
 
   private clear(): Operation {
-    // Few at a time, and seldom all, or there would be nothing left for the other calls.
+    // Few keys at a time, and rarely all of them, or little would be left for the other calls.
     if (this.below(10) === 0) return { do: "clear", ...this.maybe(2, { range: this.range() }) };
     return { do: "clear", range: { ...this.range(), limit: this.below(6) } };
   }

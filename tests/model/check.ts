@@ -1,6 +1,6 @@
 /**
- * The tests' way in: runs the program of a seed, and when it fails makes it small and says so in
- * full, with the line that runs it again.
+ * The entry point of the tests: runs the program of a seed, and on a failure shrinks it and reports it in full,
+ * with the command that repeats it.
  */
 
 import { programOf } from "./author.js";
@@ -10,7 +10,7 @@ import type { Abilities, Operation, Program } from "./program.js";
 import { type Failure, run } from "./run.js";
 import { type Patience, shrink } from "./shrink.js";
 
-/** A program that failed, and the smallest one found that does. */
+/** A failed program, and the smallest failing one found. */
 export interface Finding {
   readonly program: Program;
   readonly failure: Failure;
@@ -20,7 +20,7 @@ export interface Finding {
 
 const PATIENCE: Patience = { tries: 5_000, ms: 60_000 };
 
-/** Runs a program on a fresh ground each time. */
+/** Runs a program on a new ground each time. */
 export async function find(
   program: Program,
   ground: () => Ground,
@@ -34,7 +34,7 @@ export async function find(
   return { program, failure, small, smallFailure: await run(small, ground()) };
 }
 
-/** Runs the program of a seed. Gives how many operations it had, or throws what was found. */
+/** Runs the program of a seed. Returns its number of operations, or throws the finding. */
 export async function check(
   seed: number,
   abilities: Abilities,
@@ -47,14 +47,14 @@ export async function check(
   return program.operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }
 
-/** How many operations one is, those within it included. */
+/** The number of calls of an operation, including nested ones. */
 export function callsIn(operation: Operation): number {
   if (operation.do === "batch") return 1 + operation.steps.length;
   if (operation.do !== "transaction") return 1;
   return operation.body.reduce((sum, inner) => sum + callsIn(inner), 1);
 }
 
-/** What was found, in full. */
+/** The finding as text. */
 export function told(finding: Finding, again: string): string {
   const { program, failure, small, smallFailure } = finding;
   const story =

@@ -1,11 +1,11 @@
-/** What the parts of the model say when something is not as it ought to be. */
+/** The errors and assertions of the model. */
 
-/** What a program finds that ought not to be. */
+/** A difference between the database and its model. */
 export class Mismatch extends Error {
   override readonly name = "Mismatch";
 }
 
-/** A throw that a program means. */
+/** An error that a program throws on purpose. */
 export class Undone extends Error {
   override readonly name = "Undone";
 }
@@ -17,7 +17,7 @@ export const OUT_OF_MEMORY = "VARVE_OUT_OF_MEMORY";
 export const REENTRANCY = "VARVE_REENTRANCY";
 export const STALE_VIEW = "VARVE_STALE_VIEW";
 
-/** With so much memory programs of this size do in one turn whatever they want. */
+/** The memory with which programs of this size can do anything within one turn. */
 export const AMPLE = 64 * 1_048_576;
 
 export function codeOf(error: unknown): unknown {
@@ -29,7 +29,7 @@ export function equal(what: string, found: unknown, expected: unknown): void {
   throw new Mismatch(`${what}: ${String(found)} instead of ${String(expected)}`);
 }
 
-/** Runs what is to be refused with an error of this code. */
+/** Checks that a call is refused with an error of this code. */
 export function refused(code: string, call: () => unknown): void {
   let result: unknown;
   try {
@@ -41,7 +41,7 @@ export function refused(code: string, call: () => unknown): void {
   throw new Mismatch(`it gave ${String(result)} instead of an error ${code}`);
 }
 
-/** Runs what is to throw `Undone`. */
+/** Checks that a call throws `Undone`. */
 export function undone(call: () => unknown): void {
   let result: unknown;
   try {

@@ -1,6 +1,6 @@
 /**
- * The model finds what it is there to find: faults that are planted between it and a database come
- * to light, each as the few calls that show it.
+ * Tests of the model itself: faults planted between it and a database are found, and reduced to the few calls
+ * that show them.
  */
 
 import type { Database, Key } from "varve";
@@ -17,7 +17,7 @@ import { bytesOf, pattern, same, textOf } from "./values.js";
 const ABILITIES = { fails: false, slowFlush: false };
 const LENGTH = 400;
 
-/** Some calls of a database that are answered otherwise. */
+/** Replacements for some methods of a database. */
 type Lies = (db: Database, self: () => Database) => Partial<Database>;
 
 function ground(lies?: Lies): Ground {
@@ -28,7 +28,7 @@ function ground(lies?: Lies): Ground {
   };
 }
 
-/** A database that is asked for everything but what `lies` answers. */
+/** A database whose methods are replaced by those of `lies`. */
 function between(db: Database, lies: Lies): Database {
   const told: Partial<Database> = {
     transaction: (body) => db.transaction(() => body(self)),
@@ -43,7 +43,7 @@ function between(db: Database, lies: Lies): Database {
   return self;
 }
 
-/** The first program that meets the fault, made small. */
+/** The first program that meets the fault, shrunk. */
 async function finding(lies: Lies): Promise<Finding> {
   for (let seed = 1; seed < 60; seed++) {
     const program = programOf(seed, ABILITIES, LENGTH);
@@ -56,15 +56,15 @@ async function finding(lies: Lies): Promise<Finding> {
 interface Fault {
   what: string;
   lies: Lies;
-  /** So many operations are enough to meet it. */
+  /** The number of operations that suffices to meet it. */
   enough: number;
-  /** What they have to be, in this order, with others between them. */
+  /** The calls that it must have, in this order, with any others between them. */
   calls: RegExp;
 }
 
 const FAULTS: Fault[] = [
   {
-    what: "a rollback that does not bring back what was deleted",
+    what: "a rollback that does not restore deleted keys",
     lies: (db, self) => {
       let gone: Key[] = [];
       return {
@@ -87,7 +87,7 @@ const FAULTS: Fault[] = [
     calls: /db\.(set|updateIf|batch).*transaction.*delete.*throw undone/s,
   },
   {
-    what: "an iterator that misses a key when something is written between two steps",
+    what: "an iterator that misses a key after a write between two steps",
     lies: (db) => {
       let writes = 0;
       const missing = <T>(iterable: Iterable<T, undefined>): Iterable<T, undefined> => ({
@@ -116,14 +116,14 @@ const FAULTS: Fault[] = [
     calls: /db\.entries.*db\.set.*next\(\)/s,
   },
   {
-    what: "a view that shows another record's bytes once that is written",
+    what: "a view that shows another record's bytes after a write to that record",
     lies: (db) => {
       let last: Uint8Array = new Uint8Array(0);
       return {
         get: (key) => {
           const view = db.get(key)?.slice();
           last = view ?? last;
-          // Like that of the database, it dies when the program yields.
+          // Like a view of the database, it expires when the program yields.
           if (view !== undefined)
             queueMicrotask(() => structuredClone(0, { transfer: [view.buffer] }));
           return view;
@@ -165,7 +165,7 @@ const FAULTS: Fault[] = [
     calls: /db\.count\(\{ lte: /,
   },
   {
-    what: "a version that does not grow",
+    what: "a version that stays the same after a write",
     lies: (db) => ({
       getEntry: (key) => {
         const entry = db.getEntry(key);
@@ -177,14 +177,14 @@ const FAULTS: Fault[] = [
   },
 ];
 
-/** How many calls a program is, those within others included. */
+/** The number of calls of a program, including nested ones. */
 function size(operations: readonly Operation[]): number {
   return operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }
 
-suite("a fault that is planted under the model", () => {
+suite("planted faults", () => {
   for (const { what, lies, enough, calls } of FAULTS) {
-    test(`${what} is found, and told in ${enough} calls or fewer`, async () => {
+    test(`fault: ${what} is found, and shrunk to ${enough} calls or fewer`, async () => {
       const { small, smallFailure, program, failure } = await finding(lies);
       ok(smallFailure !== undefined, "the small program does not fail");
       ok(calls.test(print(small)), print(small));
@@ -194,7 +194,7 @@ suite("a fault that is planted under the model", () => {
     });
   }
 
-  test("is told with the line that runs it again and with every call", async () => {
+  test("fault: the report has the line that repeats it and every call", async () => {
     const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
     const found = await finding(lies);
     const text = told(found, "node again --seed 7");
@@ -209,11 +209,11 @@ suite("a fault that is planted under the model", () => {
 });
 
 suite("the model", () => {
-  test("makes the same program of the same seed", () => {
+  test("model: the same seed makes the same program", () => {
     deepEqual(programOf(5, ABILITIES, 200), programOf(5, ABILITIES, 200));
   });
 
-  test("makes other programs of other seeds, which meet every call", () => {
+  test("model: different seeds make different programs, which cover every call", () => {
     const names = new Set<string>();
     for (let seed = 1; seed < 20; seed++) {
       const { setting, operations } = programOf(seed, { fails: true, slowFlush: false }, 2_000);
@@ -227,7 +227,7 @@ suite("the model", () => {
     deepEqual([...calls.filter((name) => !names.has(name))], []);
   });
 
-  test("tells values apart by their bytes, however they lie in memory", () => {
+  test("model: values are compared by their bytes, whatever buffer they are in", () => {
     const some = pattern(3, 1_000);
     const odd = new Uint8Array(1_003).subarray(3);
     odd.set(some);

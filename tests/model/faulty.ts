@@ -1,21 +1,21 @@
 /**
- * A storage of one database that fails when it is told to, and gives a copy of what it holds: what a
- * crash at that moment leaves.
+ * A storage of one database that fails on demand, and copies its contents: the state that a crash at that
+ * moment leaves.
  */
 
 import type { OpenedStorage, Storage, StorageFile } from "varve";
 
-/** Which calls of a file fail, and how. */
+/** The calls of a file that fail, and the kind of failure. */
 export interface Fault {
   readonly call: "read" | "write" | "flush" | "any";
   readonly harm: Harm;
-  /** So many of these calls work before. */
+  /** The number of these calls that succeed before. */
   readonly after: number;
-  /** So many fail. */
+  /** The number of calls that fail. */
   readonly times: number;
 }
 
-/** As browsers and Node fail: by throwing, or by a short count, which for reads is no failure. */
+/** The failures of browsers and Node: an exception, or a short count, which for reads is no failure. */
 export type Harm = "quota" | "enospc" | "io" | "a short count" | "a count of nothing";
 
 const ERRORS: Readonly<Partial<Record<Harm, () => Error>>> = {
@@ -26,7 +26,7 @@ const ERRORS: Readonly<Partial<Record<Harm, () => Error>>> = {
 
 export class FaultyStorage implements Storage {
   readonly kind = "faulty";
-  /** Whether a fault has struck since it was armed. */
+  /** Whether a fault has occurred since it was armed. */
   struck: boolean;
   private content: Uint8Array<ArrayBuffer>;
   private size: number;
@@ -49,7 +49,7 @@ export class FaultyStorage implements Storage {
     return { file: this.file() };
   }
 
-  /** Another storage with the same bytes, in which nothing fails. */
+  /** Another storage with the same bytes and without faults. */
   crashed(): FaultyStorage {
     return new FaultyStorage(this.content.slice(0, this.size));
   }
@@ -64,7 +64,7 @@ export class FaultyStorage implements Storage {
     this.struck = false;
   }
 
-  /** How many bytes of a call are done. Throws where the fault is an error. */
+  /** The number of bytes of a call that are processed. Throws if the fault is an error. */
   private meet(call: Fault["call"], length: number): number {
     const { fault } = this;
     if (fault === undefined || (fault.call !== call && fault.call !== "any")) return length;
@@ -72,7 +72,7 @@ export class FaultyStorage implements Storage {
     const turn = this.met++;
     if (turn < after || turn >= after + times) return length;
     const error = ERRORS[harm]?.();
-    // A read of no bytes would be the end of the file.
+    // A read of no bytes would mean the end of the file.
     if (error === undefined && call === "read") return Math.ceil(length / 2);
     this.struck = true;
     if (error !== undefined) throw error;

@@ -7,12 +7,12 @@ import type { Abilities } from "./program.js";
 
 export type PlaceName = "memory" | "file" | "faulty" | "opfs";
 
-/** What programs may do in a place. */
+/** The abilities of a place, which programs may use. */
 export function abilitiesOf(place: PlaceName): Abilities {
   return { fails: place === "faulty", slowFlush: place === "file" || place === "opfs" };
 }
 
-/** A maker of grounds in a place, each without a trace of another. */
+/** Makes isolated grounds in a place. */
 export function groundsIn(
   place: PlaceName,
   { directory, wasm }: { directory?: string | undefined; wasm?: WebAssembly.Module | undefined },
@@ -31,9 +31,9 @@ function storageFor(place: PlaceName, directory: string | undefined): Storage | 
   return place === "opfs" ? opfs("model") : undefined;
 }
 
-/** The line that runs the program of a seed again. */
+/** The command that repeats the program of a seed. */
 export function commandFor(seed: number, place: PlaceName, build: string, length?: number): string {
-  // Where there are no commands the same program runs in memory; what it meets there is mostly the same.
+  // Where there are no commands, the program runs in memory, with mostly the same results.
   const where = place === "opfs" ? "memory" : place;
   const some = length === undefined ? "" : ` --length ${length}`;
   return `node tests/model/soak.mjs --seed ${seed} --place ${where} --build ${build}${some}`;

@@ -1,11 +1,11 @@
-/** The keys of random programs: short, long, alike, not ASCII, and no text at all. */
+/** The keys of random programs: short, long, similar, non-ASCII, and not UTF-8. */
 
 /** One key of a program. */
 export interface Key {
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The same as a text, where it is one. */
+  /** The key as text, if it is UTF-8. */
   readonly text: string | undefined;
-  /** How it is written in a program that is printed. */
+  /** The key as written in a printed program. */
   readonly shown: string;
 }
 
@@ -20,7 +20,7 @@ export function keysFor(below: (limit: number) => number, segmentLog2: number): 
   return [...distinct].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, key]) => key);
 }
 
-/** One character for each byte, so that texts compare as bytes do. */
+/** The bytes as a string with one character each, so that strings compare as the bytes do. */
 export function latin(bytes: Uint8Array): string {
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
@@ -39,7 +39,7 @@ function allKinds(segmentLog2: number): Key[] {
   const texts = Array.from({ length: 24 }, (_, i) => `key ${i}`);
   texts.push("a", "b", "\u0000", "\u0000\u0000", "é", "日本", "😀", "\ufeffmarked");
   const keys = texts.map(textKey);
-  // Around the lengths at which other ways are taken, up to what a segment has room for.
+  // Near the lengths at which the engine's code paths differ, up to the room of a segment.
   const lengths = [2, 7, 8, 9, 12, 13, 15, 16, 17, 20, 21, 63, 64, 65, 255, 256, 257, 900];
   if (segmentLog2 >= 14) lengths.push(3_000, 3_001);
   if (segmentLog2 >= 20) lengths.push(40_000, 65_534, 65_535);
@@ -48,7 +48,7 @@ function allKinds(segmentLog2: number): Key[] {
   return keys;
 }
 
-/** Bytes that are no UTF-8, many of them beginnings of others. */
+/** Bytes that are not UTF-8, many of them prefixes of others. */
 function binary(below: (limit: number) => number): Key[] {
   const alphabet = [0x00, 0x01, 0x61, 0x7f, 0x80, 0xc3, 0xfe, 0xff];
   return Array.from({ length: 60 }, () => {
@@ -71,7 +71,7 @@ function binaryKey(bytes: Uint8Array<ArrayBuffer>): Key {
   return { bytes, text: textIn(bytes), shown: `bytes(${[...bytes].join(", ")})` };
 }
 
-/** The text that these bytes are, if they are one. */
+/** The text of these bytes, if they are UTF-8. */
 export function textIn(bytes: Uint8Array): string | undefined {
   try {
     return decoder.decode(bytes);

@@ -1,4 +1,4 @@
-/** A database and the model of it, side by side, and what all operations need of both. */
+/** A database with its model, and the state that all operations need. */
 
 import type { Database, Key as KeyArgument, OpenOptions, Pin, Storage } from "varve";
 import { equal, head, Mismatch } from "./checks.js";
@@ -10,15 +10,15 @@ import { partOf, same } from "./values.js";
 import { type Turn, Views } from "./views.js";
 import type { Walk } from "./walks.js";
 
-/** Where programs run. */
+/** The place in which programs run. */
 export interface Ground {
   readonly storage: Storage;
   readonly open: (name: string, options: OpenOptions) => Promise<Database>;
-  /** Puts something between program and database: to see whether a planted fault is found. */
+  /** Wraps the database, to check that a planted fault is found. */
   readonly between?: (db: Database) => Database;
 }
 
-/** A pin, and what it has to show. */
+/** A pin, and the bytes that it has to show. */
 interface Pinned {
   readonly pin: Pin;
   readonly bytes: Uint8Array;
@@ -33,19 +33,19 @@ export class Machine {
   readonly pins: (Pinned | undefined)[];
   readonly walks: (Walk | undefined)[];
   readonly name: string;
-  /** What `onError` has heard. */
+  /** The errors passed to `onError`. */
   readonly reported: Error[];
   db!: Database;
   storage: Storage;
-  /** How many transactions are open. */
+  /** The number of open transactions. */
   depth: number;
-  /** What a crash would leave: all that was handed on. */
+  /** The state that a crash would leave: everything written to the file. */
   handedOn: State;
-  /** The largest version that was seen. */
+  /** The largest version seen. */
   private version: number;
   private readonly ground: Ground;
   private turnNumber: number;
-  /** Whether this turn had its views killed. */
+  /** Whether the views of this turn have expired. */
   private viewsKilled: boolean;
 
   constructor(setting: Setting, ground: Ground) {
@@ -74,14 +74,14 @@ export class Machine {
     return this.ground.between?.(db) ?? db;
   }
 
-  /** The storage, where it fails on demand. */
+  /** The storage, if it fails on demand. */
   get faulty(): FaultyStorage | undefined {
     return this.storage instanceof FaultyStorage ? this.storage : undefined;
   }
 
   // ---------------------------------------------------------------- keys
 
-  /** A key as the program hands it over. */
+  /** A key in the form in which the program passes it. */
   key({ key: rank, form }: { key: number; form: Form }): KeyArgument {
     const { bytes, text } = this.keyAt(rank);
     if (form === "text" && text !== undefined) return text;
@@ -93,9 +93,9 @@ export class Machine {
     return this.model.keys[rank] as Key;
   }
 
-  // ---------------------------------------------------------------- what is found and written
+  // ---------------------------------------------------------------- reads and writes
 
-  /** Checks that a view shows what a key holds. */
+  /** Checks that a view shows the value of a key. */
   shows(rank: number, view: Uint8Array | undefined, call: string): void {
     const bytes = this.model.get(rank)?.bytes;
     if (same(view, bytes)) return;
@@ -107,7 +107,7 @@ export class Machine {
     equal(call, found, expected);
   }
 
-  /** A version grows with each write, and then stays. */
+  /** Checks that a version grows with each write, and is constant until the next. */
   sees(entry: Entry, version: number): void {
     if (entry.version === undefined && version <= entry.above) {
       throw new Mismatch(`version ${version} was given after version ${entry.above}`);
@@ -117,13 +117,13 @@ export class Machine {
     this.version = Math.max(this.version, version);
   }
 
-  /** Opened again: versions of what was undone may be given a second time, those that stand never. */
+  /** After reopening, versions of undone writes may be reused, and those of kept writes may not. */
   forgetVersions(): void {
     this.version = 0;
     for (const { version } of this.model.all()) this.version = Math.max(this.version, version ?? 0);
   }
 
-  /** A key holds these bytes from now on. */
+  /** Records that a key has these bytes from now on. */
   wrote(rank: number, bytes: Uint8Array<ArrayBuffer>): void {
     this.model.set(rank, { bytes, above: this.version, version: undefined });
     this.views.written(rank, bytes);
@@ -135,7 +135,7 @@ export class Machine {
     for (const walk of this.walks) walk?.deleted(rank);
   }
 
-  /** Writes were undone. */
+  /** Records that writes were undone. */
   restore(state: State): void {
     this.model.restore(state);
     for (const walk of this.walks) walk?.restored();
@@ -143,7 +143,7 @@ export class Machine {
 
   // ---------------------------------------------------------------- turns and views
 
-  /** Keeps a view of what a key holds. */
+  /** Keeps a view of a key's value. */
   keep(slot: number, view: Uint8Array, rank: number, call: string): void {
     const bytes = this.model.get(rank)?.bytes;
     const from = `${call} of ${this.keyAt(rank).shown}`;
@@ -155,13 +155,13 @@ export class Machine {
     return { number: this.turnNumber - 1, lives: false };
   }
 
-  /** This turn, and whether its views are promised to live. */
+  /** This turn, and whether its views are guaranteed to live. */
   get turn(): Turn {
     const lives = !this.viewsKilled;
     return { number: this.turnNumber, lives };
   }
 
-  /** All views of this turn have died lawfully. */
+  /** Records that all views of this turn have expired as specified. */
   killedViews(): void {
     this.viewsKilled = true;
   }
@@ -180,12 +180,11 @@ export class Machine {
     }
   }
 
-  /** What holds after every operation. */
+  /** Checks the invariants that hold after every operation. */
   checkAfter(): void {
     const { records, pendingBytes, poisoned } = this.db.stats();
     equal("stats().records", records, this.model.size);
-    // A write may have given rise to housekeeping, which failed: the write stands, and who wants
-    // more than that is told.
+    // Maintenance after a write may have failed. The write is kept, and a flush throws the deferred error.
     if (poisoned && this.faulty?.struck === true) this.db.flush();
     equal("stats().poisoned", poisoned, false);
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {

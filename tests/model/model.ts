@@ -1,18 +1,18 @@
-/** What a database ought to hold: a map from keys, by their rank in the order of bytes, to values. */
+/** The expected contents of a database: a map from keys, by their rank in byte order, to values. */
 
 import { type Key, latin } from "./keys.js";
 import type { RankRange } from "./program.js";
 
-/** A value that was written. */
+/** A written value. */
 export interface Entry {
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The largest version that anything had when it was written: its own has to be above. */
+  /** The largest version of any entry when it was written: its own version has to be larger. */
   readonly above: number;
-  /** Its own, once it was seen; then it stays. */
+  /** Its own version, once seen. It is constant from then on. */
   version: number | undefined;
 }
 
-/** All entries at some moment. */
+/** All entries at one moment. */
 export interface State {
   readonly entries: readonly (Entry | undefined)[];
   readonly size: number;
@@ -39,7 +39,7 @@ export class Model {
     return this.entries[rank];
   }
 
-  /** All entries that there are. */
+  /** All present entries. */
   all(): Entry[] {
     return this.entries.filter((entry) => entry !== undefined);
   }
@@ -69,7 +69,7 @@ export class Model {
     this.present = size;
   }
 
-  /** Whether a range means a key, its limit aside. */
+  /** Whether a key is in a range, regardless of the limit. */
   includes({ gt, gte, lt, lte, prefix }: RankRange, rank: number): boolean {
     return (
       (gt === undefined || rank > gt) &&
@@ -80,7 +80,7 @@ export class Model {
     );
   }
 
-  /** The keys that are there and that a range means, in its order. */
+  /** The present keys of a range, in its order. */
   within(range: RankRange): number[] {
     const found: number[] = [];
     for (let rank = 0; rank < this.entries.length; rank++) {

@@ -1,4 +1,4 @@
-/** Operations on single keys, and on several at once. */
+/** Operations on single keys, and on several keys at once. */
 
 import {
   BAD_ARGUMENT,
@@ -78,7 +78,7 @@ export function set(machine: Machine, { key: rank, form, value, as, ifVersion }:
   machine.wrote(rank, bytes);
 }
 
-/** Hands a value of the database itself over to it. */
+/** Passes a value of the database itself to it. */
 export function copy(machine: Machine, { from, to, pinned: slot }: Of<"copy">): void {
   const pinned = slot === undefined ? undefined : machine.pins[slot];
   const view = pinned?.pin.bytes ?? machine.db.get(machine.key({ key: from, form: "bytes" }));
@@ -140,7 +140,7 @@ export function unpin(machine: Machine, slot: number): void {
   refused(STALE_VIEW, () => pinned.pin.bytes);
 }
 
-/** A value as the program hands it over. */
+/** A value in the form in which the program passes it. */
 export function handOver(value: Value, bytes: Uint8Array<ArrayBuffer>, form: Form) {
   if (form === "text" && value.kind !== "bytes") return textOf(value);
   if (form === "buffer") return bytes.buffer;

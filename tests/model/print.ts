@@ -1,10 +1,10 @@
-/** Programs as a list of calls that a person reads, and can paste. */
+/** Prints programs as readable lists of calls that can be pasted. */
 
 import type { Key } from "./keys.js";
 import type { Change, Form, Of, Operation, Program, RankRange, Step, Update } from "./program.js";
 import type { Value } from "./values.js";
 
-/** The program, a call to a line. */
+/** The program, with one call per line. */
 export function print({ setting, operations }: Program): string {
   const { durability, strictViews, ordered, memory, segmentLog2, keys } = setting;
   const options = JSON.stringify({ durability, strictViews, ordered, memory });

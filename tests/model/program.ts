@@ -1,6 +1,6 @@
 /**
- * Programs, as data: a setting and a list of operations. They exist before anything runs, so that one
- * can be printed, and made smaller: each operation means something whichever others are left out.
+ * Programs as data: a setting and a list of operations. They exist before anything runs, so that they can be
+ * printed and shrunk: each operation is valid whichever others are left out.
  */
 
 import type { Durability } from "varve";
@@ -8,25 +8,25 @@ import type { Fault } from "./faulty.js";
 import type { Key } from "./keys.js";
 import type { Value } from "./values.js";
 
-/** How a key or a value is handed over. */
+/** The form in which a key or a value is passed. */
 export type Form = "text" | "bytes" | "buffer" | "part";
 
-/** A range; its keys are ranks, places of keys in the order of all keys of the program. */
+/** A range. Its keys are ranks: positions in the order of all keys of the program. */
 export interface RankRange {
   readonly gt?: number;
   readonly gte?: number;
   readonly lt?: number;
   readonly lte?: number;
-  /** The first bytes of this key, so many. */
+  /** A prefix: the number of first bytes of this key. */
   readonly prefix?: readonly [rank: number, length: number];
   readonly reverse?: boolean;
   readonly limit?: number;
 }
 
-/** What a walk gives, and in which form its keys are. */
+/** The items of an iteration, and the form of its keys. */
 export type Of = "keys" | "values" | "entries" | "keys as bytes" | "entries as bytes";
 
-/** What a callback of `updateIf` does. */
+/** The action of a callback of `updateIf`. */
 export type Change =
   | { readonly how: "poke"; readonly at: number; readonly byte: number }
   | { readonly how: "rewrite"; readonly number: number }
@@ -37,7 +37,7 @@ export type Change =
   | { readonly how: "return a number" }
   | { readonly how: "set inside" };
 
-/** What a predicate answers. All see whether they are shown the right bytes. */
+/** The answer of a predicate. Every predicate checks that it is given the right bytes. */
 export type Predicate = "true" | "false" | "throw" | "a promise" | "nothing";
 
 export interface Update {
@@ -50,16 +50,16 @@ export interface Update {
   readonly valueIfMissing?: Value;
   /** Keys that the callback reads before it does anything. */
   readonly reads: readonly number[];
-  /** Where the callback's view is kept. */
+  /** The slot that keeps the callback's view. */
   readonly keep?: number;
 }
 
-/** One step of a batch. */
+/** An operation of a batch. */
 export type Step =
   | { readonly type: "set"; readonly key: number; readonly value: Value; readonly form: Form }
   | { readonly type: "delete"; readonly key: number; readonly form: Form };
 
-/** One call, or a few that belong together. Slots (views, pins, walks) are small numbers. */
+/** A call, or several that belong together. Slots (views, pins, iterators) are small numbers. */
 export type Operation =
   | { readonly do: "get"; readonly key: number; readonly form: Form; readonly keep?: number }
   | { readonly do: "getText" | "has" | "getEntry"; readonly key: number; readonly form: Form }
@@ -102,17 +102,17 @@ export type Operation =
   | ({ readonly do: "fault" } & Fault)
   | { readonly do: "crash"; readonly on: "the survivor" | "the old one" };
 
-/** What a program runs in. */
+/** The setting of a program. */
 export interface Setting {
   readonly durability: Durability;
   readonly strictViews: boolean;
   readonly ordered: boolean;
   readonly memory: number;
-  /** Binary logarithm of the size of a segment; 20 is what databases have. */
+  /** Binary logarithm of the segment size; 20 by default in databases. */
   readonly segmentLog2: number;
-  /** Whether its file fails at times, where that can be. */
+  /** Whether its file fails at times, where that is possible. */
   readonly faults: boolean;
-  /** All keys, in the order of their bytes. */
+  /** All keys, in byte order. */
   readonly keys: readonly Key[];
 }
 
@@ -122,15 +122,15 @@ export interface Program {
   readonly operations: readonly Operation[];
 }
 
-/** What the place can do in which programs run. */
+/** The abilities of the place in which programs run. */
 export interface Abilities {
-  /** Whether there are crashes and failures: the storage copies what it holds, and fails on demand. */
+  /** Whether crashes and failures are possible: the storage copies its contents, and fails on demand. */
   readonly fails: boolean;
   /** Whether a flush takes milliseconds. */
   readonly slowFlush: boolean;
 }
 
-/** Slots for views, pins and walks. */
+/** Slots for views, pins and iterators. */
 export const VIEWS = 6;
 export const PINS = 3;
 export const WALKS = 3;

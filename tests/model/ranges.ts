@@ -23,14 +23,14 @@ export function clear(machine: Machine, range: RankRange | undefined): void {
   for (const rank of gone) machine.deleted(rank);
 }
 
-/** Goes over a range at once. */
+/** Iterates over a range at once. */
 export function scan(machine: Machine, range: RankRange, of: Of): void {
   if (!allows(machine, () => iterate(machine, range, of))) return;
   const walk = new Walk(machine.model, iterate(machine, range, of), range, of);
   while (walk.goesOn) walk.step();
 }
 
-/** Begins to go over a range, to go on later. */
+/** Starts an iteration over a range, to be continued later. */
 export function begin(machine: Machine, { slot, range, of }: Extract<Operation, { do: "walk" }>) {
   if (!allows(machine, () => iterate(machine, range, of))) return;
   machine.walks[slot] = new Walk(machine.model, iterate(machine, range, of), range, of);
@@ -46,7 +46,7 @@ export function step(
     if (found === undefined) continue;
     const { view, rank } = found;
     if (keep === undefined) continue;
-    // It is good until the next step, and kept longer it shows its own record or is dead.
+    // The view is valid until the next step. Kept longer, it shows its own record or has expired.
     const bytes = machine.model.get(rank)?.bytes as Uint8Array;
     const from = `${walk.of} at ${machine.keyAt(rank).shown}`;
     machine.views.keep(keep, view, rank, [bytes], machine.past, from);
@@ -58,7 +58,7 @@ export function leave(machine: Machine, slot: number): void {
   machine.walks[slot] = undefined;
 }
 
-/** Whether there is order; if not, the call has to say so. */
+/** Whether the database is ordered; if not, the call has to throw. */
 function allows(machine: Machine, call: () => unknown): boolean {
   if (!machine.setting.ordered) refused(BAD_ARGUMENT, call);
   return machine.setting.ordered;

@@ -1,4 +1,4 @@
-/** Runs a program on a database and on a model of it, and stops where the two differ. */
+/** Runs a program on a database and on its model, and stops where the two differ. */
 
 import {
   AMPLE,
@@ -20,9 +20,9 @@ import { createWithSegments } from "./segments.js";
 import { compareAll, crash, recover, reopen, yields } from "./turns.js";
 import { update } from "./update.js";
 
-/** Where a program failed, and how. */
+/** The place and kind of a program's failure. */
 export interface Failure {
-  /** The operation of the program that failed; their number when it was the end. */
+  /** The index of the failed operation; the number of operations for a failure at the end. */
   readonly at: number;
   readonly what: string;
   readonly cause: unknown;
@@ -35,7 +35,7 @@ export async function run(program: Program, ground: Ground): Promise<Failure | u
   try {
     await start(machine);
     for (; at < program.operations.length; at++) {
-      // Not every operation yields: several make up a turn.
+      // Not every operation yields: several form a turn.
       const waiting = perform(machine, program.operations[at] as Operation);
       if (waiting !== undefined) await waiting;
     }
@@ -59,7 +59,7 @@ async function start(machine: Machine): Promise<void> {
   equal("the count of a new database", machine.db.count(), 0);
 }
 
-/** Runs an operation of the program itself. */
+/** Runs an operation at the top level of the program. */
 function perform(
   machine: Machine,
   operation: Operation,
@@ -67,7 +67,7 @@ function perform(
 ): Promise<void> | undefined {
   const before = machine.faulty === undefined ? undefined : machine.model.state();
   const failed = async (error: unknown): Promise<void> => {
-    // It did nothing, as it says, and goes once the turn has ended.
+    // The call was not done, as its error says, and succeeds after the end of the turn.
     const isFull = codeOf(error) === OUT_OF_MEMORY && machine.setting.memory < AMPLE;
     if (isFull && !isRepeated) {
       await yields(machine, "a task");
@@ -100,7 +100,7 @@ function act(machine: Machine, operation: Operation): Promise<void> | undefined 
   }
 }
 
-/** Runs an operation that does not yield, perhaps within a transaction. */
+/** Runs an operation that does not yield, possibly within a transaction. */
 function actAtOnce(machine: Machine, operation: Operation): void {
   const { db, model } = machine;
   switch (operation.do) {
@@ -210,7 +210,7 @@ function transaction(
   }
 }
 
-/** What cannot be done halfway through a transaction. */
+/** Operations that are impossible within a transaction. */
 function outside(machine: Machine, call: () => void): void {
   if (machine.depth > 0) {
     refused(REENTRANCY, call);

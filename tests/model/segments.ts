@@ -1,12 +1,12 @@
 /**
- * New databases with small segments. No option of `open` asks for them, but every file that has them
- * opens; in them a short program meets what else takes megabytes: commits of several frames, extents,
- * cold records, memory that is used again.
+ * New databases with small segments. No option of `open` creates them, but every file that has them can be
+ * opened. In them, a short program reaches states that otherwise take megabytes: commits of several frames,
+ * extents, cold records, reused memory.
  */
 
 import type { Storage } from "varve";
 
-/** The checksums of both superblocks (FORMAT.md, section 3), by the size that they name. */
+/** The checksums of both superblocks (FORMAT.md, section 3), by segment size. */
 const CHECKS: Readonly<Record<number, readonly [bigint, bigint]>> = {
   12: [0x8afd_95fc_37f2_77cen, 0xe41c_5eef_9d73_dcaan],
   14: [0xfe27_1bfe_7925_146dn, 0x3dbb_1532_c86c_77e8n],
@@ -20,7 +20,7 @@ const SUPERBLOCK = 256;
 const STRIDE = 4_096;
 const DATA_START = 8_192;
 
-/** Puts a new database under this name whose segments have `1 << segmentLog2` bytes. */
+/** Creates a database under this name whose segments have `1 << segmentLog2` bytes. */
 export async function createWithSegments(
   storage: Storage,
   name: string,

@@ -1,9 +1,9 @@
-/** Makes a program that fails as small as it can be while it still fails. */
+/** Shrinks a failing program as far as it still fails. */
 
 import type { Operation, Program, Setting, Update } from "./program.js";
 import type { Value } from "./values.js";
 
-/** How long to try. */
+/** The limits of shrinking. */
 export interface Patience {
   readonly tries: number;
   readonly ms: number;
@@ -60,11 +60,11 @@ class Shrinker {
     return true;
   }
 
-  /** Leaves out parts of the list: halves, quarters, and in the end single operations. */
+  /** Removes parts of the list: halves, quarters, and in the end single operations. */
   private async leaveOut(): Promise<void> {
     let part = Math.ceil(this.best.operations.length / 2);
     for (;;) {
-      // From the end: what comes last needs what came before it, and not the other way round.
+      // From the end, because later operations depend on earlier ones and not the reverse.
       for (let to = this.best.operations.length; to > 0; to -= part) {
         const from = Math.max(0, to - part);
         const { operations } = this.best;
@@ -75,7 +75,7 @@ class Shrinker {
     }
   }
 
-  /** Puts something simpler in the place of each operation. */
+  /** Replaces each operation by a simpler one. */
   private async simplify(): Promise<void> {
     for (let at = this.best.operations.length - 1; at >= 0; at--) {
       for (;;) {
@@ -97,7 +97,7 @@ class Shrinker {
     return false;
   }
 
-  /** Puts ordinary options in the place of others. */
+  /** Replaces options by their defaults. */
   private async relax(): Promise<void> {
     const ordinary: Partial<Setting>[] = [
       { strictViews: false },
@@ -116,7 +116,7 @@ class Shrinker {
   }
 }
 
-/** What might do in place of an operation; more daring attempts come first. */
+/** Replacements for an operation, the boldest first. */
 function* simpler(operation: Operation): Generator<Operation[]> {
   switch (operation.do) {
     case "transaction":
@@ -193,7 +193,7 @@ function* simplerUpdate(update: Update): Generator<Operation[]> {
   }
 }
 
-/** Without one of its options. */
+/** The operation without one of its options. */
 function* without(operation: Operation, ...options: string[]): Generator<Operation[]> {
   for (const option of options) {
     if (!(option in operation)) continue;
@@ -202,7 +202,7 @@ function* without(operation: Operation, ...options: string[]): Generator<Operati
   }
 }
 
-/** A list without some of its parts. */
+/** The list without some of its parts. */
 function* fewer<T>(list: readonly T[]): Generator<T[]> {
   for (let part = list.length; part >= 1; part = Math.floor(part / 2)) {
     for (let to = list.length; to > 0; to -= part) {

@@ -1,4 +1,4 @@
-// Runs random programs for as long as one has patience, or one of them again.
+// Runs random programs until it is stopped, or repeats one of them.
 //   node tests/model/soak.mjs [--seed n] [--count n] [--length n] [--place memory|file|faulty] [--build release|debug]
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

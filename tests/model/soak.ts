@@ -1,9 +1,9 @@
-/** What `soak.mjs` runs. */
+/** The program that `soak.mjs` runs. */
 
 import { check } from "./check.js";
 import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "./grounds.js";
 
-/** What to run, and how. */
+/** The programs to run, and the place. */
 export interface Order {
   seed: number;
   count: number;
@@ -15,7 +15,7 @@ export interface Order {
   say: (line: string) => void;
 }
 
-/** Runs programs one after the other. Gives how many failed. */
+/** Runs programs one after the other. Returns the number of failures. */
 export async function soak(order: Order): Promise<number> {
   const { seed, count, length, place, build, say } = order;
   const grounds = groundsIn(place, order);

@@ -15,10 +15,10 @@ const NOTHING: Budget = {
   renewals: 0,
 };
 
-/** No more worlds than these are looked at. Whoever sets a case knows how many it has. */
+/** The most worlds that are visited in one case. */
 const MOST_WORLDS = 200_000;
 
-/** Goes to every world that can come to be, and brings each to its end. Gives how many there are. */
+/** Visits every reachable world, and runs each to its end. Returns their number. */
 function tryAll(
   programs: readonly Program[],
   budget: Partial<Budget>,
@@ -55,60 +55,54 @@ function tryAll(
 type Case = [programs: Program[], budget: Partial<Budget>, versions?: number[]];
 
 const CASES: Readonly<Record<string, Case>> = {
-  "a write whose owners die twice, at any step": [[["w"]], { deaths: 2, whiles: 1 }],
-  "two writes of two turns whose owner dies at any step": [[["w", "w"]], { deaths: 1 }],
-  "two writes of two turns and a message that is lost": [[["w", "w"]], { drops: 1, whiles: 1 }],
-  "two writes of two turns and a message that comes twice": [[["w", "w"]], { doubles: 1 }],
-  "a write that comes twice while owners die": [[["w"]], { deaths: 1, doubles: 2 }],
-  "writes and a read of one turn whose owner dies": [[["wrw"]], { deaths: 1, whiles: 1 }],
-  "a read behind a write, and anything lost": [[["w", "r"]], { drops: 2, whiles: 1 }],
-  "a write given up, one behind it, and a death": [[["w", "w"]], { giveUps: 1, deaths: 1 }],
-  "a write that waits beyond its deadline": [[["w"]], { ages: 1, deaths: 1, doubles: 1 }],
-  "a hand-over while writes are under way": [[["w", "w"]], { handOvers: 1 }],
+  "a write, and two deaths at any step": [[["w"]], { deaths: 2, whiles: 1 }],
+  "two writes of two turns, and a death at any step": [[["w", "w"]], { deaths: 1 }],
+  "two writes of two turns and a lost message": [[["w", "w"]], { drops: 1, whiles: 1 }],
+  "two writes of two turns and a repeated message": [[["w", "w"]], { doubles: 1 }],
+  "a repeated write while owners die": [[["w"]], { deaths: 1, doubles: 2 }],
+  "writes and a read of one turn, and the owner's death": [[["wrw"]], { deaths: 1, whiles: 1 }],
+  "a read after a write, and any message lost": [[["w", "r"]], { drops: 2, whiles: 1 }],
+  "a cancelled write, a later write, and a death": [[["w", "w"]], { giveUps: 1, deaths: 1 }],
+  "a write beyond its deadline": [[["w"]], { ages: 1, deaths: 1, doubles: 1 }],
+  "a hand-over during writes": [[["w", "w"]], { handOvers: 1 }],
   "a hand-over and a death": [[["w"]], { handOvers: 1, deaths: 1 }],
-  "a write that its client has given up, and the record that is forgotten": [
+  "a cancelled write, and an expired client record": [
     [["w", "w"]],
     { giveUps: 1, ages: 1, doubles: 1 },
   ],
-  "two clients whose owner dies": [[["w"], ["w"]], { deaths: 1 }],
+  "two clients, and the owner's death": [[["w"], ["w"]], { deaths: 1 }],
   "two clients and a lost message": [[["w"], ["r"]], { drops: 1, whiles: 1 }],
   "a write that a service worker refuses while owners die": [[["w"]], { deaths: 1, readers: 1 }],
   "a write that a service worker refuses, and a hand-over": [[["w"]], { handOvers: 1, readers: 1 }],
   "a newer build while an older one writes": [[["w"]], { deploys: 1 }, [1, 2]],
-  "a newer build while messages of an older one come twice": [
+  "a newer build while messages of an older one are repeated": [
     [["w"]],
     { deploys: 1, doubles: 1 },
     [1, 2],
   ],
-  "a newer build whose owner dies at any step": [[["w"]], { deploys: 1, deaths: 1 }, [1, 2]],
-  "a write behind a watch, whose owners die": [[["vw"]], { deaths: 1, drops: 1 }],
-  "a watch, two writes, and anything lost": [[["v", "ww"]], { drops: 1, whiles: 1 }],
-  "a watch and writes, of which anything comes twice": [[["wv", "w"]], { doubles: 1 }],
+  "a newer build, and a death at any step": [[["w"]], { deploys: 1, deaths: 1 }, [1, 2]],
+  "a write after a watch, and deaths": [[["vw"]], { deaths: 1, drops: 1 }],
+  "a watch, two writes, and any message lost": [[["v", "ww"]], { drops: 1, whiles: 1 }],
+  "a watch and writes, and any message repeated": [[["wv", "w"]], { doubles: 1 }],
   "a watch, a write, and a hand-over": [[["v", "w"]], { handOvers: 1 }],
   "a watch while another client writes, and a death": [[["vw"], ["w"]], {}],
-  "a watch that a service worker begins, and a write": [[["vw"]], { readers: 1 }],
-  "a watch that is not renewed in time, and writes": [[["v", "w", "w"]], { sleeps: 1 }],
-  "a watch that is not renewed in time, and one of its messages lost": [
-    [["v", "w"]],
-    { sleeps: 1, drops: 1 },
-  ],
-  "a watch that is not renewed in time, and one of its messages again": [
-    [["v", "ww"]],
-    { sleeps: 1, doubles: 1 },
-  ],
-  "a watch that is renewed while it is given up": [[["v", "w"]], { sleeps: 1, renewals: 1 }],
-  "a watch that is given up twice, while its owner dies": [[["v", "w"]], { sleeps: 2, deaths: 1 }],
-  "watches of two clients that are not renewed in time": [[["v"], ["w"]], { sleeps: 1 }],
-  "a watch that a service worker tells of, and its renewal": [
+  "a watch begun by a service worker, and a write": [[["vw"]], { readers: 1 }],
+  "an expired watch, and writes": [[["v", "w", "w"]], { sleeps: 1 }],
+  "an expired watch, and a lost message": [[["v", "w"]], { sleeps: 1, drops: 1 }],
+  "an expired watch, and a repeated message": [[["v", "ww"]], { sleeps: 1, doubles: 1 }],
+  "a watch renewed while it expires": [[["v", "w"]], { sleeps: 1, renewals: 1 }],
+  "a watch that expires twice, and the owner's death": [[["v", "w"]], { sleeps: 2, deaths: 1 }],
+  "expired watches of two clients": [[["v"], ["w"]], { sleeps: 1 }],
+  "a watch answered by a service worker, and its renewal": [
     [["v"]],
     { readers: 1, deaths: 1, renewals: 1 },
   ],
-  "two builds, of which the newer writes": [[["w"], ["r"]], {}, [2, 1]],
+  "two builds, and a write of the newer one": [[["w"], ["r"]], {}, [2, 1]],
 };
 
 suite("every order of events", () => {
   for (const [name, [programs, budget, versions]] of Object.entries(CASES)) {
-    test(`ends well with ${name}`, () => {
+    test(`protocol: every order of events ends correctly with ${name}`, () => {
       const worlds = tryAll(programs, budget, versions);
       console.error(`    ${worlds} worlds: ${name}`);
       ok(worlds > 20);
@@ -117,7 +111,7 @@ suite("every order of events", () => {
 });
 
 suite("long random runs", () => {
-  test("of many clients, writes and mishaps apply each write once, in order, or tell that they did not", () => {
+  test("protocol: random runs with many clients and faults apply each write once, in order, or report that they did not", () => {
     const runs = context().thorough ? 1_000 : 100;
     for (let seed = 1; seed <= runs; seed += 1) {
       const next = random(seed);
@@ -142,7 +136,7 @@ suite("long random runs", () => {
         sleeps: mishaps(),
         renewals: mishaps(),
       };
-      // Half of the runs are of one build.
+      // Half of the runs have one build only.
       const world = new World(programs, budget, seed % 2 === 0 ? versions : []);
       try {
         for (let steps = 0; steps < 400; steps += 1) {

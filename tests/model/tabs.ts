@@ -1,6 +1,6 @@
 /**
- * Clients, owners that die, and a network that loses, doubles and reorders what is sent over it: all in
- * one thread and without a clock, so that every order of events can be tried.
+ * Clients, owners that die, and a network that loses, repeats and reorders messages: all in one thread and
+ * without a clock, so that every order of events can be tried.
  */
 
 import {
@@ -27,16 +27,16 @@ import {
 /** Longer than an owner may be silent, and shorter than any deadline. */
 const A_WHILE_MS = 500;
 
-/** Behind every deadline, and so far behind that records of clients are forgotten. */
+/** Later than every deadline, and than the lease of client records. */
 const TOO_LONG_MS = 100_000;
 
 const TIMEOUT_MS = 30_000;
 
-/** So far is the clock of each owner from that of the one before, now ahead and now behind, and a reader's. */
+/** The offset of each owner's clock from the one before, alternately ahead and behind, and of a reader's. */
 const APART_MS = 700_000;
 const READER_BEHIND_MS = -300_000;
 
-/** What may go wrong in one run, each so many times. */
+/** How often each fault may occur in one run. */
 export interface Budget {
   readonly deaths: number;
   readonly handOvers: number;
@@ -47,22 +47,25 @@ export interface Budget {
   readonly giveUps: number;
   /** A tab of a newer build makes the owner hand over. */
   readonly deploys: number;
-  /** A service worker says that it reads the file while nobody owns it. */
+  /** A service worker announces that it reads the file while there is no owner. */
   readonly readers: number;
-  /** The owner finds that it has not heard of any watch for too long: the machine, or every page, stood still. */
+  /** The owner's watches all expire, because the machine, or every page, was suspended. */
   readonly sleeps: number;
   /** A client renews its watches. */
   readonly renewals: number;
 }
 
-/** What a client asks for: writes (`w`), reads (`r`) and watches (`v`), those of one turn in one string. */
+/**
+ * The requests of a client: writes (`w`), reads (`r`) and watches (`v`), with those of one turn in one
+ * string.
+ */
 export type Program = readonly string[];
 
-/** What was written, in order, and every client's record. */
+/** The writes in order, and every client's record. */
 interface Disk {
   log: string[];
   records: Map<number, Uint8Array>;
-  /** The last version of the application that has had it. */
+  /** The last version of the application that has owned it. */
   version: number;
 }
 
@@ -77,21 +80,21 @@ function build(version: number): string {
 class Owner implements ClientRecordStore {
   readonly id: string;
   readonly ledger: RequestLog;
-  /** What is kept of each watch is how much of the log it was told. */
+  /** The state of a watch is the length of the log that was reported to it. */
   readonly watched: Subscriptions<{ told: number }>;
-  /** Handed over: it is there, and has nothing any more. */
+  /** Whether it has handed over: it still exists, and no longer has the file. */
   retired: boolean;
   disk: Disk;
-  /** What time it is by its own clock. */
+  /** The time by its own clock. */
   now: number;
-  /** How far that is behind the clock of the world, or ahead: no two realms have the same. */
+  /** The offset of its clock behind the clock of the world; no two realms have the same. */
   readonly behind: number;
-  /** The build of whom it works for. */
+  /** The build of the client that it works for. */
   asker: string;
   readonly build: string;
   private readonly clients_: readonly ModelClient[];
   private readonly outbox: [client: number, seen: WatchUpdate][];
-  /** What its own clock shows more than all others. */
+  /** The time by which its clock has jumped ahead of all others. */
   ahead: number;
 
   constructor(
@@ -116,7 +119,7 @@ class Owner implements ClientRecordStore {
     this.now = 0;
   }
 
-  /** Begins a watch, or renews one whose client has missed nothing; what it tells then. */
+  /** Begins a watch, or renews it if its client has missed nothing. Returns its messages. */
   watch(watch: Watch, now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
@@ -128,7 +131,7 @@ class Owner implements ClientRecordStore {
     return outbox.splice(0);
   }
 
-  /** What watches have not been told yet: each write is a key of its own. */
+  /** The changes not yet reported to watches: each write has a key of its own. */
   news(now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
@@ -175,14 +178,14 @@ class Owner implements ClientRecordStore {
   }
 }
 
-/** Each key with its version: what is in the log from there on. */
+/** The keys and versions in the log from a position on. */
 function changesOf(log: readonly string[], from: number) {
   return log.map((tag, i) => [tag, i + 1] as const).slice(from);
 }
 
 const READER = "reader";
 
-/** Reads what there is, and refuses what would write. Nothing that it does is kept. */
+/** Reads, and refuses writes. Its records are not kept. */
 class Reader extends Owner {
   override perform(request: Request): unknown {
     if (request.write > 0) throw new Error("there is no owner");
@@ -196,9 +199,9 @@ interface Asked {
   readonly tag: string;
   readonly writes: boolean;
   readonly id: number;
-  /** Its writes that were asked for before it. */
+  /** The client's writes that were requested before it. */
   readonly before: readonly string[];
-  /** What the watches hear that were there before it. */
+  /** The keys reported to the watches that began before it. */
   readonly told: readonly ReadonlySet<unknown>[];
   ending: Settlement | "given up" | undefined;
 }
@@ -208,7 +211,7 @@ class ModelClient {
   readonly sender: RequestQueue;
   readonly watches: WatchList;
   readonly heard: Set<unknown>[];
-  /** What each watch knows to be there. */
+  /** The contents known to each watch. */
   readonly known: Map<string, readonly [key: unknown, version: number]>[];
   readonly asked: Asked[];
   turn: number;
@@ -235,7 +238,7 @@ class ModelClient {
     return this.turn === this.program.length;
   }
 
-  /** Asks for what comes next in its program. */
+  /** Makes the next requests of its program. */
   ask(now: number): void {
     this.request(this.program[this.turn] as string, now);
     this.turn += 1;
@@ -298,13 +301,13 @@ interface Packet {
   readonly message: ToOwner | ToClient;
 }
 
-/** One thing that may happen next. */
+/** An event that may happen next. */
 interface Event {
   readonly name: string;
   happen(): void;
 }
 
-/** Everything there is. */
+/** The clients, the owners, the network and the disk. */
 export class World {
   private now: number;
   private readonly clients: ModelClient[];
@@ -312,15 +315,15 @@ export class World {
   private network: Packet[];
   private disk: Disk;
   private readonly versions: readonly number[];
-  /** All of an earlier version have heard of a newer one. */
+  /** The earliest version that may still own the file: all earlier ones know of a newer one. */
   private earliest = 0;
   private budget: { -readonly [K in keyof Budget]: Budget[K] };
   private lastEpoch = 0;
   private isLossy = false;
 
   /**
-   * `versions`: of each client, and behind those of further tabs that ask for nothing; 1 for all when
-   * left out. The first owner is of the lowest.
+   * `versions`: the version of each client, followed by those of further tabs that make no requests; 1 for all
+   * by default. The first owner has the lowest.
    */
   constructor(programs: readonly Program[], budget: Budget, versions: readonly number[] = []) {
     this.now = 1_000_000;
@@ -336,7 +339,7 @@ export class World {
     this.appear(Math.min(...this.versions));
   }
 
-  /** What is sent to an owner that is dead is never read. */
+  /** Messages to a dead owner are dropped. */
   send(packet: Packet): void {
     const { to } = packet;
     if (typeof to === "number" || to === READER || this.owners.some(({ id }) => id === to)) {
@@ -348,7 +351,7 @@ export class World {
     for (const { id } of this.owners) this.send({ to: id, message });
   }
 
-  /** All that may happen next. What is the same twice is there once. */
+  /** The events that may happen next, without duplicates. */
   events(): Event[] {
     const { budget } = this;
     const events: Event[] = [];
@@ -382,7 +385,7 @@ export class World {
     });
     const { owner } = this;
     if (owner === undefined) {
-      // Whoever is of an earlier build than the last owner finds that in the file, and goes.
+      // An owner of an earlier build than the last one finds that in the file, and resigns.
       for (const version of this.versions.filter(
         (one) => one >= Math.max(this.disk.version, this.earliest),
       )) {
@@ -421,19 +424,19 @@ export class World {
     return events;
   }
 
-  /** Has no timer left. */
+  /** Stops all timers. */
   close(): void {
     for (const { watches } of this.clients) watches.stop();
   }
 
-  /** Brings it to an end without any more mishaps. Throws if something never ends. */
+  /** Runs to the end without further faults. Throws if a request never ends. */
   finish(): void {
     this.settle();
     if (this.clients.some(({ heard }) => heard.length > 0)) {
-      // Whoever asks for something more finds whoever is owner now; and sooner or later watches are renewed.
+      // Further requests find the present owner, and watches are renewed sooner or later.
       for (const client of this.clients) client.request("r", this.now);
       this.settle();
-      // What nothing was lost of is told without a renewal.
+      // Without a lost message, every change is reported without a renewal.
       if (!this.isLossy) this.check(true);
       for (const { watches } of this.clients) watches.renew(false, true);
       this.settle();
@@ -452,7 +455,7 @@ export class World {
     while (this.network.length > 0) this.deliver(this.take(0));
   }
 
-  /** Throws unless everything is as it has to be. */
+  /** Throws unless all invariants hold. */
   check(isEnd = false): void {
     const { log } = this.disk;
     const late = log.find((tag) => tag.endsWith("late"));
@@ -472,7 +475,7 @@ export class World {
     }
   }
 
-  /** A text that is the same for worlds in which the same may happen. */
+  /** A text that is equal for worlds with the same possible futures. */
   key(): string {
     const { now, clients, owners, network, disk, budget, earliest, lastEpoch, isLossy } = this;
     const packets = network.map(key).sort();
@@ -520,7 +523,7 @@ export class World {
     for (const { number } of this.clients) this.send({ to: number, message });
   }
 
-  /** Nothing of it is left, and what is sent to it is never read. */
+  /** Removes the owner. Messages to it are dropped. */
   private die(): void {
     const owner = this.owner as Owner;
     this.owners.splice(this.owners.indexOf(owner), 1, gone(this.owners.length));
@@ -565,7 +568,10 @@ export class World {
     }
   }
 
-  /** Whoever asks a service worker is in it, and nothing comes between. While there is an owner it is silent. */
+  /**
+   * Answers queries to a service worker at once, since its clients are in the same realm. With an owner it is
+   * silent.
+   */
   private askReader(): void {
     const asks = ({ to, message }: Packet) => to === READER && message.type === "find-owner";
     const asked = this.network.filter(asks);
@@ -576,7 +582,7 @@ export class World {
     }
   }
 
-  /** A service worker tells all that there is, and hears of no change. */
+  /** A service worker sends the contents of a watch, and reports no changes. */
   private watchFor(watch: Watch): void {
     const { client: to } = watch;
     if (this.owner !== undefined) {
@@ -588,7 +594,7 @@ export class World {
     for (const [, message] of reader.watch(watch, this.now)) this.send({ to, message });
   }
 
-  /** What a service worker does that looks whether there is an owner. */
+  /** A service worker answers, unless there is an owner. */
   private readFor(ask: RequestBatch): void {
     const { client: to } = ask;
     if (this.owner !== undefined) {
@@ -609,7 +615,7 @@ export class World {
   private handle(owner: Owner, ask: RequestBatch, dies: "before" | "after" | undefined): void {
     const standing = compareBuilds(owner.build, ask.build);
     if (standing === "newer") {
-      // It steps aside, and does nothing of it.
+      // It hands over, and does nothing of the batch.
       this.earliest = owner.disk.version + 1;
       this.retire();
       return;
@@ -632,7 +638,7 @@ export class World {
   }
 }
 
-/** In the place of an owner that is dead, so that the others keep their numbers. */
+/** Takes the place of a dead owner, so that the others keep their numbers. */
 function gone(number: number): Owner {
   return Object.assign(Object.create(Owner.prototype) as Owner, {
     id: `dead${number}`,
@@ -659,7 +665,7 @@ function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
     if (missing.length > 0) throw new Error(`${tag} did not see ${missing.join()}`);
   } else if (there > 0 && ("error" in ending || "thrown" in ending)) {
     throw new Error(`${tag} was refused, and applied`);
-  } else if (there > 0 && "lapsed" in ending && ending.lapsed === "never-sent") {
+  } else if (there > 0 && "noAnswer" in ending && ending.noAnswer === "never-sent") {
     throw new Error(`${tag} was never sent, and applied`);
   } else if ("forgotten" in ending) {
     throw new Error(`the answer to ${tag} was not kept`);
@@ -668,8 +674,8 @@ function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
 
 function key(value: unknown): string {
   return JSON.stringify(value, (name, one) => {
-    // OwnerQuery belongs to which world and what is called at the end is the same in all of them.
-    if (["port", "settle", "clients_", "journal", "timer"].includes(name)) return 0;
+    // The world and the callbacks are the same for every key, so they are left out.
+    if (["port", "settle", "clients_", "store", "timer"].includes(name)) return 0;
     if (one instanceof Map || one instanceof Set) return [...one];
     if (one instanceof Uint8Array) return [...one].join();
     return one === Number.POSITIVE_INFINITY ? "∞" : one;

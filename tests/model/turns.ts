@@ -1,4 +1,4 @@
-/** Operations that yield: the end of a turn, closing and opening, crashes, and what failed before. */
+/** Operations that yield: the end of a turn, closing and opening, crashes, and earlier failures. */
 
 import { CLOSED, codeOf, equal, Mismatch, refused } from "./checks.js";
 import { FaultyStorage } from "./faulty.js";
@@ -8,7 +8,7 @@ import type { Operation } from "./program.js";
 import { scan } from "./ranges.js";
 import { same } from "./values.js";
 
-/** Bytes of the engine's record of a gap between segments, and more of them than one close notes. */
+/** The size of the engine's record of a gap between segments, and the most of them that a close writes. */
 const GAP_RECORD = 64;
 const MANY_GAPS = 64;
 
@@ -30,15 +30,15 @@ export async function yields(machine: Machine, to: To): Promise<void> {
   checkMemory(machine);
 }
 
-/** Between turns memory is bounded, whatever the size of the database. */
+/** Checks that memory is bounded between turns, whatever the size of the database. */
 function checkMemory({ db, setting, pins }: Machine): void {
-  // A turn of writes that are buffered ends with a timer.
+  // A turn of buffered writes ends with a timer.
   if (setting.durability === "buffered") return;
   const { memoryBytes } = db.stats();
   const segment = 1 << setting.segmentLog2;
   const budget = Math.max(setting.memory, 4 * segment);
   const pinned = pins.reduce((sum, pin) => sum + (pin?.bytes.length ?? 0), 0);
-  // Large values may have a quarter beside it. What pins hold may keep buffers above from going.
+  // Large values may take a quarter more. Buffers above pinned ones may have to stay.
   const limit = pinned > 0 ? 2 * budget + pinned : budget * 1.25;
   const allowed = limit + 4 * segment + 65_536;
   if (memoryBytes > allowed) {
@@ -48,7 +48,7 @@ function checkMemory({ db, setting, pins }: Machine): void {
 
 export async function reopen(machine: Machine): Promise<void> {
   compareAll(machine);
-  // What was emptied counts as alive until its commit.
+  // Emptied segments count as live until the commit.
   machine.db.commit();
   const { liveBytes } = machine.db.stats();
   await machine.db.close();
@@ -59,7 +59,7 @@ export async function reopen(machine: Machine): Promise<void> {
   equal("recovery.wasClean", machine.db.recovery.wasClean, true);
   equal("recovery.tornBytes", machine.db.recovery.tornBytes, 0);
   checkMemory(machine);
-  // What the engine notes of segments that have gone may come and go with the close.
+  // The engine's records of freed segments may appear and disappear with the close.
   const noted = machine.db.stats().liveBytes - liveBytes;
   if (noted % GAP_RECORD !== 0 || Math.abs(noted) > MANY_GAPS * GAP_RECORD) {
     throw new Mismatch(`liveBytes are ${noted} more after reopening`);
@@ -67,7 +67,7 @@ export async function reopen(machine: Machine): Promise<void> {
   compareAll(machine);
 }
 
-/** The program dies here: another one opens what the file holds at this moment. */
+/** Crashes: another program opens the present contents of the file. */
 export async function crash(machine: Machine, survives: boolean): Promise<void> {
   const { db, storage, handedOn } = machine;
   if (!(storage instanceof FaultyStorage)) return;
@@ -90,7 +90,7 @@ export async function crash(machine: Machine, survives: boolean): Promise<void> 
   machine.forgetVersions();
 }
 
-/** What is left of an open database after its close. */
+/** The state of a database after its close. */
 function closed({ views, pins, walks, past, setting }: Machine): void {
   views.checkDead("after closing", past, setting.strictViews);
   for (const [slot, pinned] of pins.entries()) {
@@ -105,7 +105,7 @@ function closed({ views, pins, walks, past, setting }: Machine): void {
 
 // ---------------------------------------------------------------- failures
 
-/** How a call fails when its file does. */
+/** The failure of a call whose file fails. */
 const FAILURES: readonly unknown[] = [
   "VARVE_QUOTA_EXCEEDED",
   "VARVE_STORAGE",
@@ -113,8 +113,8 @@ const FAILURES: readonly unknown[] = [
 ];
 
 /**
- * An operation failed because its file did. What it left has to be one of three: the state before it,
- * the state after it, or what had been handed on, when its whole group is gone. And life goes on.
+ * Checks the state after a failed operation. It has to be one of three: the state before it, the state after
+ * it, or the written state, if its whole commit is lost. The program then continues.
  */
 export async function recover(machine: Machine, before: State, error: unknown): Promise<void> {
   const { faulty, model } = machine;
@@ -127,7 +127,7 @@ export async function recover(machine: Machine, before: State, error: unknown): 
   const candidates = [model.state(), before, machine.handedOn];
   let opened = false;
   if (await isDown(machine)) {
-    // It closes, perhaps with the same complaint, and opens again.
+    // The database is closed, possibly with the same error, and opened again.
     await machine.db.close().catch((again) => {
       if (!FAILURES.includes(codeOf(again))) throw again;
     });
@@ -150,7 +150,7 @@ function refuseUnlessStruck(storage: FaultyStorage, error: unknown): void {
   if (!storage.struck || !FAILURES.includes(codeOf(error))) throw error;
 }
 
-/** Whether the database is closed, or refuses writes. A failure that waits to be thrown is taken. */
+/** Whether the database is closed, or refuses writes. Consumes a deferred error. */
 async function isDown({ db }: Machine): Promise<boolean> {
   for (;;) {
     try {
@@ -162,7 +162,7 @@ async function isDown({ db }: Machine): Promise<boolean> {
   }
 }
 
-/** Whether the database holds exactly this, versions included: the same bytes may be written twice. */
+/** Whether the database has exactly these contents, including versions: the same bytes may be written twice. */
 function holds({ db, model }: Machine, { entries, size }: State): boolean {
   if (db.count() !== size) return false;
   return entries.every((entry, rank) => {
@@ -176,7 +176,7 @@ function holds({ db, model }: Machine, { entries, size }: State): boolean {
 
 // ---------------------------------------------------------------- comparisons
 
-/** Everything, by key and in order. */
+/** All entries by key, in order. */
 export function compareAll(machine: Machine): void {
   const { db, model, setting } = machine;
   equal("count", db.count(), model.size);

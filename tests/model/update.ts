@@ -18,19 +18,19 @@ import { handOver } from "./points.js";
 import type { Predicate, Update } from "./program.js";
 import { bytesOf, fill, pattern, same } from "./values.js";
 
-/** What a callback has seen. */
+/** The observations of a callback. */
 interface Told {
   view: Uint8Array | undefined;
   died: boolean;
 }
 
-/** What an update has to come to. */
+/** The expected result of an update. */
 type Outcome = { answer: boolean } | { refusal: string } | "undone";
 
-/** The number of the pattern that callbacks leave behind when their work is not to be kept. */
+/** The number of the pattern that callbacks leave in bytes that are not to be kept. */
 const SCRIBBLE = 987_654_321;
 
-/** Runs an update on both. */
+/** Runs an update on the database and on the model. */
 export function update(machine: Machine, update: Update): void {
   const { model } = machine;
   const old = model.get(update.key)?.bytes;
@@ -45,7 +45,7 @@ export function update(machine: Machine, update: Update): void {
     );
   const { answer, thrown } = attempt(call);
   if (told.died) {
-    // What it read took memory that its view lay in. That is told, and nothing was changed.
+    // A read of the callback took the memory of its view. The call reports it, and nothing is changed.
     if (codeOf(thrown) !== STALE_VIEW) throw thrown ?? new Mismatch("a dead view was kept");
     machine.killedViews();
     return;
@@ -67,7 +67,7 @@ function attempt(call: () => boolean): { answer?: boolean; thrown?: unknown } {
   }
 }
 
-/** Checks that an update came to what it had to. */
+/** Checks the result of an update against the expected one. */
 function settle(outcome: Outcome, answer: boolean | undefined, thrown: unknown): void {
   if (outcome === "undone") {
     if (!(thrown instanceof Undone)) throw thrown ?? new Mismatch("a throw in it was swallowed");
@@ -79,7 +79,7 @@ function settle(outcome: Outcome, answer: boolean | undefined, thrown: unknown):
   }
 }
 
-/** What comes of it, and the bytes if it changes any. */
+/** The result of the callback, and the bytes if it changes any. */
 function foresee(
   { model }: Machine,
   { predicate, predicateKey, change, valueIfMissing, key }: Update,
@@ -116,7 +116,7 @@ function foresee(
   }
 }
 
-/** What an update comes to by its predicate alone; `undefined`: it goes on. */
+/** The result that the predicate alone decides; `undefined` if it lets the update go on. */
 function judged(predicate: Predicate): Outcome | undefined {
   if (predicate === "true") return undefined;
   if (predicate === "false") return { answer: false };
@@ -132,7 +132,7 @@ function optionsOf(
   const other = predicateKey === undefined ? start : machine.model.get(predicateKey)?.bytes;
   const judge = (view: Uint8Array) => {
     if (!same(view, other)) throw wrongly("a predicate", view, other);
-    // What a predicate writes into the record is undone, unless it answers that it is to be changed.
+    // Writes of the predicate to the record are undone, unless it returns true.
     if (predicateKey === undefined && predicate !== "true") fill(view, SCRIBBLE);
     if (predicate === "throw") throw new Undone();
     if (predicate === "a promise") return Promise.resolve(true) as unknown as boolean;
@@ -191,7 +191,7 @@ function change(
   }
 }
 
-/** Reading is legal in a callback; what would cost its view is refused. */
+/** Checks that a callback may read, and that calls that would invalidate its view are refused. */
 function read(machine: Machine, rank: number, changing: number): void {
   let view: Uint8Array | undefined;
   try {
@@ -200,11 +200,11 @@ function read(machine: Machine, rank: number, changing: number): void {
     if (codeOf(error) !== OUT_OF_MEMORY || machine.setting.memory >= AMPLE) throw error;
     return;
   }
-  // The record that is being changed may show either.
+  // The record that is being changed may show either value.
   if (rank !== changing) machine.shows(rank, view, "get in a callback");
 }
 
-/** A promise that is refused goes on running: no view of it may live. */
+/** The function behind a refused promise continues, and its views must have expired. */
 function diesByPromise({ change, predicate }: Update): boolean {
   return change.how === "return a promise" || predicate === "a promise";
 }
@@ -217,10 +217,10 @@ function keepView(
   start: Uint8Array,
 ): void {
   const bytes = [start];
-  // The bytes that a callback leaves behind when it returns others are its own.
+  // When the callback returns other bytes, the ones in its view are its own.
   if (change.how === "return") bytes.push(pattern(SCRIBBLE, start.length));
   const from = `an update of ${machine.keyAt(key).shown}`;
-  // It is its callback's, and from then on kept too long.
+  // The view belongs to the callback, and counts as kept too long afterwards.
   machine.views.keep(slot, view, key, bytes, machine.past, from);
 }
 

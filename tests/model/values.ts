@@ -1,12 +1,12 @@
 /**
- * The values of random programs. Each is a function of its number: whoever sees bytes of it can tell
- * whose they are, and a program that is printed or shrunk needs no bytes in it.
+ * The values of random programs. Each is a function of its number, so that any part of its bytes identifies it,
+ * and a printed or shrunk program needs no bytes.
  */
 
-/** How a value is made: bytes of all kinds, a text of ASCII, or a text of characters of one to four bytes. */
+/** The kind of a value: arbitrary bytes, ASCII text, or text of characters of one to four bytes. */
 export type Kind = "bytes" | "ascii" | "unicode";
 
-/** A value, as data. `size` counts bytes, or characters when it is a text. */
+/** A value as data. `size` counts bytes, or characters for texts. */
 export interface Value {
   readonly number: number;
   readonly size: number;
@@ -15,7 +15,7 @@ export interface Value {
 
 const ALPHABET = ["n", "é", "日", "😀", "\u0000", "ß", "z", "€"];
 
-/** Multiplying by an odd number gives each value a pattern that no other one has at any place. */
+/** An odd factor: it gives each value a pattern that differs from all others at every position. */
 const SPREAD = 0x9e3779b1;
 
 /** The bytes of a value. */
@@ -33,14 +33,14 @@ export function textOf({ number, size, kind }: Value): string {
   return head.repeat(Math.ceil(size / head.length)).slice(0, size);
 }
 
-/** `size` bytes that follow from `number`. */
+/** `size` bytes derived from `number`. */
 export function pattern(number: number, size: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(size);
   fill(bytes, number);
   return bytes;
 }
 
-/** Overwrites bytes, wherever they are, with the pattern of `number`. */
+/** Overwrites bytes with the pattern of `number`. */
 export function fill(bytes: Uint8Array, number: number): void {
   const words = wordsOf(bytes);
   const seed = Math.imul(number + 1, SPREAD);
@@ -50,7 +50,7 @@ export function fill(bytes: Uint8Array, number: number): void {
   }
 }
 
-/** Whether both are the same bytes; none at all on both sides counts as that. */
+/** Whether both are the same bytes, or both are missing. */
 export function same(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { length } = a;
@@ -67,14 +67,14 @@ export function same(a: Uint8Array | undefined, b: Uint8Array | undefined): bool
   return true;
 }
 
-/** The same memory in words of four bytes, as far as it is aligned to them. */
+/** The aligned part of the same memory in words of four bytes. */
 function wordsOf({ buffer, byteOffset, length }: Uint8Array): Uint32Array {
   return byteOffset % 4 === 0
     ? new Uint32Array(buffer, byteOffset, length >>> 2)
     : new Uint32Array(0);
 }
 
-/** The same bytes as a part of others, at an odd place. */
+/** The same bytes as a part of a larger buffer, at an odd offset. */
 export function partOf(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const larger = new Uint8Array(bytes.length + 8).fill(0xee);
   larger.set(bytes, 3);

@@ -1,30 +1,30 @@
-/** Views that a program keeps, also for too long: what each may show. */
+/** The views that a program keeps, also for too long, and the bytes that each may show. */
 
 import { head, Mismatch } from "./checks.js";
 import { same } from "./values.js";
 
-/** Views of so many bytes are checked after each operation. */
+/** The size up to which views are checked after every operation. */
 const FEW_BYTES = 2_000;
 
 interface Kept {
   readonly view: Uint8Array;
   readonly length: number;
   readonly rank: number;
-  /** The turn in which it was had. */
+  /** The turn in which it was returned. */
   readonly turn: number;
   readonly from: string;
-  /** What its record held when it was had, and has held since. */
+  /** The values of its record since it was returned. */
   readonly bytes: Uint8Array[];
 }
 
-/** What is to be expected of the views of this turn. */
+/** The expected state of this turn's views. */
 export interface Turn {
   readonly number: number;
-  /** Whether its views have to be alive: it has looked at less than its memory. */
+  /** Whether its views have to be alive: the turn has read less than its memory. */
   readonly lives: boolean;
 }
 
-/** Slots of views. */
+/** The slots of views. */
 export class Views {
   private readonly slots: (Kept | undefined)[];
   private next: number;
@@ -48,14 +48,14 @@ export class Views {
     this.slots[slot] = { view, length, rank, turn: turn.number, from, bytes };
   }
 
-  /** A key has a new value: after a write a view shows old or new bytes. */
+  /** Records a new value of a key: after a write a view shows old or new bytes. */
   written(rank: number, bytes: Uint8Array): void {
     for (const kept of this.slots) {
       if (kept?.rank === rank && kept.length === bytes.length) kept.bytes.push(bytes);
     }
   }
 
-  /** Checks all of them, or one, another one each time, where all would take too long. */
+  /** Checks all views, or a different one each time where all would take too long. */
   checkSome(turn: Turn): void {
     if (this.slots.reduce((sum, kept) => sum + (kept?.length ?? 0), 0) < FEW_BYTES) {
       this.checkAll(turn);
@@ -71,8 +71,8 @@ export class Views {
   }
 
   /**
-   * After a yield in strict mode, and after closing, there are none but, without that mode, what a turn was
-   * given beyond its memory: copies, each in a buffer of its own.
+   * Drops the views after a yield in strict mode, and after closing. Without that mode, views beyond the turn's
+   * memory remain: they are copies with buffers of their own.
    */
   checkDead(when: string, turn: Turn, isStrict: boolean): void {
     for (const kept of this.slots) {

@@ -1,23 +1,23 @@
-/** Iterators that are left open while their program writes, and what they have to give. */
+/** Iterators that stay open while their program writes, and the items that they have to yield. */
 
 import { BAD_ARGUMENT, codeOf, head, Mismatch } from "./checks.js";
 import type { Model } from "./model.js";
 import type { Of, RankRange } from "./program.js";
 import { same } from "./values.js";
 
-/** One iterator. */
+/** An iterator. */
 export class Walk {
   readonly range: RankRange;
   readonly of: Of;
   private readonly model: Model;
   private readonly iterator: Iterator<unknown, undefined>;
-  /** Keys that were there throughout, and lie before it: each has to come. */
+  /** Keys that were present throughout and lie before it: each has to be yielded. */
   private readonly there: Set<number>;
-  /** Keys that were there at some time. */
+  /** Keys that were present at some time. */
   private readonly sometimes: Set<number>;
-  /** Keys that were deleted since the last step; a rollback may have brought them back. */
+  /** Keys deleted since the last step; a rollback may have restored them. */
   private readonly suspects: Set<number>;
-  /** Where it may be: where values do not tell their keys, there may be several places. */
+  /** Its possible positions: several, where values do not identify their keys. */
   private places: Set<number>;
   private count: number;
   private ended: boolean;
@@ -36,22 +36,22 @@ export class Walk {
     this.ended = false;
   }
 
-  /** Whether it has not come to its end. */
+  /** Whether it has not ended. */
   get goesOn(): boolean {
     return !this.ended;
   }
 
-  /** A key was written. */
+  /** Records that a key was written. */
   written(rank: number): void {
     if (this.model.includes(this.range, rank)) this.sometimes.add(rank);
   }
 
-  /** A key was deleted. */
+  /** Records that a key was deleted. */
   deleted(rank: number): void {
     if (this.there.has(rank)) this.suspects.add(rank);
   }
 
-  /** Writes were undone: keys came and went. */
+  /** Records that writes were undone. */
   restored(): void {
     const { model, range } = this;
     for (const rank of this.there) if (!model.has(rank)) this.suspects.add(rank);
@@ -60,7 +60,7 @@ export class Walk {
     }
   }
 
-  /** Takes the next one and checks it. Gives the view of the value, if there is one, and its key. */
+  /** Takes the next item and checks it. Returns the view of the value, if there is one, and its key. */
   step(): { view: Uint8Array; rank: number } | undefined {
     for (const rank of this.suspects) if (!this.model.has(rank)) this.there.delete(rank);
     this.suspects.clear();
@@ -78,7 +78,7 @@ export class Walk {
     return this.checkStep(result.value);
   }
 
-  /** What a step does after the database was closed. */
+  /** Checks a step after the database was closed. */
   stepAfterClose(): IteratorResult<unknown, undefined> {
     return this.iterator.next();
   }
@@ -107,7 +107,7 @@ export class Walk {
     return value === undefined || next.size > 1 ? undefined : { view: value, rank: rank as number };
   }
 
-  /** Keys behind a place, in the order of the walk. */
+  /** The keys behind a position, in the order of the iteration. */
   private *after(place: number): Generator<number> {
     const { length } = this.model.keys;
     const by = this.range.reverse === true ? -1 : 1;
@@ -141,13 +141,13 @@ export class Walk {
     );
   }
 
-  /** The first key behind a place that was there throughout. */
+  /** The first key behind a position that was present throughout. */
   private missing(place: number): number | undefined {
     for (const rank of this.after(place)) if (this.there.has(rank)) return rank;
     return undefined;
   }
 
-  /** A key that is no text ends a walk that gives texts. */
+  /** Checks that a key that is not UTF-8 ends an iteration of texts. */
   private checkRefusal(error: unknown): void {
     const wantsText = this.of === "keys" || this.of === "entries";
     if (!wantsText || codeOf(error) !== BAD_ARGUMENT || this.ended) throw error;

@@ -1,4 +1,7 @@
-/** A connection of this realm: its worker, the ways to owners elsewhere, time, and what the page goes through. */
+/**
+ * The connection of a realm to a database: its worker, the transport to other owners, timers and page
+ * lifecycle.
+ */
 
 import { clearTimeout, monotonicNow, setTimeout } from "../../util/clock.js";
 import { CALL_NAME, checkedOptions, LONGEST_TIMEOUT } from "../protocol/call-options.js";
@@ -33,7 +36,7 @@ export interface WorkerLike {
   close?(): void;
 }
 
-/** The state of the connection to the database, as far as a client knows. */
+/** The state of the connection to the database, as far as a client knows it. */
 export interface ClientStatus {
   /**
    * - `"idle"`: nothing was requested yet, or the last attempt failed
@@ -54,13 +57,13 @@ export interface ClientStatus {
     | "suspended"
     | "outdated"
     | "closed";
-  /** Who has the file: this client's own worker, or that of another tab. */
+  /** Which worker has the file: this client's own, or that of another tab. */
   readonly owner: "here" | "elsewhere" | undefined;
   /** Why the client waits, in a sentence. */
   readonly reason: string | undefined;
   /**
-   * The progress of long work that the worker with the database does, whichever tab it belongs to. The
-   * progress of opening and migrating is told only to the clients of that tab.
+   * The progress of long work of the worker that has the database, whichever tab it belongs to. Only the
+   * clients of that tab receive the progress of opening and migrating.
    */
   readonly progress?: ClientProgress;
 }
@@ -73,7 +76,7 @@ export interface CallOptions {
    */
   signal?: AbortSignal | undefined;
   /**
-   * Milliseconds after which nobody does the call any more and it rejects: more than 0, at most 3,600,000. By
+   * Milliseconds after which the call is no longer done and rejects: more than 0, at most 3,600,000. By
    * default the `timeout` of `connect`.
    */
   timeout?: number | undefined;
@@ -81,12 +84,12 @@ export interface CallOptions {
   [CALL_NAME]?: string;
 }
 
-/** Gives what a call is about, as it is now: the program may change its bytes and objects later. */
+/** Returns a copy of a call's arguments as they are now: the program may change its bytes and objects later. */
 export type Args = () => readonly unknown[];
 
-/** How calls travel. A place is a collection; without one it is the raw keys that are meant. */
+/** Sends calls to the owner. `collection` is `undefined` for raw keys. */
 export interface Caller {
-  /** Those that do again what has met a conflict, one behind the other. */
+  /** The transactions that wait to be retried after a conflict, one at a time. */
   readonly retryQueue: Set<() => void>;
   request(
     call: string,
@@ -97,36 +100,36 @@ export interface Caller {
     index?: string,
   ): Promise<unknown>;
   watch(collection: string | undefined, range: unknown): Subscribe;
-  /** Whether the values of a collection are JSON; `undefined` as long as no worker has said it. */
+  /** Whether the values of a collection are JSON; `undefined` until the worker has sent its list. */
   isJson(collection: string): boolean | undefined;
 }
 
-/** What a link needs to know. */
+/** The options of a connection. */
 export interface ConnectionOptions {
   readonly worker: (() => WorkerLike) | undefined;
   readonly version: number | undefined;
 }
 
-/** What a client has of a connection, which may be that of others in this realm too. */
+/** A client's handle on a connection, which it may share with other clients of this realm. */
 export class ClientHandle implements Caller {
   readonly retryQueue: Set<() => void> = new Set();
   readonly timeout: number;
-  /** Something has happened that the program may want to hear of. */
+  /** Emits an event to the program. */
   readonly emit: (event: "status" | "outdated") => void;
-  /** How many of its requests have no answer. */
+  /** The number of its requests without an answer. */
   waiting = 0;
-  /** Why nothing can be asked for any more. */
+  /** The error with which further calls reject. */
   refusal: unknown;
-  /** Its last status. */
+  /** The final status, once the client is closed. */
   closed: ClientStatus | undefined;
   private readonly connection: Connection;
   private closing: Promise<void> | undefined;
 
-  constructor(link: Connection, timeout: number, emit: ClientHandle["emit"]) {
-    this.connection = link;
+  constructor(connection: Connection, timeout: number, emit: ClientHandle["emit"]) {
+    this.connection = connection;
     this.timeout = timeout;
     this.emit = emit;
-    link.handles.add(this);
+    connection.handles.add(this);
   }
 
   get status(): ClientStatus {
@@ -155,28 +158,30 @@ export class ClientHandle implements Caller {
   }
 }
 
-/** Calls that take as long as the file is large. */
+/** Calls whose time grows with the size of the file. */
 const UNLIMITED_CALLS = /^(compact|verify|export)$/;
 
-/** How often it is looked what is late, while anything is waited for. */
+/** The interval at which deadlines are checked while a request waits. */
 const TICK_MS = 100;
 
-/** Its reactions cost a third of what `queueMicrotask` does, and in Firefox 6 µs less than `await`. */
+/**
+ * A resolved promise: its reactions cost a third of `queueMicrotask`, and in Firefox 6 µs less than `await`.
+ */
 const RESOLVED = Promise.resolve();
 
-/** It has so long to do what it was asked for when its page goes. */
+/** The time that a worker has for pending requests when its page ends. */
 const PAGE_END_WAIT_MS = 100;
 
-/** A worker has so long to hand over when its client closes. */
+/** The time that a worker has to hand over when its client closes. */
 const CLOSE_MS = 5_000;
 
-/** A worker of one's own that says nothing for so long, while it is asked again and again, is replaced. */
+/** A connection's own worker is replaced after so long without a message, while it is asked repeatedly. */
 const UNRESPONSIVE_MS = 6_000;
 
-/** Between two questions at most so much counts: a page that stood still has heard nothing meanwhile. */
+/** The most time counted between two queries: a page that was suspended has received nothing meanwhile. */
 const PROBE_STEP_MS = 1_000;
 
-/** A worker that has lived for so long and then ended is replaced at once. */
+/** A worker that ends after at least so long is replaced at once. */
 const MIN_WORKER_LIFE_MS = 1_000;
 
 const WAITING_REASONS: Readonly<Record<string, string>> = {
@@ -184,16 +189,16 @@ const WAITING_REASONS: Readonly<Record<string, string>> = {
   busy: "A closing or sleeping tab still holds the file.",
 };
 
-/** Those of this realm that others may join, by the names of their databases. */
+/** The connections of this realm that further clients may share, by the names of their databases. */
 export const connections: Map<string, Connection> = new Map();
 
 /**
- * What somebody in this realm speaks with, or has ended: two that speak with one worker would hear each other's
- * answers, and one that has ended says nothing.
+ * The workers that a connection of this realm uses, or has ended. Two connections with one worker would receive
+ * each other's answers, and an ended worker does not answer.
  */
 const usedWorkers = new WeakSet<WorkerLike>();
 
-/** A connection. */
+/** The connection of a realm to one database, shared by its clients. */
 export class Connection implements RequestQueuePort, PageListener, TransportListener {
   readonly handles: Set<ClientHandle> = new Set();
   readonly options: ConnectionOptions;
@@ -204,32 +209,32 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private readonly requests: RequestQueue;
   private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
-  /** The names of the collections whose values are JSON, when the worker has said it. */
+  /** The names of the collections whose values are JSON; set when the worker is ready. */
   json: ReadonlySet<string> | undefined;
-  /** Whether it has said that it runs. */
+  /** Whether the worker has sent `Ready`. */
   private isWorkerReady = false;
-  /** The owner that this client's own worker is, when it is that. */
+  /** The name of this connection's own worker as the owner, while it is the owner. */
   private localOwner: string | undefined;
   private transport: Transport | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private isFlushScheduled = false;
   private settleReady!: (failure?: unknown) => void;
   private released: (() => void) | undefined;
-  /** Why nothing can be asked for any more: it is outdated, or over. */
+  /** The error with which further calls reject, once the connection is outdated or closed. */
   private refusal: unknown;
   private readonly unhook: () => void;
   private isSuspended = false;
-  /** Waits for the worker's lock. A page that was given one while it is kept for going back to is not kept. */
+  /** Ends the wait for the worker's lock. Acquiring a Web Lock while in the bfcache evicts the page. */
   private lockRequest: AbortController | undefined;
-  /** For how long the worker was asked and has said nothing, up to the last time that it was asked. */
+  /** How long the worker has left queries unanswered, as of the last query; `undefined` after any message. */
   private unresponsiveMs: number | undefined;
   private probedAt = 0;
-  /** Whether the worker has the database or is about to, so that others may have to wait for it. */
+  /** Whether the worker has the database or is opening it, so that other clients may wait for it. */
   private hasDatabase = false;
-  /** What it was about to do and may hang in, as far as it has said so. */
+  /** The retried requests that the worker has reported and may hang in. */
   private retriedHung: RetriedHungRequests | undefined;
 
-  /** It is the second attempt to open the file, after this realm let go of what it had closed. */
+  /** Whether the file is being opened for the second time, after this realm has freed closed databases. */
   private hasFreedMemory = false;
 
   constructor(name: string, options: ConnectionOptions) {
@@ -241,7 +246,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.ready = new Promise((resolve, reject) => {
       this.settleReady = (failure) => (failure === undefined ? resolve() : reject(failure));
     });
-    // Whoever asks for it is told; nobody has to.
+    // Handled here so that an unused promise causes no unhandled rejection.
     this.ready.catch(() => {});
     this.unhook = onPageLifecycle(this);
   }
@@ -258,7 +263,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     index?: string,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      // What is thrown in here rejects.
+      // An error thrown in here rejects the promise.
       this.assertUsable(client);
       const { signal, timeout = UNLIMITED_CALLS.test(call) ? LONGEST_TIMEOUT : client.timeout } =
         checkedOptions("A call", options);
@@ -293,18 +298,18 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     });
   }
 
-  /** Throws if nothing can be asked for any more. */
+  /** Throws if further calls are refused. */
   private assertUsable(client: ClientHandle): void {
     const refusal = client.refusal ?? this.refusal;
     if (refusal) throw refusal;
   }
 
-  /** Sends at the end of the task what is asked for in it, in one message. */
+  /** Sends the requests of this task in one message at its end. */
   private scheduleFlush(): void {
     this.ensureWorker();
     if (this.isFlushScheduled) return;
     this.isFlushScheduled = true;
-    // Requests made in so many microtasks, one after the other, still are one message.
+    // Waits three microtasks, so that requests made in consecutive microtasks form one message.
     RESOLVED.then()
       .then()
       .then(() => {
@@ -323,9 +328,9 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     }, TICK_MS);
   }
 
-  // ---------------------------------------------------------------- the worker
+  // ---------------------------------------------------------------- worker
 
-  /** Has watches of a range begun, as soon as there is an owner. */
+  /** Adds a watch of a range, which begins as soon as there is an owner. */
   watch(
     client: ClientHandle,
     collection: string | undefined,
@@ -333,7 +338,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     onChanges: ChangeListener,
     onEnd: EndListener,
   ) {
-    // What cannot be cloned throws here, where it was given.
+    // A range that cannot be cloned throws here, at the caller.
     const cloneOfRange = ownClone(range, "The range of a watch");
     this.assertUsable(client);
     this.ensureWorker();
@@ -347,18 +352,18 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     });
   }
 
-  /** Has a worker, if there is none. */
+  /** Starts a worker if there is neither a worker nor an owner. */
   ensureWorker(): void {
     if (this.worker === undefined && this.requests.owner === undefined) this.start();
   }
 
-  /** That it is ready, for which it may have to begin. */
+  /** Resolves when an owner answers. Starts the worker if necessary. */
   whenReady(): Promise<void> {
     if (this.status.state === "idle" && this.status.reason === undefined) this.start();
     return this.ready;
   }
 
-  /** Has a worker stand for ownership. */
+  /** Starts the worker if there is none, and has it wait for ownership. */
   start(): void {
     if (this.refusal !== undefined) return;
     if (this.requests.owner === undefined) this.setStatus("starting");
@@ -376,7 +381,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     watchPolicy();
     let worker: WorkerLike;
     try {
-      // What is none, or makes none, throws here.
+      // An option that is not a function, or returns no worker, throws here.
       worker = (make as () => WorkerLike)();
       worker.addEventListener("message", (event) => {
         if (this.worker === worker)
@@ -388,13 +393,13 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     if (usedWorkers.has(worker)) throw noWorker(this.name);
     usedWorkers.add(worker);
     worker.addEventListener("error", (event) => {
-      // What throws in one that runs ends nothing.
+      // An error in a running worker does not end it.
       if (this.worker === worker && !this.isWorkerReady) {
         this.workerFailed(broken(this.name, event as ErrorEvent, since));
       }
     });
     worker.start?.();
-    // A port may lead anywhere; what workers have is of this origin.
+    // Only connections with a worker of this origin are shared: a port may lead anywhere.
     const isWorker = typeof Worker === "function" && worker instanceof Worker;
     if (isWorker && !connections.has(this.name)) connections.set(this.name, this);
     return worker;
@@ -458,7 +463,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     }
   }
 
-  /** Hears when the worker ends: then nobody else has the lock that it holds. */
+  /** Waits for the lock that the worker holds for as long as it lives, and so learns when it ends. */
   private watchWorkerLock(lock: string): void {
     const { worker } = this;
     const since = monotonicNow();
@@ -476,7 +481,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       .catch(() => {});
   }
 
-  /** Ends the worker, and with it the owner that it may have been. */
+  /** Ends the worker, and forgets the owner that it may have been. */
   private loseWorker(): void {
     const { localOwner } = this;
     this.endWorker();
@@ -484,14 +489,14 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     if (this.requests.owner === undefined) this.setStatus("idle");
   }
 
-  /** Something an owner says, here or elsewhere. */
+  /** Handles a message from an owner, local or in another realm. */
   onOwnerMessage(message: ToClient): void {
     if (this.isSuspended) return;
     const { state, reason, progress } = this.status;
     const { owner } = this.requests;
     this.requests.receive(message, monotonicNow());
     if (message.type === "changes") {
-      // What one that is gone has told comes too late: the next one tells all that there is.
+      // Changes from a former owner come too late: the next owner sends everything.
       if (message.owner === owner) this.watches.receive(message);
       return;
     }
@@ -511,7 +516,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   private async workerFailed(error: unknown): Promise<void> {
     this.endWorker();
-    // An owner elsewhere answers all the same. When there is none any more, it is tried anew.
+    // An owner in another realm still answers. The worker is started anew once that owner is gone.
     const { owner } = this.requests;
     if (owner !== undefined) {
       if ((await this.transport?.hasOwner()) !== false || this.worker !== undefined) return;
@@ -520,17 +525,17 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.unlist();
     this.setStatus("idle", (error as Error).message);
     this.settleReady(error);
-    this.requests.endAll((one) => (one.sent ? { noAnswer: "unknown" } : { thrown: error }));
+    this.requests.endAll((request) => (request.sent ? { noAnswer: "unknown" } : { thrown: error }));
   }
 
-  /** Writes that were sent are still answered, for they may have been done. All else ends. */
+  /** Refuses further calls. Writes that were sent are still answered, for they may have been done. */
   private becomeOutdated(error: Error): void {
     if (this.refusal !== undefined) return;
     this.refusal = error;
     this.unlist();
     this.setStatus("outdated", error.message);
     this.settleReady(error);
-    this.requests.endAll((one) => (one.write > 0 ? undefined : { thrown: error }));
+    this.requests.endAll((request) => (request.write > 0 ? undefined : { thrown: error }));
     this.watches.stop(error);
     for (const { emit } of this.handles) emit("outdated");
   }
@@ -547,13 +552,13 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     if (worker?.terminate) worker.terminate();
     else if (worker) {
       worker.postMessage({ type: "release" });
-      // What has no end can be begun with again.
+      // A port that cannot be closed may be used again.
       if (worker.close) worker.close();
       else usedWorkers.delete(worker);
     }
   }
 
-  // ---------------------------------------------------------------- owners elsewhere
+  // ---------------------------------------------------------------- owners in other realms
 
   private openTransport({ channel, program }: Ready): void {
     if (channel === undefined || this.transport !== undefined || this.isSuspended) return;
@@ -561,7 +566,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.requests.findOwner();
   }
 
-  /** A client elsewhere has sent a port to the owner of this page. */
+  /** Passes a port from a client in another realm to this page's owner. */
   attachPort(port: MessagePort): void {
     this.worker?.postMessage({ type: "attach-port" }, [port]);
   }
@@ -581,7 +586,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     if (this.requests.isOwnerSilent && this.status.state === "open") {
       this.setStatus("waiting", "The owner does not answer: it may be asleep or busy.");
     }
-    // It could not be had before, was ended by something that nobody tells, or hangs.
+    // The worker could not be started before, has ended unnoticed, or hangs.
     if (this.isUnresponsive()) this.replaceHungWorker();
     if (this.worker === undefined) this.start();
     this.toWorker(message);
@@ -589,8 +594,8 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   /**
-   * A client elsewhere waits. If this page's worker has the database and hangs, as in a procedure without an
-   * end, nobody but this page can end it: then another worker gets its lock.
+   * A client in another realm waits for the owner. If this page's worker has the database and hangs, as in a
+   * procedure without an end, only this page can end it. Another worker then gets its lock.
    */
   onOwnerQuery(): void {
     if (this.isSuspended || !this.hasDatabase) return;
@@ -600,32 +605,37 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     } else this.toWorker({ type: "find-owner", round: 0, client: this.id });
   }
 
-  /** Ends the worker as it hangs, and tells all that it was the owner. */
+  /** Ends the hanging worker, and reports to every client that it was the owner. */
   private replaceHungWorker(): void {
     const { localOwner, retriedHung } = this;
     if (localOwner !== undefined) {
-      const gone = { type: "resigned", owner: localOwner, hung: true, retriedHung } as const;
-      this.requests.receive(gone, 0);
-      this.transport?.broadcast(gone);
+      const resignation = {
+        type: "resigned",
+        owner: localOwner,
+        hung: true,
+        retriedHung,
+      } satisfies ToClient;
+      this.requests.receive(resignation, 0);
+      this.transport?.broadcast(resignation);
     }
     this.loseWorker();
   }
 
-  /** Whether the worker has said nothing for too long although it was asked. */
+  /** Whether the worker has left queries unanswered for too long. */
   private isUnresponsive(): boolean {
     const now = monotonicNow();
-    const { unresponsiveMs: deafMs } = this;
+    const { unresponsiveMs: previousMs } = this;
     this.unresponsiveMs =
-      deafMs === undefined ? 0 : deafMs + Math.min(now - this.probedAt, PROBE_STEP_MS);
+      previousMs === undefined ? 0 : previousMs + Math.min(now - this.probedAt, PROBE_STEP_MS);
     this.probedAt = now;
     return this.unresponsiveMs > UNRESPONSIVE_MS;
   }
 
-  // ---------------------------------------------------------------- what the page goes through
+  // ---------------------------------------------------------------- page lifecycle
 
   /**
-   * The page goes or sleeps: others are to have the file. The worker is ended, for it could be ended or
-   * fall asleep with the page before it lets go; but not before it has done what it was asked for.
+   * Releases the file, because the page ends or sleeps. The worker is ended, since it could end or sleep with
+   * the page while it has the file. It first has a short time for pending requests.
    */
   suspend(): void {
     if (this.worker === undefined || this.isSuspended || this.handles.size === 0) return;
@@ -644,9 +654,9 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.start();
   }
 
-  // ---------------------------------------------------------------- the end
+  // ---------------------------------------------------------------- close
 
-  /** Waits for what this client has asked for. With the last of them the worker hands over. */
+  /** Waits for this client's requests. With the last client of the connection, the worker hands over. */
   async close(client: ClientHandle): Promise<void> {
     const refusal = closed(this.name);
     client.refusal = refusal;
@@ -679,7 +689,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.settleReady(refusal);
   }
 
-  /** Nobody joins it any more. */
+  /** Stops sharing this connection with further clients. */
   private unlist(): void {
     if (connections.get(this.name) === this) connections.delete(this.name);
   }
@@ -689,11 +699,15 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     reason?: string,
     progress?: ClientProgress,
   ): void {
-    // That is its last word.
+    // An outdated connection keeps that state.
     if (this.status.state === "outdated") return;
-    const { owner: known } = this.requests;
+    const { owner: currentOwner } = this.requests;
     const owner =
-      known === undefined ? undefined : known === this.localOwner ? "here" : "elsewhere";
+      currentOwner === undefined
+        ? undefined
+        : currentOwner === this.localOwner
+          ? "here"
+          : "elsewhere";
     const { status } = this;
     const isSame = status.state === state && status.owner === owner && status.reason === reason;
     if (isSame && status.progress === progress) return;
@@ -703,14 +717,14 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 }
 
 /**
- * Has the platform free what this realm has closed. A page and its workers share one address space, and each
- * frees only its own memory when it finds no room for more.
+ * Makes the platform free the databases that this realm has closed. A page and its workers share one address
+ * space, and each frees its own memory only when it cannot allocate more.
  */
 function collectGarbage(): void {
   try {
     new WebAssembly.Memory({ initial: 1 });
   } catch {
-    // Nothing was closed.
+    // The memory is not needed.
   }
 }
 

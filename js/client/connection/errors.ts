@@ -1,4 +1,4 @@
-/** What a client says when something is not there, in time or at all. */
+/** The errors that a client reports when a worker, an owner or an answer is missing. */
 
 import {
   DatabaseClosedError,
@@ -10,31 +10,31 @@ import { fromWire } from "../protocol/errors.js";
 import { unsendable } from "../protocol/json-values.js";
 import type { Settlement } from "../protocol/request-queue.js";
 
-/** An ending that is no answer. */
+/** A settlement without a value. */
 export type Failure = Exclude<Settlement, { readonly value: unknown }>;
 
-/** What a call rejects with. `reason` is why it may have waited. */
+/** The error that a call rejects with. `reason` says why it may have waited. */
 export function errorOf(
   name: string,
   call: string,
   writes: boolean,
-  ending: Failure,
+  failure: Failure,
   reason: string | undefined,
 ): unknown {
-  if ("error" in ending) return fromWire(ending.error);
-  if ("thrown" in ending) {
-    const { name: kind, message } = Object(ending.thrown) as Partial<Error>;
-    const why = isTooDeep(ending.thrown) ? TOO_DEEP : message;
-    if (kind !== "DataCloneError" && why === message) return ending.thrown;
-    return unsendable(`What ${call}() was given`, `${why}`, ending.thrown);
+  if ("error" in failure) return fromWire(failure.error);
+  if ("thrown" in failure) {
+    const { name: kind, message } = Object(failure.thrown) as Partial<Error>;
+    const why = isTooDeep(failure.thrown) ? TOO_DEEP : message;
+    if (kind !== "DataCloneError" && why === message) return failure.thrown;
+    return unsendable(`What ${call}() was given`, `${why}`, failure.thrown);
   }
-  if ("forgotten" in ending) {
+  if ("forgotten" in failure) {
     return new OwnerUnavailableError(
       `${call}() on "${name}" was done, but its answer was too large to keep. Do not repeat it.`,
       { applied: true },
     );
   }
-  const applied = writes && ending.noAnswer === "unknown" && "unknown";
+  const applied = writes && failure.noAnswer === "unknown" && "unknown";
   const fate = applied ? "may have been" : "was not";
   return new OwnerUnavailableError(
     `${call}() on "${name}" was not answered in time. It ${fate} done. ${reason ?? ""}`.trim(),
@@ -42,7 +42,7 @@ export function errorOf(
   );
 }
 
-/** Why calls may wait, where a worker was started and has said nothing, good or bad. */
+/** The reason why calls wait for a worker that was started and has sent no message. */
 export const SILENT =
   "Its worker has not answered at all: the worker's file must have export default serve(…), and nothing " +
   "before that may wait or run without end.";
@@ -65,27 +65,29 @@ export function noWorker(name: string, cause?: unknown): StorageUnavailableError
   );
 }
 
-/** What the content security policy refused last. */
+/** The last violation of the content security policy. */
 let violation: SecurityPolicyViolationEvent | undefined;
 
-function note(event: Event): void {
+function recordViolation(event: Event): void {
   violation = event as SecurityPolicyViolationEvent;
 }
 
-/** Hears of what is refused from now on: a worker that fails to load does not say why. */
+/**
+ * Records violations of the content security policy from now on: a worker that fails to load gives no reason.
+ */
 export function watchPolicy(): void {
   violation = undefined;
-  globalThis.addEventListener?.("securitypolicyviolation", note);
+  globalThis.addEventListener?.("securitypolicyviolation", recordViolation);
 }
 
-/** What of a resource's timing is looked at; browsers that do not know it have `undefined`. */
+/** The properties of a resource timing that are used; `undefined` in browsers that lack them. */
 interface Timing extends PerformanceEntry {
   readonly initiatorType: string;
   readonly responseStatus?: number;
   readonly contentType?: string;
 }
 
-/** Why a worker that was begun at that time failed to load, as far as the platform tells. */
+/** The reason why a worker that was started at `since` failed to load, as far as the platform says. */
 function reasonOf(since: number): string {
   if (violation?.disposition === "enforce") {
     const { blockedURI, effectiveDirective } = violation;
@@ -93,7 +95,7 @@ function reasonOf(since: number): string {
   }
   // biome-ignore lint/style/noRestrictedGlobals: what was loaded is known to nothing else, and a clock is not asked.
   const timings = performance.getEntriesByType("resource") as Timing[];
-  const wrong = timings
+  const failed = timings
     .reverse()
     .find(
       ({ startTime, initiatorType, responseStatus = 0, contentType }) =>
@@ -101,8 +103,8 @@ function reasonOf(since: number): string {
         (responseStatus >= 400 ||
           (initiatorType === "other" && contentType && !/script/.test(contentType))),
     );
-  if (wrong !== undefined) {
-    const { name, responseStatus, contentType } = wrong;
+  if (failed !== undefined) {
+    const { name, responseStatus, contentType } = failed;
     return `: ${name} came with the status ${responseStatus} and the type ${contentType}`;
   }
   return (
@@ -111,7 +113,7 @@ function reasonOf(since: number): string {
   );
 }
 
-/** A worker, begun at that time by `performance.now()`, that failed before it ran. */
+/** The error for a worker, started at `since` by `performance.now()`, that failed before it ran. */
 export function broken(name: string, { message, error }: Partial<ErrorEvent>, since: number) {
   return new StorageUnavailableError(
     `The worker of connect("${name}") failed${message ? `: ${message}` : reasonOf(since)}. ` +

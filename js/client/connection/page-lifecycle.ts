@@ -1,24 +1,24 @@
-/** What a page goes through: it hides for good, is kept for going back to, freezes, and wakes. */
+/** The page lifecycle: ending, the back/forward cache, freezing, and resuming. */
 
 import { slice } from "../../util/clock.js";
 
-/** The most looks at a clock that stands still: they take longer than the time to be waited. */
+/** The most readings of a clock that does not advance: they take longer than the time to be waited. */
 const LOOKS = 10_000_000;
 
-/** What a client does about it. */
+/** Reacts to the page lifecycle. */
 export interface PageListener {
-  /** The page ends, or it sleeps and its worker with it, with all that it has. */
+  /** Called when the page ends, or when it and its workers are suspended. */
   suspend(): void;
   resume(): void;
 }
 
-/** Listens to the page, if there is one, and gives a function that ends it. */
+/** Listens to the page's events, if there is a page. Returns a function that stops listening. */
 export function onPageLifecycle(listener: PageListener): () => void {
   if (typeof document === "undefined") return () => {};
   const end = new AbortController();
   const suspend = () => listener.suspend();
-  // Not before the program's own listeners have asked for what they want at the last moment: they run
-  // before a page freezes, and before one that was seen is hidden.
+  // Runs after the program's own listeners, which may make their last requests: those run before a page
+  // freezes, and before a visible page is hidden.
   const hide = ({ persisted }: Partial<PageTransitionEvent>) => {
     if (persisted && "onfreeze" in document) return;
     if (persisted || document.hidden) suspend();
@@ -36,7 +36,9 @@ export function onPageLifecycle(listener: PageListener): () => void {
   return () => end.abort();
 }
 
-/** A worker runs on beside the page's listeners, and ends or sleeps as soon as they are done. */
+/**
+ * Waits synchronously. The worker runs meanwhile, and ends or is suspended once the page's listeners return.
+ */
 export function busyWait(ms: number): void {
   for (const isOver = slice(ms, LOOKS); !isOver(); );
 }

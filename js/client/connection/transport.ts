@@ -1,7 +1,7 @@
 /**
- * The ways to owners in other realms. A `BroadcastChannel` that only the addressee listens to always
- * leads there. Where a page can have a `SharedWorker`, that carries a `MessagePort` over, which takes a
- * half of the time (`port-relay.ts`); nothing depends on it.
+ * The transport between a client and owners in other realms. A `BroadcastChannel` that only the addressee
+ * listens to always works. Where a page can have a `SharedWorker`, it passes a `MessagePort` on, which takes
+ * half the time (`port-relay.ts`); nothing depends on it.
  */
 
 import { monotonicNow } from "../../util/clock.js";
@@ -9,43 +9,50 @@ import type { OwnerQuery, OwnerResignation, ToClient, ToOwner } from "../protoco
 import { trusted } from "./trusted-types.js";
 import type { Program } from "./worker-messages.js";
 
-/** Between two attempts to get a port over. */
+/** The least time between two attempts to pass a port to the owner. */
 const PORT_RETRY_MS = 1_000;
 
 interface Port {
   readonly owner: string;
   readonly port: MessagePort;
-  /** Whether the owner has spoken through it. */
+  /** Whether the owner has sent a message through it. */
   isOpen: boolean;
   readonly since: number;
 }
 
-/** What becomes of messages that come these ways. */
+/** Receives the messages of a transport. */
 export interface TransportListener {
   onOwnerMessage(message: ToClient): void;
-  /** A client elsewhere asks who the owner is, for it waits. */
+  /** A client in another realm waits for the owner and asks for it. */
   onOwnerQuery(): void;
-  /** A port that a client elsewhere has sent to the owner of this page. */
+  /** A client in another realm has sent a port to this page's owner. */
   attachPort(port: MessagePort): void;
 }
 
-/** The ways of one client. */
+/** The transport of one client. */
 export interface Transport {
-  /** To an owner elsewhere. */
+  /** Sends a message to an owner in another realm. */
   post(owner: string, message: ToOwner): void;
-  /** Asks all owners that there may be, or tells all that one is ended. Whoever has to ask has waited in vain at a port. */
+  /**
+   * Asks every owner that there may be, or reports that an owner was ended. Also drops the port, because the
+   * owner did not answer on it.
+   */
   broadcast(message: OwnerQuery | OwnerResignation): void;
-  /** Whether there is an owner, who has the lock of that name; `undefined` where nobody tells. */
+  /** Whether a realm holds the owner's lock; `undefined` if the platform does not say. */
   hasOwner(): Promise<boolean | undefined>;
-  /** The owner is this page's worker, and is asked for elsewhere. */
+  /** Registers this page's worker as the owner, for which clients in other realms ask. */
   announceOwner(owner: string): void;
   close(): void;
 }
 
-/** Whether no shared worker can be had. It is not tried again: each refusal may be reported to the site. */
+/** Whether shared workers are refused. They are not tried again: each refusal may be reported to the site. */
 let isRefused = typeof SharedWorker === "undefined";
 
-/** Opens them: the channel of that name, and one of the client's own. The worker of this realm has that program. */
+/**
+ * Opens the database's channel of that name and the client's own. `program` is that of this realm's worker.
+ *
+ * @param client the client's number
+ */
 export function openTransport(
   name: string,
   client: number,
@@ -72,12 +79,12 @@ export function openTransport(
       relay = new SharedWorker(trusted(url), { name, type }).port;
       relay.onmessage = ({ ports: [visitor] }) => listener.attachPort(visitor as MessagePort);
     } catch {
-      // As in sandboxed frames: the channel leads there too.
+      // Refused, as in sandboxed frames. The channel works there too.
       isRefused = true;
     }
     return relay;
   };
-  /** Has a port carried to the owner, unless one is there or on its way. */
+  /** Passes a port to the owner, unless a port is open or on its way. */
   const sendPort = (owner: string) => {
     const now = monotonicNow();
     if (ownerPort?.owner === owner && now < ownerPort.since + PORT_RETRY_MS) return;

@@ -1,6 +1,6 @@
-/** Trusted Types, as far as a site requires them. */
+/** Trusted Types, for sites that require them. */
 
-/** What is used of them, which the library of types does not know. */
+/** The part of a Trusted Types policy that is used. TypeScript's DOM library lacks it. */
 interface Policy {
   createScriptURL(url: string): string;
 }
@@ -8,7 +8,7 @@ interface Policy {
 let policy: Policy | undefined;
 
 /**
- * The address of a worker that runs already, or what is none, as a realm takes it that requires Trusted Types.
+ * Converts the URL of a running worker, or an invalid URL, to a trusted one where Trusted Types are required.
  *
  * @throws TypeError if the site does not allow the policy `varve`
  */

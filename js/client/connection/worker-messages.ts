@@ -1,4 +1,4 @@
-/** What a page and the worker that it started say to each other, beside the protocol. */
+/** The messages between a page and the worker that it started, beside the protocol. */
 
 import type {
   ClientProgress,
@@ -8,20 +8,20 @@ import type {
   WireError,
 } from "../protocol/messages.js";
 
-/** The page has a client for this database: the worker is to stand for its ownership. */
+/** The page has a client for this database: the worker is to wait for its ownership. */
 export interface Init {
   readonly type: "init";
   readonly name: string;
-  /** The application's version, as the page knows it. */
+  /** The application's version, according to the page. */
   readonly version: number | undefined;
 }
 
-/** The page goes or sleeps: the worker is to hand over, and says `Released`. */
+/** The page ends or sleeps: the worker is to hand over, and replies with `Released`. */
 export interface Release {
   readonly type: "release";
 }
 
-/** A client elsewhere has sent a port, which is transferred with this. */
+/** A client in another realm has sent a port, which is transferred with this message. */
 export interface AttachPort {
   readonly type: "attach-port";
 }
@@ -31,29 +31,31 @@ export type ToWorker = Init | Release | AttachPort | ToOwner;
 /** The worker runs. */
 export interface Ready {
   readonly type: "ready";
-  /** The channel on which other realms' owners are; none where the worker alone can be owner. */
+  /** The channel of owners in other realms; `undefined` where no other worker can be the owner. */
   readonly channel: string | undefined;
-  /** Its build, which is the page's too. */
+  /** The worker's build, which is also the page's. */
   readonly build: string;
   /** The names of the collections whose values are JSON. */
   readonly json: readonly string[];
-  /** Its own program, as far as other tabs can start one from the same address. */
+  /** The worker's program, if other tabs can start it from the same URL. */
   readonly program: Program | undefined;
 }
 
-/** Where a worker's program comes from. */
+/** The source of a worker's program. */
 export interface Program {
   readonly url: string;
   readonly type: "classic" | "module";
 }
 
-/** The worker holds this Web Lock for as long as it lives: whoever waits for it hears that it has ended. */
+/**
+ * The worker holds this Web Lock for as long as it lives: when the page gets the lock, the worker has ended.
+ */
 export interface LifetimeLock {
   readonly type: "lifetime-lock";
   readonly lock: string;
 }
 
-/** Another build is to have the database, now and in future: the page has to be loaded anew. */
+/** Another build owns the database from now on: the page has to be reloaded. */
 export interface Outdated {
   readonly type: "outdated";
   readonly error: WireError;
@@ -61,19 +63,19 @@ export interface Outdated {
 
 export interface State {
   readonly type: "state";
-  /** `"waiting"` for the present owner, `"busy"`: for a file that nobody was to have any more. */
+  /** `"waiting"` for the present owner; `"busy"`: the lock is free, but the file is still in use. */
   readonly state: "waiting" | "opening" | "busy";
-  /** How far opening has come, or bringing to another version what is there. */
+  /** The progress of opening or migrating the database. */
   readonly progress?: ClientProgress;
 }
 
-/** The worker could not become owner, and stands for it no more. */
+/** The worker could not become the owner, and no longer waits for ownership. */
 export interface Failed {
   readonly type: "failed";
   readonly error: WireError;
 }
 
-/** The worker is owner, and clients elsewhere ask for it. */
+/** The worker is the owner, and clients in other realms look for it. */
 export interface PortsWanted {
   readonly type: "ports-wanted";
 }
@@ -93,7 +95,7 @@ export type FromWorker =
   | RetriedHungRequests
   | ToClient;
 
-/** The lock of a database, and the channel of all that have to do with it. */
+/** The name of a database's lock, and of the channel of its owners and clients. */
 export function channelName(identity: unknown): string {
   return `varve:${String(identity)}`;
 }

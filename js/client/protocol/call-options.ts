@@ -1,14 +1,14 @@
-/** The options of what a client is asked for, looked at before anything is done. */
+/** Validates the options of calls before anything is done. */
 
 import { type BadArgumentError, badCall } from "../../errors/index.js";
 
-/** Deadlines lie no further away, for the memory of what was done lasts a little longer than they. */
+/** The longest timeout. Records of clients are kept a little longer than their last deadline. */
 export const LONGEST_TIMEOUT = 3_600_000;
 
-/** What was called, in the options of the requests that it is made of. */
+/** The option by which a method passes its name to the requests that it makes. */
 export const CALL_NAME: unique symbol = /* @__PURE__ */ Symbol();
 
-/** What every call takes beside what it is about. */
+/** The options of every call. */
 const CALL_OPTIONS: readonly string[] = ["signal", "timeout"];
 
 interface Known {
@@ -16,14 +16,17 @@ interface Known {
   readonly timeout?: number | undefined;
 }
 
-/** What an option has to be, or `true` where this is one; nothing of those that others look at. */
-function wanted(option: string, value: unknown): string | true | undefined {
+/**
+ * Returns what an option has to be, `true` if it is valid, and `undefined` for options that are checked
+ * elsewhere.
+ */
+function requirementOf(option: string, value: unknown): string | true | undefined {
   const isWhole = (Number.isSafeInteger(value) && (value as number) >= 0) || "an integer from 0";
   const isFunction = typeof value === "function" || "a function";
   const isTime = typeof value === "number" && value > 0 && value <= LONGEST_TIMEOUT;
   return {
     signal: "throwIfAborted" in Object(value) || "an AbortSignal",
-    // What lapses never would hold its caller for ever.
+    // Without a limit, a call could wait forever.
     timeout: isTime || `a number of ms up to ${LONGEST_TIMEOUT}`,
     retries: isWhole,
     version: isWhole,
@@ -33,7 +36,7 @@ function wanted(option: string, value: unknown): string | true | undefined {
   }[option];
 }
 
-/** @throws TypeError for options that are none or not among the known, and for wrong values of some */
+/** @throws TypeError if the options are not an object, for an unknown option, and for a bad value of one */
 export function checkedOptions<T extends Known>(
   what: string,
   options = {} as T,
@@ -45,17 +48,18 @@ export function checkedOptions<T extends Known>(
       throw badCall(`${what} has no option ${option}, only ${known.join(", ")}.`);
     }
     const value: unknown = options[option];
-    const right = value === undefined || wanted(option, value);
-    if (right && right !== true) throw badCall(`The option ${option} must be ${right}.`);
+    const requirement = value === undefined || requirementOf(option, value);
+    if (requirement && requirement !== true)
+      throw badCall(`The option ${option} must be ${requirement}.`);
   }
   return options;
 }
 
-/** What of a call's options is for the owner to look at, and what for the call itself. */
-export function split<T extends Known>(given: T | undefined) {
-  const { signal, timeout, ...told } = given ?? ({} as T);
-  // What is none is given as it is, for others to refuse.
-  return [Object(given) === given ? told : given, { signal, timeout }] as const;
+/** Splits a call's options into those for the owner and those of the call itself. */
+export function split<T extends Known>(options: T | undefined) {
+  const { signal, timeout, ...ownerOptions } = options ?? ({} as T);
+  // A value that is no object is passed on, for the owner to reject.
+  return [Object(options) === options ? ownerOptions : options, { signal, timeout }] as const;
 }
 
 /** The error for callbacks that are no functions, or that would run on. */

@@ -1,24 +1,24 @@
 /**
- * A client's record in the engine's own keyspace: the answers that it may still ask for again. The
- * layout is that of FORMAT.md, section 8.
+ * A client's record in the engine's own keyspace: the answers that the client may still ask for again. The
+ * layout is defined in FORMAT.md, section 8.
  */
 
 import type { Outcome, WireError } from "./messages.js";
 import { pack, unpack } from "./serialize.js";
 
-/** An outcome by the number of its write. */
+/** The outcome of a write, by its number. */
 export interface Result {
   readonly request: number;
   readonly outcome: Outcome;
 }
 
-/** What is remembered of a client. */
+/** The record of a client. */
 export interface ClientRecord {
-  /** Writes up to here are over for the client. */
+  /** The number up to which the client needs no more answers. */
   readonly acknowledged: number;
-  /** The time after which it is forgotten. */
+  /** The time after which the record is removed. */
   readonly lease: number;
-  /** Those above, by growing number. */
+  /** The results above `acknowledged`, in ascending order. */
   readonly results: readonly Result[];
 }
 
@@ -27,17 +27,17 @@ const RESULT_HEAD = 16;
 
 const SUCCESS = 0;
 const FAILURE = 1;
-/** The answer is not kept; that it was applied is. */
+/** The write was applied, and its answer is not kept. */
 const FORGOTTEN = 2;
 
 const NOTHING = new Uint8Array(0);
 
-/** A longer answer is not kept: it would be written again with every write until it is acknowledged. */
+/** The longest answer that is kept: it is written again with every write until the client acknowledges it. */
 const LONGEST_ANSWER = 65_536;
 
 const PREFIX = Uint8Array.from("client/", (letter) => letter.charCodeAt(0));
 
-/** The key of a client's record: the prefix, and the number with its highest byte first. */
+/** The key of a client's record: the prefix, and the client's number in big-endian order. */
 export function recordKey(client: number): Uint8Array<ArrayBuffer> {
   const key = new Uint8Array(PREFIX.length + 8);
   setNumber(key, 0, client);
@@ -46,10 +46,10 @@ export function recordKey(client: number): Uint8Array<ArrayBuffer> {
   return key;
 }
 
-/** What all those keys begin with. */
+/** The prefix of all keys of client records. */
 export const RECORD_PREFIX: Uint8Array<ArrayBuffer> = PREFIX;
 
-/** The client that a key is of. */
+/** The client whose record has this key. */
 export function clientOfKey(key: Uint8Array): number {
   const view = new DataView(key.buffer, key.byteOffset, key.byteLength);
   return Number(view.getBigUint64(PREFIX.length));
@@ -98,7 +98,7 @@ function encodeResult({ request, outcome }: Result): Encoded {
   if ("forgotten" in outcome) return forgotten;
   const failed = "error" in outcome;
   const bytes = pack(failed ? outcome.error : outcome.value, LONGEST_ANSWER);
-  // That it failed is never forgotten: it would be taken for applied.
+  // A failure is always kept: the write would otherwise be taken for applied.
   if (failed) return { request, status: FAILURE, bytes: bytes ?? pack({ name: "Error" }, 64)! };
   return bytes === undefined ? forgotten : { request, status: SUCCESS, bytes };
 }
@@ -118,7 +118,7 @@ function setNumber(bytes: Uint8Array, at: number, value: number): void {
   setUint32(bytes, at + 4, value / 0x1_0000_0000);
 }
 
-/** Byte by byte: for a view, the platform would have to give the small array a buffer of its own. */
+/** Writes byte by byte: for a view, the platform would have to give the small array a buffer of its own. */
 function setUint32(bytes: Uint8Array, at: number, value: number): void {
   bytes[at] = value;
   bytes[at + 1] = value >>> 8;

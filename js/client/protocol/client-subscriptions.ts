@@ -1,4 +1,4 @@
-/** The client's side of `watch` and `live`. */
+/** The client's half of `watch` and `live`. */
 
 import {
   badCall,
@@ -21,7 +21,7 @@ export interface KeyChange<K> {
   readonly version: number;
 }
 
-/** A watch, which goes on until it is closed by `close()` or at the end of a `using` block. */
+/** A watch. It ends with `close()` or at the end of a `using` block. */
 export interface Watching extends Disposable {
   /** Ends the watch. */
   close(): void;
@@ -32,16 +32,16 @@ export interface Watching extends Disposable {
   readonly ended: Promise<void>;
 }
 
-/** Between two renewals, without which an owner takes the client for gone. */
+/** The interval of renewals, without which an owner drops the watches of a client. */
 const RENEW_MS = 30_000;
 
-/** A read that failed is repeated after so long. */
+/** The pause before a failed read is repeated. */
 const RETRY_MS = 1_000;
 
-/** Called with the changes in a range; the first time, with everything that is there. */
+/** Called with the changes in a range; the first time, with every key in it. */
 export type ChangeListener = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
 
-/** Called when a watch has ended: closed with its client, or for a reason. No changes come after it. */
+/** Called when a watch has ended: closed with its client, or for a reason. No changes follow. */
 export type EndListener = (reason?: unknown) => void;
 
 /** Ends a watch. */
@@ -57,7 +57,7 @@ export interface WatchOptions {
 }
 
 export interface WatchEntry {
-  /** The client that watches. */
+  /** The client whose watch this is. */
   readonly client: unknown;
   readonly collection: string | undefined;
   readonly range: unknown;
@@ -66,7 +66,7 @@ export interface WatchEntry {
   readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
   /** Whether any owner has given a full answer. */
   isBegun: boolean;
-  /** The epoch of the present owner's last full answer, 0 if there was none, and the last message of it. */
+  /** The epoch of the present owner's last full answer, 0 if there was none, and its last message's number. */
   epoch: number;
   number: number;
 }
@@ -78,14 +78,14 @@ export class WatchList {
   private lastId = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
 
-  constructor(sender: RequestQueue) {
-    this.requests = sender;
+  constructor(requests: RequestQueue) {
+    this.requests = requests;
   }
 
-  add(wanted: Omit<WatchEntry, "isBegun" | "epoch" | "number">): End {
+  add(entry: Omit<WatchEntry, "isBegun" | "epoch" | "number">): End {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { ...wanted, isBegun: false, epoch: 0, number: 0 });
+    this.all.set(id, { ...entry, isBegun: false, epoch: 0, number: 0 });
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
     this.requests.blockingWatches.add(id);
     this.sendWatch(id);
@@ -93,44 +93,45 @@ export class WatchList {
   }
 
   /**
-   * Asks for the watches again: another owner, which knows none of them, or the same one, which may have
-   * missed or may forget them.
+   * Sends the watches again: to another owner, which does not know them, or to the same one, which may have
+   * missed or dropped them.
    */
   renew(isOther: boolean, isAll = isOther): void {
-    for (const [id, one] of this.all) {
-      if (isOther) one.epoch = 0;
-      if (isAll || one.epoch === 0) this.sendWatch(id);
+    for (const [id, watch] of this.all) {
+      if (isOther) watch.epoch = 0;
+      if (isAll || watch.epoch === 0) this.sendWatch(id);
     }
   }
 
   receive({ id, epoch, number, isAll, changes, error }: WatchUpdate): void {
-    const one = this.all.get(id);
-    if (one === undefined) return;
+    const watch = this.all.get(id);
+    if (watch === undefined) return;
     if (error) {
       this.end(id);
-      one.onEnd(fromWire(error));
+      watch.onEnd(fromWire(error));
       return;
     }
     if (isAll || number < 0) this.requests.unblock(id);
-    // Late, or not for the first time.
-    if (number < 0 || epoch < one.epoch || (epoch === one.epoch && number <= one.number)) return;
-    if (!isAll && (epoch !== one.epoch || number !== one.number + 1)) {
-      // Something in between was lost, or the owner has ended the watch.
+    // A late message, or a repeated one.
+    if (number < 0 || epoch < watch.epoch || (epoch === watch.epoch && number <= watch.number))
+      return;
+    if (!isAll && (epoch !== watch.epoch || number !== watch.number + 1)) {
+      // A message was lost, or the owner has ended the watch.
       this.sendWatch(id);
       return;
     }
-    const isFirst = !one.isBegun;
-    one.isBegun = true;
-    one.epoch = epoch;
-    one.number = number;
-    const subscribed = isAll ? differenceTo(one, changes) : changes;
-    for (const [key, version] of subscribed) {
-      if (version === 0) one.knownVersions.delete(keyName(key));
-      else one.knownVersions.set(keyName(key), [key, version]);
+    const isFirst = !watch.isBegun;
+    watch.isBegun = true;
+    watch.epoch = epoch;
+    watch.number = number;
+    const news = isAll ? differenceTo(watch, changes) : changes;
+    for (const [key, version] of news) {
+      if (version === 0) watch.knownVersions.delete(keyName(key));
+      else watch.knownVersions.set(keyName(key), [key, version]);
     }
-    if (!isFirst && subscribed.length === 0) return;
-    one.onChanges(
-      subscribed.map(([key, version]) => ({ key, version })),
+    if (!isFirst && news.length === 0) return;
+    watch.onChanges(
+      news.map(([key, version]) => ({ key, version })),
       isFirst,
     );
   }
@@ -160,13 +161,13 @@ export class WatchList {
   }
 }
 
-/** All that is there was told: what of it is new, and what is gone. */
+/** The difference between the known versions and a full answer: changed and removed keys. */
 function differenceTo(
   { knownVersions }: WatchEntry,
-  there: WatchUpdate["changes"],
+  contents: WatchUpdate["changes"],
 ): WatchUpdate["changes"] {
   const removed = new Map(knownVersions);
-  const added = there.filter(([key, version]) => {
+  const added = contents.filter(([key, version]) => {
     const name = keyName(key);
     removed.delete(name);
     return knownVersions.get(name)?.[1] !== version;
@@ -174,7 +175,7 @@ function differenceTo(
   return [...added, ...[...removed.values()].map(([key]) => [key, 0] as const)];
 }
 
-/** What a watch hears, told to a listener, or for a loop. */
+/** The changes in a range, for a listener or a loop. */
 export function changesOf<K>(
   add: Subscribe,
   to?: ((changes: readonly KeyChange<K>[]) => void) | WatchOptions,
@@ -187,7 +188,7 @@ export function changesOf<K>(
   return subscribed(begin, merged, to, more);
 }
 
-/** What is in a range now and after every change, told to a listener, or for a loop. */
+/** The contents of a range now and after every change, for a listener or a loop. */
 export function rowsOf<T>(
   add: Subscribe,
   read: () => Promise<T>,
@@ -198,12 +199,12 @@ export function rowsOf<T>(
   return subscribed(begin, (_, rows) => rows, to, more);
 }
 
-type Begin<T> = (listener: (one: T) => void, onEnd: EndListener) => End;
+type Begin<T> = (listener: (value: T) => void, onEnd: EndListener) => End;
 
 function subscribed<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
-  to: ((one: T) => void) | WatchOptions | undefined,
+  to: ((value: T) => void) | WatchOptions | undefined,
   more: readonly unknown[],
 ) {
   if (more.length > 0) {
@@ -219,7 +220,7 @@ function subscribed<T>(
   let onEnd: EndListener = () => {};
   const ended = new Promise<void>((resolve, reject) => {
     onEnd = (reason) => {
-      // That a newer build has the database is told by an event.
+      // The event "outdated" reports that a newer build has the database.
       if (reason === undefined || reason instanceof VersionChangedError) resolve();
       else reject(reason);
     };
@@ -232,12 +233,14 @@ function subscribed<T>(
   return { close, ended, [dispose]: close };
 }
 
-/** Each key once, as it was last. */
+/** Merges changes: each key once, with its last version. */
 function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>[]) {
-  return [...new Map([...waiting, ...more].map((one) => [keyName(one.key), one])).values()];
+  return [
+    ...new Map([...waiting, ...more].map((change) => [keyName(change.key), change])).values(),
+  ];
 }
 
-/** What is told, to go over. What comes while the loop is at work waits as one. */
+/** The values as an async iterable. Values that arrive while the loop body runs are merged into one. */
 async function* stream<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
@@ -247,8 +250,8 @@ async function* stream<T>(
   let end: { readonly reason: unknown } | undefined;
   let wake = () => {};
   const abort = () => wake();
-  const listener = (one: T) => {
-    waiting = waiting === undefined ? one : merge(waiting, one);
+  const listener = (value: T) => {
+    waiting = waiting === undefined ? value : merge(waiting, value);
     wake();
   };
   const onEnd = (reason?: unknown) => {
@@ -260,9 +263,9 @@ async function* stream<T>(
   try {
     for (;;) {
       signal?.throwIfAborted();
-      const one = waiting;
+      const value = waiting;
       waiting = undefined;
-      if (one !== undefined) yield one;
+      if (value !== undefined) yield value;
       else if (end === undefined) {
         await new Promise<void>((resolve) => {
           wake = resolve;
@@ -276,7 +279,7 @@ async function* stream<T>(
   }
 }
 
-/** Reads all when the watch begins and whenever something has changed, once at a time. */
+/** Reads the whole range when the watch begins and after every change, one read at a time. */
 function liveRows<T>(
   add: Subscribe,
   read: () => Promise<T>,
@@ -294,10 +297,10 @@ function liveRows<T>(
       isStale = false;
       try {
         const rows = await read();
-        // What a listener throws ends nothing.
+        // An error that the listener throws does not end the watch.
         queueMicrotask(() => isOver || listener(rows));
       } catch (error) {
-        // That the client goes is told by the watch. Only that nobody answers passes by itself.
+        // The watch itself reports a closed client. Only a missing answer is temporary.
         if (isOver || error instanceof DatabaseClosedError) return;
         isStale = error instanceof OwnerUnavailableError;
         if (isStale) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

@@ -1,25 +1,25 @@
-/** Errors on their way between realms: class, code and what a class has beside these stay. */
+/** The form in which errors are sent between realms: their class, code and further properties are kept. */
 
 import { describe, errorClasses, VarveError } from "../../errors/index.js";
 import type { WireError } from "./messages.js";
 
-/** What the classes of varve have beside a message. */
+/** The properties of varve's error classes beside the message. */
 const MORE = ["pid", "details", "reason", "applied", "collection", "index", "field"] as const;
 
-/** A chain of causes may lead back to where it began. */
+/** The longest chain of causes that is sent: causes may be circular. */
 const MOST_CAUSES = 8;
 
-/** An error as it travels. */
+/** Converts a thrown value to the form in which it is sent. */
 export function toWire(error: unknown, most = MOST_CAUSES): WireError {
   try {
-    return told(error, most);
+    return describeError(error, most);
   } catch {
-    // A property of it may be a function of the program, which throws in its turn.
+    // A property may be a getter of the program that throws.
     return { name: "Error", message: "The thrown value cannot be read." };
   }
 }
 
-function told(error: unknown, most: number): WireError {
+function describeError(error: unknown, most: number): WireError {
   if (typeof error !== "object" || error === null) {
     return { name: "Error", message: String(error) };
   }
@@ -29,7 +29,7 @@ function told(error: unknown, most: number): WireError {
   return {
     name: String(name ?? "Error"),
     message: String(message ?? `${describe(error)} was thrown.`),
-    // A DOMException has a number for it.
+    // The code of a DOMException is a number.
     code: typeof code === "string" ? code : undefined,
     stack: typeof stack === "string" ? stack : undefined,
     more,
@@ -37,7 +37,7 @@ function told(error: unknown, most: number): WireError {
   };
 }
 
-/** The error that a `WireError` stands for. */
+/** Converts an error back from the form in which it was sent. */
 export function fromWire({ name, message, code, stack, more, cause }: WireError): Error {
   const options = cause === undefined ? undefined : { cause: fromWire(cause as WireError) };
   const error = Object.assign(make(name, message, code, options), more);

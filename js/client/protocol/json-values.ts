@@ -1,7 +1,7 @@
 /**
- * Values on their way to the worker. What is stored of a value in a `json()` collection is its JSON form, which only
- * the page can take: messages lose the methods of objects, `toJSON` among them, and cannot carry the proxies of
- * frameworks. All other collections are given a copy. Until the worker has said which collections are which, both
+ * The form of values on their way to the worker. A `json()` collection stores the JSON form of a value, which
+ * only the page can take: messages lose the methods of objects, such as `toJSON`, and cannot carry the
+ * proxies of frameworks. Other collections get a copy. Until the worker has listed its JSON collections, both
  * are sent where they differ.
  */
 
@@ -9,25 +9,25 @@ import { type BadArgumentError, badCall } from "../../errors/index.js";
 import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
 import { cloneArgs, isBytes } from "./clone.js";
 
-/** What goes along with the copy of a value. */
+/** The forms of a value that are sent with its copy. */
 export interface Forms {
   /** Its JSON form. */
   readonly json?: string;
-  /** Why it has none. */
+  /** The reason why it has no JSON form. */
   readonly fault?: string;
-  /** What the copy lacks. */
+  /** The part of the value that the copy lacks. */
   readonly lacks?: string;
 }
 
-/** A value that is sent. */
+/** A value in the form in which it is sent. */
 export interface Sent {
   readonly value: unknown;
   readonly forms?: Forms | undefined;
-  /** Whether the copy shows less of the value than its JSON form. */
+  /** Whether the copy has less of the value than its JSON form. */
   readonly isLess?: boolean;
 }
 
-/** The same, for a collection of JSON values if `isJson`, for another one if `false`. */
+/** Converts a value: to JSON if `isJson`, to a copy if `false`, and to both where they differ if unknown. */
 export function sentOf(given: unknown, isJson?: boolean): Sent {
   if (isJson) return { value: undefined, forms: { json: jsonOf(given) } };
   const copy = new Copy();
@@ -43,14 +43,14 @@ export function sentOf(given: unknown, isJson?: boolean): Sent {
   return { value, forms, isLess };
 }
 
-/** A copy of a value that is sent, as reading it again would give it. */
+/** A copy of a sent value, as a later read would return it. */
 export function plainValueOf({ value, forms, isLess }: Sent, isJson?: boolean): unknown {
   if (forms?.fault !== undefined && isJson) throw badCall(forms.fault);
   if (isJson) return JSON.parse(forms?.json ?? jsonOf(value));
   return isLess && forms?.json !== undefined ? JSON.parse(forms.json) : structuredClone(value);
 }
 
-/** What a collection is to store, of which `isCustom` has a codec of the program's own. */
+/** The value that a collection stores. `isCustom`: its codec is the program's own. */
 export function takenFrom(
   value: unknown,
   forms: Forms,
@@ -67,8 +67,8 @@ export function takenFrom(
 }
 
 /**
- * What an update assigns to a field. Its JSON form is that of an object with nothing else in it, since a value may
- * look at its name there, or have none.
+ * The value that an update assigns to a field. Its JSON form is taken from an object with this field only,
+ * because a value's `toJSON` gets the name as its argument, and may omit the field.
  */
 export function fieldOf(name: string, given: unknown, isJson: boolean | undefined): Sent {
   const around = { [name]: given };
@@ -77,12 +77,12 @@ export function fieldOf(name: string, given: unknown, isJson: boolean | undefine
   return { value: (value as typeof around)[name], forms };
 }
 
-/** The value of a field, of the JSON form that `fieldOf` has made. */
+/** The value of a field in the JSON form that `fieldOf` has made. */
 export function fieldFrom(name: string, json: string): unknown {
   return (JSON.parse(json) as Record<string, unknown>)[name];
 }
 
-/** As `structuredClone`, but also of the proxies that frameworks make of plain data. */
+/** As `structuredClone`, but also accepts the proxies that frameworks make of plain data. */
 export function cloned<T>(given: T, what: string): T {
   try {
     return structuredClone(given);
@@ -94,7 +94,7 @@ export function cloned<T>(given: T, what: string): T {
   }
 }
 
-/** Copies of values, for which their depth may leave no stack. */
+/** Runs a function that copies values. A stack overflow, caused by their depth, becomes a clear error. */
 export function carried<T>(copies: () => T): T {
   try {
     return copies();
@@ -108,13 +108,13 @@ export function ownClone<T>(given: T, what: string): T {
   return carried(() => cloned(cloneArgs(given), what));
 }
 
-/** The error for what no message can carry. */
+/** The error for a value that no message can carry. */
 export function unsendable(what: string, why: string, cause?: unknown): BadArgumentError {
-  const told = `${what} cannot be sent to the worker: ${why}. Give plain data.`;
-  return Object.assign(badCall(told), cause !== undefined && { cause });
+  const message = `${what} cannot be sent to the worker: ${why}. Give plain data.`;
+  return Object.assign(badCall(message), cause !== undefined && { cause });
 }
 
-/** Copies what messages can carry, reading through proxies. */
+/** Copies the values that messages can carry, reading through proxies. */
 class Copy {
   lacks: string | undefined;
   /** Whether the copy may have another JSON form. */
@@ -142,7 +142,7 @@ class Copy {
   private ofObject(value: object, name: string): unknown {
     const { $v, snapshot, toJSON } = value as Partial<Record<string, unknown>>;
     if (Object($v) === $v) {
-      // A view of a struct, which copies itself. What was only spread of one throws here.
+      // A view of a struct copies itself. A spread view throws here.
       JSON.stringify(typeof snapshot === "function" ? 0 : $v);
       this.differs = true;
       if (typeof snapshot === "function") return snapshot.call(value);
@@ -160,7 +160,8 @@ class Copy {
       this.isLess ||= hasForm;
       return this.ofFields(value);
     }
-    // The clone of a date is told from others by nothing, and that of bytes by nothing but a JSON form.
+    // The clone of a date is complete, and that of bytes lacks nothing but a JSON form. Others may lack
+    // something.
     if (kind !== "[object Date]" && !isBytes(value)) this.differs = this.isLess = true;
     try {
       const copy: unknown = structuredClone(value);
@@ -177,9 +178,9 @@ class Copy {
     const copy: Record<string, unknown> = {};
     this.known.set(value, copy);
     for (const name of Object.keys(value)) {
-      const one = this.of((value as Record<string, unknown>)[name], name);
-      if (name !== "__proto__") copy[name] = one;
-      else Object.defineProperty(copy, name, { value: one, enumerable: true });
+      const field = this.of((value as Record<string, unknown>)[name], name);
+      if (name !== "__proto__") copy[name] = field;
+      else Object.defineProperty(copy, name, { value: field, enumerable: true });
     }
     return copy;
   }

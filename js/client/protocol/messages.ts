@@ -12,7 +12,7 @@ import type {
 } from "../../session/options.js";
 import { cloneArgs, isBytes } from "./clone.js";
 
-/** What the worker that has the database is doing, and its progress. */
+/** Long work of the worker that has the database, and its progress. */
 export type ClientProgress =
   | OpenProgress
   | ({ readonly doing: "migrating" } & MigrateProgress)
@@ -23,7 +23,7 @@ export type ClientProgress =
 /** The version of this protocol. */
 export const PROTOCOL = 2;
 
-/** How another build of the application compares with one's own. */
+/** How another build of the application compares with this one. */
 export type BuildOrder = "same" | "newer" | "older" | "other";
 
 /** Identifies a build: the application's version, the version of the protocol, and a digest of its schemas. */
@@ -32,8 +32,8 @@ export function buildName(version: number, digest: string): string {
 }
 
 /**
- * How the build `theirs` compares with `mine`. Builds with the same versions and other schemas are `"other"`:
- * neither newer nor older.
+ * How the build `otherBuild` compares with `ownBuild`. Builds with the same versions and other schemas are
+ * `"other"`: neither newer nor older.
  */
 export function compareBuilds(ownBuild: string, otherBuild: string): BuildOrder {
   if (ownBuild === otherBuild) return "same";
@@ -45,31 +45,31 @@ export function compareBuilds(ownBuild: string, otherBuild: string): BuildOrder 
   return "other";
 }
 
-/** A request. Its arguments are those that `worker/handlers.ts` takes. */
+/** A request. `worker/handlers.ts` defines the arguments of each call. */
 export interface Request {
-  /** The client's number for it, which its answer carries. */
+  /** The client's number for the request, which its answer carries. */
   readonly id: number;
   /**
    * 0 for a request that only reads. The writes of a client are numbered from 1 without gaps. They are
    * applied in that order, each at most once.
    */
   readonly write: number;
-  /** The number of the client's last write that was requested before it. That one has to come first. */
+  /** The number of the client's last write before this request. That write has to be applied first. */
   readonly after: number;
-  /** The time after which nobody applies it, in milliseconds by the clock of the owner that it is sent to. */
+  /** The time after which no owner applies it, in milliseconds by the clock of the owner that it is sent to. */
   readonly deadline: number;
-  /** The name of the call; empty if the client has given the request up, so that there is nothing to do. */
+  /** The name of the call; empty if the client has given the request up, so that nothing is to be done. */
   readonly call: string;
   /** The arguments of the call. */
   readonly args: readonly unknown[];
   /**
-   * 1 for a procedure that an owner had when it hung: the next one tells its page before it tries it. 2 if that
-   * one hung in it: it is not done any more.
+   * 1 for a procedure that an owner had when it hung: the next owner reports it to its page before it calls it.
+   * 2 if that owner hung too: the procedure is not called again.
    */
   readonly hangCount?: number;
 }
 
-/** What was called for it. */
+/** The name of the method that the caller used. */
 export function callName({ call, args }: Pick<Request, "call" | "args">): string {
   if (call === "in") return String(args[1]);
   return call === "commitIf" ? "transaction" : call;
@@ -90,7 +90,7 @@ export interface WireError {
 export type Outcome =
   | { readonly value: unknown }
   | { readonly error: WireError }
-  /** It was applied, and its answer was not kept: it came too late or was too large. */
+  /** The request was applied, and its answer was not kept: it came too late or was too large. */
   | { readonly forgotten: true };
 
 /** The outcome of a request, with the request's number. */
@@ -102,26 +102,26 @@ export interface Answer {
 /** Requests that were made in one task: one message and one commit. */
 export interface RequestBatch {
   readonly type: "requests";
-  /** The client's build, as by `buildName`. An owner does nothing for another build than its own. */
+  /** The client's build, as by `buildName`. An owner refuses requests of another build than its own. */
   readonly build: string;
-  /** How many owners the client has heard of. */
+  /** The number of owners that the client has known. */
   readonly term: number;
   /** The client's number, chosen at random once for each client. */
   readonly client: number;
-  /** The client needs no answer any more to its writes up to this number. */
+  /** The client needs no more answers to its writes up to this number. */
   readonly acknowledged: number;
   readonly requests: readonly Request[];
 }
 
-/** Asks who the owner is. The owner answers with `Here`. */
+/** Asks for the present owner, which answers with an `OwnerAnnouncement`. */
 export interface OwnerQuery {
   readonly type: "find-owner";
-  /** Sent back by the owner. Everything that was posted to it before has then been seen, or is lost. */
+  /** Returned by the owner. Every message posted to it before has then been seen, or is lost. */
   readonly round: number;
   readonly client: number;
 }
 
-/** Watches a range from now on. It is repeated now and then, and sent to every new owner. */
+/** Watches a range from now on. It is repeated regularly, and sent to every new owner. */
 export interface Watch {
   readonly type: "watch";
   readonly client: number;
@@ -130,9 +130,9 @@ export interface Watch {
   /** The collection; `undefined` for raw keys. */
   readonly collection: string | undefined;
   readonly range: unknown;
-  /** The epoch that the client is in: that of the last full answer from this owner, 0 if it has none. */
+  /** The client's epoch: that of the last full answer from this owner, 0 if there was none. */
   readonly epoch: number;
-  /** The number of the last `Seen` of that epoch that the client has had. */
+  /** The number of the last `WatchUpdate` of that epoch that the client has received. */
   readonly number: number;
 }
 
@@ -143,7 +143,7 @@ export interface Unwatch {
   readonly id: number;
 }
 
-/** A request is not wanted any more. Long work ends; everything else stays as it is. */
+/** Cancels a request. Long work ends; everything else stays as it is. */
 export interface CancelRequest {
   readonly type: "cancel";
   readonly client: number;
@@ -157,10 +157,10 @@ export type ToOwner = RequestBatch | OwnerQuery | Watch | Unwatch | CancelReques
 export interface OwnerAnnouncement {
   readonly type: "owner";
   readonly owner: string;
-  /** Whose `Who` it answers; 0 if it was not asked. */
+  /** The client whose `OwnerQuery` it answers; 0 if there was none. */
   readonly client: number;
   readonly round: number;
-  /** When the owner sent this, in milliseconds by its own clock, which never steps. */
+  /** The time at which the owner sent this, in milliseconds by its own monotonic clock. */
   readonly at: number;
 }
 
@@ -168,58 +168,58 @@ export interface OwnerAnnouncement {
 export interface OwnerResignation {
   readonly type: "resigned";
   readonly owner: string;
-  /** Its page has ended it because it hung. */
+  /** Whether its page has ended it because it hung. */
   readonly hung?: boolean;
-  /** What it had told its page about last. */
+  /** Its last report to its page. */
   readonly retriedHung?: RetriedHungRequests | undefined;
 }
 
-/** Requests that an owner is about to do and that an earlier one had when it hung. */
+/** Requests that an owner is about to do, and that an earlier owner had when it hung. */
 export interface RetriedHungRequests {
   readonly type: "retried-hung";
   readonly client: number;
   readonly ids: readonly number[];
 }
 
-/** The answers to an `Ask`, as far as there are any at that time. */
+/** The answers to a `RequestBatch` that exist so far. */
 export interface ResponseBatch {
   readonly type: "responses";
   readonly owner: string;
   readonly answers: readonly Answer[];
   /**
-   * The `turn` of the `Ask`. The answers count only as long as the client has heard of no other owner since,
-   * which may do what is refused here.
+   * The `term` of the `RequestBatch`. The answers count only as long as the client knows of no later owner,
+   * which may apply requests that are refused here.
    */
   readonly term?: number;
-  /** When the owner sent this, as in `Here`. */
+  /** The time at which the owner sent this, as in `OwnerAnnouncement`. */
   readonly at: number;
 }
 
-/** Writes before the requested ones are missing: the client has to send everything again that has no answer. */
+/** Writes before the requested ones are missing: the client has to send every unanswered request again. */
 export interface ResendRequest {
   readonly type: "resend";
   readonly owner: string;
 }
 
-/** What has changed in a watched range since the `Seen` with the number before it. */
+/** The changes in a watched range since the `WatchUpdate` with the number before this one. */
 export interface WatchUpdate {
   readonly type: "changes";
   readonly owner: string;
   readonly id: number;
   /**
-   * Every full answer begins an epoch. Those of one owner only grow, so a full answer is taken if its epoch is
-   * above the client's, and any other message only if it continues the client's epoch. A client that is told
-   * of a later epoch has missed something and sends its watch again.
+   * Every full answer begins an epoch. Epochs of one owner only grow. A client accepts a full answer if its
+   * epoch is above the client's, and any other message only if it continues the client's epoch. A client that
+   * receives a later epoch has missed a message and sends its watch again.
    */
   readonly epoch: number;
   /**
-   * The number of this message among those of its epoch, from 1. 0: the owner has ended the watch, as it was
-   * not renewed. Below 0: the contents cannot be read at present.
+   * The number of this message in its epoch, from 1. 0: the owner has ended the watch because it was not
+   * renewed. Below 0: the contents cannot be read at present.
    */
   readonly number: number;
-  /** Whether this is a full answer: `changes` is everything that is there, whatever was told before. */
+  /** Whether this is a full answer: `changes` lists every key in the range, whatever was sent before. */
   readonly isAll: boolean;
-  /** Keys and their versions; 0 for keys that are gone. */
+  /** Keys and their versions; 0 for removed keys. */
   readonly changes: readonly (readonly [key: unknown, version: number])[];
   /** Why the range cannot be watched. */
   readonly error?: WireError;
@@ -242,8 +242,8 @@ export type ToClient =
   | Progress;
 
 /**
- * The same text for the same key, whichever object it is, and of whatever realm. A tuple with its place has no
- * deeper lists in it: what has some is no key, which is for the owner to say.
+ * A text that identifies a key, equal for equal keys of any realm. A tuple's parts are no deeper lists; a
+ * deeper one is not a key, and the owner refuses it.
  */
 export function keyName(key: unknown, depth = 0): string {
   if (typeof key !== "object") return typeof key + String(key);

@@ -1,24 +1,24 @@
 /**
- * The owner's half of watching, without engine, timers or ports: which watches there are, how long each is
- * kept, and how what they are told is numbered.
+ * The owner's half of watching, without engine, timers or ports: which watches exist, how long each is kept,
+ * and how its messages are numbered.
  *
  * Every full answer begins an epoch, and the messages of an epoch are numbered without gaps. Epochs only
- * grow, whatever was forgotten meanwhile, so a client takes each full answer that is newer than its last one,
- * and knows from any other message whether it has missed something.
+ * grow, even if the owner has dropped watches meanwhile. So a client accepts every full answer newer than its
+ * last one, and can tell from any other message whether it has missed one.
  */
 
 import type { Watch, WatchUpdate } from "./messages.js";
 
 /**
- * A client renews its watches three times within this time, in milliseconds. One that does not may be gone.
- * A client that only stood still, as its machine slept or a dialog was open, is told to begin again.
+ * A client renews its watches three times within this time, in milliseconds. A client that does not may have
+ * ended. If it was only suspended, because its machine slept or a dialog was open, it is asked to begin again.
  */
 export const LEASE_MS = 90_000;
 
 /** A watch of a client. */
 export interface Subscription<T> {
   readonly watch: Watch;
-  /** What the owner keeps for it. */
+  /** The owner's own state for the watch. */
   readonly state: T;
   respond: (message: WatchUpdate) => void;
   until: number;
@@ -30,8 +30,8 @@ export interface Subscription<T> {
 type Changes = WatchUpdate["changes"];
 
 /**
- * Never starts again in a realm. An owner's name belongs to one realm, in which it may have the database
- * several times, one after the other.
+ * The last epoch of this realm, which never restarts: an owner's name belongs to one realm, which may own the
+ * database several times in a row.
  */
 let lastEpoch = 0;
 
@@ -41,7 +41,10 @@ export class Subscriptions<T> {
   private readonly nextEpoch: () => number;
   private readonly all: Map<string, Subscription<T>> = new Map();
 
-  /** `nextEpoch` gives a higher number each time, for as long as an owner of this name may be asked. */
+  /**
+   * `nextEpoch` returns a higher number each time, for as long as messages to an owner of this name may
+   * arrive.
+   */
   constructor(owner: string, nextEpoch: () => number = nextOfRealm) {
     this.owner = owner;
     this.nextEpoch = nextEpoch;
@@ -55,16 +58,21 @@ export class Subscriptions<T> {
     return this.all.values();
   }
 
-  /** Keeps a watch for longer. Returns false if its client needs a full answer, for which `begin` is called. */
+  /** Extends a watch. Returns false if its client needs a full answer, for which `begin` is to be called. */
   renew(watch: Watch, respond: Subscription<T>["respond"], now: number): boolean {
-    const one = this.all.get(nameOf(watch));
-    if (one === undefined || one.epoch !== watch.epoch || one.number !== watch.number) return false;
-    one.respond = respond;
-    one.until = now + LEASE_MS;
+    const subscription = this.all.get(nameOf(watch));
+    if (
+      subscription === undefined ||
+      subscription.epoch !== watch.epoch ||
+      subscription.number !== watch.number
+    )
+      return false;
+    subscription.respond = respond;
+    subscription.until = now + LEASE_MS;
     return true;
   }
 
-  /** Begins a watch, or begins it again, with all that is there now. */
+  /** Begins a watch, or restarts it, with the whole contents of its range. */
   begin(
     watch: Watch,
     respond: Subscription<T>["respond"],
@@ -73,26 +81,27 @@ export class Subscriptions<T> {
     all: Changes,
   ): void {
     const epoch = this.nextEpoch();
-    const one = { watch, state, respond, until: now + LEASE_MS, epoch, number: 0 };
-    this.all.set(nameOf(watch), one);
-    this.send(one, true, all);
+    const subscription = { watch, state, respond, until: now + LEASE_MS, epoch, number: 0 };
+    this.all.set(nameOf(watch), subscription);
+    this.send(subscription, true, all);
   }
 
-  /** Tells a watch what has changed since the last message. */
-  notify(one: Subscription<T>, changes: Changes): void {
-    if (changes.length > 0) this.send(one, false, changes);
+  /** Sends the changes since the last message to a watch. */
+  notify(subscription: Subscription<T>, changes: Changes): void {
+    if (changes.length > 0) this.send(subscription, false, changes);
   }
 
-  /** Ends the watches that were not renewed in time. Their clients are told, which may be there all the same. */
+  /** Ends the watches that were not renewed in time. Their clients are notified, in case they still exist. */
   expire(now: number): void {
-    for (const one of this.all.values()) if (one.until < now) this.restart(one);
+    for (const subscription of this.all.values())
+      if (subscription.until < now) this.restart(subscription);
   }
 
-  /** Ends a watch whose client begins it again, if it still wants it. */
-  restart(one: Subscription<T>): void {
-    const { watch, respond } = one;
+  /** Ends a watch. Its client begins it again if it still wants it. */
+  restart(subscription: Subscription<T>): void {
+    const { watch, respond } = subscription;
     this.remove(watch);
-    // Of an epoch that nobody knows: something is missing before it.
+    // A new epoch tells the client that messages before this one are missing.
     respond(this.message(watch.id, this.nextEpoch(), 0, false, []));
   }
 
@@ -104,9 +113,11 @@ export class Subscriptions<T> {
     this.all.clear();
   }
 
-  private send(one: Subscription<T>, isAll: boolean, changes: Changes): void {
-    one.number += 1;
-    one.respond(this.message(one.watch.id, one.epoch, one.number, isAll, changes));
+  private send(subscription: Subscription<T>, isAll: boolean, changes: Changes): void {
+    subscription.number += 1;
+    subscription.respond(
+      this.message(subscription.watch.id, subscription.epoch, subscription.number, isAll, changes),
+    );
   }
 
   private message(

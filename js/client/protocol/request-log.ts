@@ -1,11 +1,11 @@
 /**
- * The owner's half of the protocol, without timers, ports or anything else of the outside world. It applies
- * the writes of each client in the order of their numbers, each at most once, and remembers the answers that
- * the client may ask for again. It stores them in the same commit as the writes, so that the next owner knows
- * what this one has done.
+ * The owner's half of the protocol, without timers, ports or other I/O. It applies the writes of each client
+ * in the order of their numbers, each at most once, and remembers the answers that the client may ask for
+ * again. It stores them in the same commit as the writes, so that the next owner knows which writes were
+ * applied.
  *
- * Invariant: a write is applied only if its number is one above the last one of its client. So whoever has
- * the record of a client, this owner or the next, refuses to apply it again.
+ * Invariant: a write is applied only if its number is one above the last write of its client. So any owner
+ * with the client's record, this one or the next, refuses to apply it again.
  */
 
 import { type ClientRecord, decodeRecord, encodeRecord, type Result } from "./client-record.js";
@@ -20,17 +20,17 @@ import {
 
 /**
  * How long the record of a client is kept after the last deadline in it, in milliseconds. An older write is
- * refused because of its deadline, so it cannot be applied again when nobody remembers it any more.
+ * refused because of its deadline, so it cannot be applied again once the record is removed.
  */
 export const LEASE_MS = 60_000;
 
-/** The database, as far as the protocol needs it. */
+/** The storage of client records, and the database that requests act on. */
 export interface ClientRecordStore {
-  /** Runs `body`. All that it writes becomes one commit or, if it throws, nothing. */
+  /** Runs `body`. Its writes become one commit or, if it throws, are all undone. */
   atomically<T>(body: () => T): T;
   /**
-   * Performs a request, completely or not at all, and returns its result. What it throws undoes it, and is
-   * its outcome.
+   * Performs a request, completely or not at all, and returns its result. An error that it throws undoes the
+   * request, and is its outcome.
    */
   perform(request: Request): unknown;
   /** The stored record of a client, or `undefined` if there is none. */
@@ -45,50 +45,50 @@ export interface ClientRecordStore {
   wire(error: unknown): WireError;
 }
 
-/** The result of an `Ask`. */
+/** The result of a `RequestBatch`. */
 export interface Reply {
-  /** The answers to its requests, as far as there are any. */
+  /** The answers to its requests that exist so far. */
   readonly answers: readonly Answer[];
   /** Whether writes before the requested ones are missing, so that the client has to send everything again. */
   readonly again: boolean;
-  /** The number of the client's last write that was done before this. */
+  /** The number of the client's last write that was done before this batch. */
   readonly last: number;
-  /** Why all of it failed, if it did. */
+  /** The reason why the whole batch failed, if it did. */
   readonly failure?: WireError;
 }
 
 interface Client {
   acknowledged: number;
   lease: number;
-  /** The last write that was applied or passed over. */
+  /** The number of the last write that was applied or skipped. */
   last: number;
-  /** By number, in order, those above `acknowledged`. */
+  /** The outcomes above `acknowledged`, by ascending number. */
   results: Map<number, Outcome>;
 }
 
 /** The owner's half of the protocol. */
 export class RequestLog {
-  private readonly journal: ClientRecordStore;
+  private readonly store: ClientRecordStore;
   private readonly clients: Map<number, Client>;
-  /** By client: until when its record is needed, by the owner's clock. */
+  /** The time until which each client's record is needed, by the owner's clock. */
   private readonly until: Map<number, number>;
 
-  constructor(journal: ClientRecordStore) {
-    this.journal = journal;
+  constructor(store: ClientRecordStore) {
+    this.store = store;
     this.clients = new Map();
     this.until = new Map();
   }
 
   /**
-   * Performs the requests of a client. When it returns, the writes are made but not yet committed. With a
-   * `refusal`, that is the answer to everything that was not done before, and none of it is ever done: what
-   * one owner has refused must not be applied by the next.
+   * Performs the requests of a client. When it returns, the writes are made but not yet committed. A `refusal`
+   * is the answer to every request that was not done before, and none of them is ever done: what one owner has
+   * refused must not be applied by the next.
    *
-   * `now` is the time by the clock that the owner's messages name, which never steps. `wall` is the time by
-   * which records are kept: it means the same to the next owner.
+   * `now` is the time by the owner's monotonic clock, which its messages state. `wall` is the time by which
+   * records are kept: it means the same to the next owner.
    */
   handle(batch: RequestBatch, now: number, refusal?: WireError, wall = now): Reply {
-    // As long as it is not known what was done, nothing of it is answered.
+    // Until it is known which writes were done before, no request is answered.
     let last = Number.POSITIVE_INFINITY;
     try {
       const client = this.clientOf(batch.client);
@@ -96,21 +96,21 @@ export class RequestLog {
       const before = client.last;
       last = before;
       const work = () => this.work(client, batch, now, wall, refusal, before);
-      return batch.requests.some(({ write }) => write > 0) ? this.journal.atomically(work) : work();
+      return batch.requests.some(({ write }) => write > 0) ? this.store.atomically(work) : work();
     } catch (error) {
       return this.failed(batch, last, error);
     }
   }
 
   /**
-   * Call this if what was done could not be committed and was undone, or could not be flushed: that becomes
-   * the outcome of everything that was done just now. What had been done before is unchanged.
+   * To be called if the batch could not be committed and was undone, or could not be flushed: the error becomes
+   * the outcome of every request that was done just now. Earlier requests are unchanged.
    */
   failed(batch: RequestBatch, last: number, error: unknown): Reply {
-    // Others may be in the same commit. What became of it is known from their records alone.
+    // Requests of other clients may be in the same commit: only the stored records tell their outcome.
     this.clients.clear();
     const results = this.resultsOf(batch.client);
-    const failure = { error: this.journal.wire(error) };
+    const failure = { error: this.store.wire(error) };
     const answers: Answer[] = [];
     for (const { id, call, write } of batch.requests) {
       const outcome = write > 0 && write <= last ? results.get(write) : failure;
@@ -119,29 +119,29 @@ export class RequestLog {
     return { answers, again: false, last, failure: failure.error };
   }
 
-  /** What is remembered of a client, as far as the database still tells. */
+  /** The known outcomes of a client, as far as the database can be read. */
   private resultsOf(client: number): ReadonlyMap<number, Outcome> {
     try {
       return this.clientOf(client).results;
     } catch {
-      // The next owner will tell.
+      // The next owner will answer.
       return new Map();
     }
   }
 
-  /** Forgets the clients that can ask for nothing any more. Returns how many. */
+  /** Removes the records of clients whose requests have all expired. Returns how many. */
   sweep(now: number, wall = now): number {
     let swept = 0;
-    // A wall clock that was set forward ends no lease of a client that was heard just now.
+    // A wall clock that was set forward does not end the lease of a client that sent requests just now.
     for (const [number, until] of this.until) if (until < now) this.until.delete(number);
-    const isGone = (number: number, lease: number) => lease < wall && !this.until.has(number);
-    for (const number of this.journal.clients()) {
-      if (!isGone(number, this.clientOf(number).lease)) continue;
-      this.journal.forget(number);
+    const isExpired = (number: number, lease: number) => lease < wall && !this.until.has(number);
+    for (const number of this.store.clients()) {
+      if (!isExpired(number, this.clientOf(number).lease)) continue;
+      this.store.forget(number);
       swept += 1;
     }
     for (const [number, { lease }] of this.clients) {
-      if (isGone(number, lease)) this.clients.delete(number);
+      if (isExpired(number, lease)) this.clients.delete(number);
     }
     return swept;
   }
@@ -149,7 +149,7 @@ export class RequestLog {
   private clientOf(number: number): Client {
     const known = this.clients.get(number);
     if (known !== undefined) return known;
-    const client = clientFrom(this.journal.load(number));
+    const client = clientFrom(this.store.load(number));
     this.clients.set(number, client);
     return client;
   }
@@ -190,7 +190,7 @@ export class RequestLog {
       this.until.set(batch.client, Math.max(this.until.get(batch.client) ?? 0, until));
       changed = true;
     }
-    if (changed) this.journal.save(batch.client, encodeRecord(recordOf(client)));
+    if (changed) this.store.save(batch.client, encodeRecord(recordOf(client)));
     return { answers, again, last };
   }
 
@@ -198,9 +198,9 @@ export class RequestLog {
     if (request.hangCount === 2) return { error: endless(request) };
     if (now >= request.deadline) return { error: tooLate(request) };
     try {
-      return { value: this.journal.perform(request) };
+      return { value: this.store.perform(request) };
     } catch (error) {
-      return { error: this.journal.wire(error) };
+      return { error: this.store.wire(error) };
     }
   }
 }
@@ -223,7 +223,10 @@ function recordOf({ acknowledged, lease, results }: Client): ClientRecord {
   return { acknowledged, lease, results: list };
 }
 
-/** The client wants to hear of nothing any more up to this number, and nothing of it is applied. */
+/**
+ * Drops the outcomes up to this number, which the client needs no more. Writes up to it are no longer
+ * applied.
+ */
 function acknowledge(client: Client, acknowledged: number): void {
   if (acknowledged <= client.acknowledged) return;
   client.acknowledged = acknowledged;

@@ -1,15 +1,15 @@
 /**
- * The client's half of the protocol, without timers, ports or anything else of the outside world.
+ * The client's half of the protocol, without timers, ports or other I/O.
  *
- * - Requests of one turn are one message. What has no answer is sent again when another owner appears, and
- *   when the present owner has lost it.
+ * - Requests of one turn form one message. A request without an answer is sent again when another owner
+ *   appears, and when the present owner has lost it.
  * - Writes are numbered without gaps. A request gets its number when it is first sent. So a request that was
  *   never sent leaves no gap, and it is certain that it was not applied.
- * - Requests made after a new watch are sent once the watch has begun. So their writes are told, whoever is
- *   owner then or later.
- * - Clocks of different realms have nothing in common. A client learns from what an owner says how far that
- *   owner's clock is ahead of its own, and names deadlines by the owner's. What it learns is too little by the
- *   time that the owner's message took, so nothing is done after its deadline.
+ * - Requests made after a new watch are sent once the watch has begun. So the watch reports their writes,
+ *   whichever owner applies them.
+ * - Clocks of different realms are unrelated. A client learns from an owner's messages how far that owner's
+ *   clock is ahead of its own, and states deadlines by the owner's clock. The estimate is too low by the time
+ *   that the owner's message took, so no request is applied after its deadline.
  * - A request ends by its answer, by its signal, or some time after its deadline.
  */
 
@@ -29,23 +29,23 @@ import type {
 } from "./messages.js";
 
 /**
- * How long after its deadline a sent request is given up, in milliseconds. An owner refuses late requests
- * itself, so this is only for an owner that says nothing at all.
+ * Milliseconds after its deadline at which a sent request is given up. An owner refuses late requests itself,
+ * so this is only for an owner that does not respond at all.
  */
 export const GRACE_MS = 500;
 
-/** How long an owner may say nothing, in milliseconds, before it is asked whether it is there. */
+/** Milliseconds without a message after which the client asks whether the owner still exists. */
 export const SILENCE_MS = 400;
 
-/** A message holds at most so many requests: what an owner has to remember of it is one record. */
+/** The most requests in a message: an owner remembers them in one record. */
 const MAX_BATCH = 4_096;
 
-/** With more unanswered writes than these, the next message waits for answers. */
+/** The most unanswered writes: with more, the next message waits for answers. */
 const WINDOW_WRITES = 512;
 
-/** How a request ends that nobody has answered. */
+/** How a request ends without an answer. */
 export type NoAnswer =
-  /** No owner has it, and none will apply it. */
+  /** No owner has received it, and none will apply it. */
   | "never-sent"
   /** It was sent, and it cannot be known whether it was applied. */
   | "unknown";
@@ -61,21 +61,21 @@ export interface NewRequest {
   readonly args: readonly unknown[];
   /** Whether it writes. Only writes are numbered. */
   readonly writes: boolean;
-  /** The time after which nobody applies it, by the same clock as all times that the sender is given. */
+  /** The time after which no owner applies it, by the same clock as all times given to the queue. */
   readonly deadline: number;
   /** Called once, with the outcome. */
   readonly settle: (settlement: Settlement) => void;
 }
 
-/** What the sender needs of the outside world. */
+/** The outgoing side that the queue needs. */
 export interface RequestQueuePort {
   /** Sends a message to that owner; it may get lost. Throws if the message cannot be cloned. */
   post(owner: string, message: ToOwner): void;
-  /** Asks all owners that there may be. */
+  /** Asks every owner that there may be. */
   findOwner(message: OwnerQuery): void;
 }
 
-/** A message to an owner that has no answer. */
+/** A message to an owner that expects no answer. */
 export type OneWayMessage =
   | Omit<Watch, "client">
   | Omit<Unwatch, "client">
@@ -83,42 +83,42 @@ export type OneWayMessage =
 
 interface Pending extends NewRequest {
   readonly id: number;
-  /** Its number among the writes; 0 as long as it was not sent, and for reads. */
+  /** The number of the write; 0 until it is sent, and for reads. */
   write: number;
   after: number;
-  /** To whom it was sent last, and before which round of questions. */
+  /** The owner that it was sent to last, and the round of owner queries at that time. */
   owner: string | undefined;
   round: number;
   sent: boolean;
-  /** As in its request. */
+  /** The `hangCount` of its request. */
   hangs: number;
 }
 
 /** The client's half of the protocol. */
 export class RequestQueue {
-  /** The owner that was heard last, as long as it is believed to be there. */
+  /** The owner that sent the last message, as long as it is believed to exist. */
   owner: string | undefined;
-  /** The build that its messages name as the client's. */
+  /** The client's build, which its messages name. */
   build = "";
-  /** The watches that no owner has answered yet: requests wait for them. */
+  /** The watches that no owner has answered yet. Requests wait for them. */
   readonly blockingWatches: Set<number> = new Set();
   private readonly client: number;
   private readonly port: RequestQueuePort;
-  /** What has no answer yet, in the order in which it was asked for. */
+  /** The requests without an answer, in the order in which they were made. */
   private readonly pending = new Map<number, Pending>();
-  /** The numbers of writes that were sent and are not over, in order. `undefined`: given up. */
+  /** The numbers of unfinished writes that were sent, in order. `undefined`: given up. */
   private readonly writes = new Map<number, Pending | undefined>();
   private lastId = 0;
   private lastWrite = 0;
   private round = 0;
   private answeredRound = 0;
-  /** How many owners were heard of. */
+  /** The number of owners that this client has known. */
   private term = 0;
-  /** When the owner was heard last, or first waited for. */
+  /** The time of the owner's last message, or of the first request that waits for an owner. */
   private lastHeardAt = 0;
-  /** How far the owner's clock is ahead, at least. */
+  /** The least difference by which the owner's clock is ahead. */
   private clockOffset = 0;
-  /** Whether the owner has said that in answer to a question, and not some time before it was heard. */
+  /** Whether the owner sent its clock in answer to a query, and not some time before the message arrived. */
   private isClockKnown = false;
 
   constructor(client: number, port: RequestQueuePort) {
@@ -126,7 +126,7 @@ export class RequestQueue {
     this.port = port;
   }
 
-  /** Whether the owner was asked more than once, if it is there, since it was last heard. */
+  /** Whether the present owner has left more than one query unanswered since its last message. */
   get isOwnerSilent(): boolean {
     return this.round > this.answeredRound + 1;
   }
@@ -142,7 +142,7 @@ export class RequestQueue {
     this.lastId += 1;
     const id = this.lastId;
     const { call, args, writes, deadline, settle } = request;
-    // Spelled out: what is spread into an object makes all that is done with it slow.
+    // Spelled out: a spread object makes later operations on it slow.
     this.pending.set(id, {
       call,
       args,
@@ -160,7 +160,7 @@ export class RequestQueue {
     return id;
   }
 
-  /** Sends to the owner, if there is one, what was not sent yet or has to be sent again. */
+  /** Sends the requests that were not sent yet, or have to be sent again, to the owner if there is one. */
   flush(isLast?: boolean): void {
     const { owner } = this;
     if (owner === undefined || ((this.blockingWatches.size > 0 || !this.isClockKnown) && !isLast))
@@ -168,37 +168,37 @@ export class RequestQueue {
     const batch: Pending[] = [];
     let open = 0;
     let isFull = false;
-    for (const one of this.pending.values()) {
-      if (one.owner === undefined) {
-        // What an owner may have hung in goes alone, so that it is known if another one does.
-        isFull ||= batch.length === MAX_BATCH || (one.hangs === 1 && batch.length > 0);
-        if (!isFull) batch.push(one);
-        isFull ||= one.hangs === 1;
-      } else if (one.write > 0) open += 1;
+    for (const request of this.pending.values()) {
+      if (request.owner === undefined) {
+        // A request that an owner may have hung in goes alone, so that a second hang can be attributed to it.
+        isFull ||= batch.length === MAX_BATCH || (request.hangs === 1 && batch.length > 0);
+        if (!isFull) batch.push(request);
+        isFull ||= request.hangs === 1;
+      } else if (request.write > 0) open += 1;
     }
     if (open > WINDOW_WRITES || batch.length === 0) return;
-    for (const one of batch) this.markSent(one, owner);
+    for (const request of batch) this.markSent(request, owner);
     try {
       this.port.post(owner, this.batchOf(batch));
     } catch {
-      // One of them cannot be cloned: the others are not to suffer for it.
-      for (const one of batch) {
+      // One of the requests cannot be cloned. The others are sent without it.
+      for (const request of batch) {
         try {
-          this.port.post(owner, this.batchOf([one]));
+          this.port.post(owner, this.batchOf([request]));
         } catch (thrown) {
-          this.end(one, { thrown });
+          this.end(request, { thrown });
         }
       }
     }
   }
 
-  /** Ends a request that is not wanted any more, with this ending if anybody is to be told. */
+  /** Ends a request that its caller has cancelled; `settlement`, if given, is passed to the caller. */
   cancel(id: number, settlement?: Settlement): void {
-    const one = this.pending.get(id);
-    if (one !== undefined) this.end(one, settlement);
+    const request = this.pending.get(id);
+    if (request !== undefined) this.end(request, settlement);
   }
 
-  /** Takes a message from any owner. */
+  /** Handles a message from any owner. */
   receive(message: ToClient, now: number): void {
     switch (message.type) {
       case "responses":
@@ -217,17 +217,20 @@ export class RequestQueue {
     }
   }
 
-  /** The owner with this name is not there any more. Has an effect only if it is the present one. */
+  /** Forgets the owner with this name. Has no effect if it is not the present owner. */
   ownerLost(owner: string | undefined): void {
     if (this.owner === owner) this.owner = undefined;
   }
 
-  /** An owner hung. What may have been the reason is tried once more, and what surely was not again. */
-  private markSuspects({ owner, retriedHung: doing }: OwnerResignation): void {
-    for (const one of this.pending.values()) {
-      if (one.owner !== owner || one.call !== "call") continue;
-      const wasRetried = doing?.client === this.client && doing.ids.includes(one.id);
-      one.hangs = wasRetried ? 2 : Math.max(one.hangs, 1);
+  /**
+   * Marks the requests that an owner had when it hung. A possible cause is tried once more, and a request that
+   * hung twice is not.
+   */
+  private markSuspects({ owner, retriedHung: retried }: OwnerResignation): void {
+    for (const request of this.pending.values()) {
+      if (request.owner !== owner || request.call !== "call") continue;
+      const wasRetried = retried?.client === this.client && retried.ids.includes(request.id);
+      request.hangs = wasRetried ? 2 : Math.max(request.hangs, 1);
     }
   }
 
@@ -236,7 +239,7 @@ export class RequestQueue {
     if (this.owner !== undefined) this.port.post(this.owner, { ...message, client: this.client });
   }
 
-  /** A watch was begun or refused, or is not wanted any more. */
+  /** Called when a watch has begun, was refused, or has been closed. */
   unblock(watch: number): void {
     if (this.blockingWatches.delete(watch)) this.flush();
   }
@@ -252,12 +255,13 @@ export class RequestQueue {
     this.updateClock(at, now);
     if (client === this.client) this.isClockKnown = true;
     else if (changed) this.port.post(owner, this.ownerQuery());
-    // Whoever was asked has seen all that was posted before the question, and has not answered that.
+    // The owner has seen every message that was posted before the query, and has not answered the requests in
+    // them.
     this.answeredRound = this.round;
     this.resendSentBefore(changed ? this.round + 1 : client === this.client ? round : 0, now);
   }
 
-  /** Call this now and then: it ends what is too late, and asks an owner that is silent. */
+  /** Ends expired requests, and asks an owner that is silent. To be called from time to time. */
   tick(now: number): void {
     this.endAll(({ deadline, sent }) =>
       now < deadline + (sent ? GRACE_MS : 0)
@@ -279,83 +283,83 @@ export class RequestQueue {
     return { type: "find-owner", round: this.round, client: this.client };
   }
 
-  /** The owner's clock was there when it sent what is heard now. What took the shortest time is nearest. */
+  /** Refines the estimate of the owner's clock. The message with the shortest delay is the closest. */
   private updateClock(at: number, now: number): void {
     this.clockOffset = Math.max(this.clockOffset, at - now);
   }
 
-  /** Ends the requests for which `ending` returns an ending, since the client cannot go on. */
-  endAll(settlement: (one: Readonly<Pending>) => Settlement | undefined): void {
-    for (const one of [...this.pending.values()]) {
-      const result = settlement(one);
-      if (result !== undefined) this.end(one, result);
+  /** Ends the requests for which `settlement` returns a value, because the client cannot go on. */
+  endAll(settlement: (request: Readonly<Pending>) => Settlement | undefined): void {
+    for (const request of [...this.pending.values()]) {
+      const result = settlement(request);
+      if (result !== undefined) this.end(request, result);
     }
   }
 
   private receiveResponses(
-    { answers, owner, term: passing = this.term, at }: ResponseBatch,
+    { answers, owner, term = this.term, at }: ResponseBatch,
     now: number,
   ): void {
-    if (passing !== this.term) return;
+    if (term !== this.term) return;
     if (owner === this.owner) {
       this.updateClock(at, now);
       this.lastHeardAt = now;
       this.answeredRound = this.round;
     }
     for (const { id, outcome } of answers) {
-      const one = this.pending.get(id);
-      if (one !== undefined) this.end(one, outcome, true);
+      const request = this.pending.get(id);
+      if (request !== undefined) this.end(request, outcome, true);
     }
-    // Some may have waited until these were answered.
+    // Requests beyond the window may have waited for these answers.
     this.flush();
   }
 
-  /** It is over: answered, or given up. */
-  private end(one: Pending, settlement?: Settlement, answered?: boolean): void {
-    this.pending.delete(one.id);
-    if (answered) this.writes.delete(one.write);
-    else if (one.write > 0) this.writes.set(one.write, undefined);
-    if (settlement !== undefined) one.settle(settlement);
+  /** Ends a request that was answered or given up. */
+  private end(request: Pending, settlement?: Settlement, answered?: boolean): void {
+    this.pending.delete(request.id);
+    if (answered) this.writes.delete(request.write);
+    else if (request.write > 0) this.writes.set(request.write, undefined);
+    if (settlement !== undefined) request.settle(settlement);
   }
 
-  /** Sends again what was sent before that round, and all behind it, so that nobody misses a write. */
+  /** Sends the requests from before that round again, and all that follow, so that no owner misses a write. */
   private resendSentBefore(round: number, now: number): void {
     this.lastHeardAt = now;
     if (this.owner === undefined) return;
     let isResent = false;
-    for (const one of this.pending.values()) {
-      isResent ||= one.owner === undefined || one.round < round;
-      if (isResent) one.owner = undefined;
+    for (const request of this.pending.values()) {
+      isResent ||= request.owner === undefined || request.round < round;
+      if (isResent) request.owner = undefined;
     }
     this.flush();
   }
 
-  /** From now on it counts as sent. */
-  private markSent(one: Pending, owner: string): void {
-    one.owner = owner;
-    one.round = this.round;
-    if (one.sent) return;
-    one.sent = true;
-    one.after = this.lastWrite;
-    if (!one.writes) return;
+  /** Marks the request as sent to this owner. */
+  private markSent(request: Pending, owner: string): void {
+    request.owner = owner;
+    request.round = this.round;
+    if (request.sent) return;
+    request.sent = true;
+    request.after = this.lastWrite;
+    if (!request.writes) return;
     this.lastWrite += 1;
-    one.write = this.lastWrite;
-    this.writes.set(one.write, one);
+    request.write = this.lastWrite;
+    this.writes.set(request.write, request);
   }
 
-  /** As they travel; between them, in their places, the numbers of writes that were given up. */
-  private batchOf(chosen: readonly Pending[]): RequestBatch {
+  /** The message for these requests. Numbers of writes that were given up take their places among them. */
+  private batchOf(batch: readonly Pending[]): RequestBatch {
     const voids: number[] = [];
     let oldest: number | undefined;
-    for (const [number, one] of this.writes) {
-      if (one !== undefined) oldest ??= number;
-      // What was given up and has nothing pending before it needs no place: owners leave it out.
+    for (const [number, request] of this.writes) {
+      if (request !== undefined) oldest ??= number;
+      // An abandoned write with no pending write before it needs no place: owners skip it.
       else if (oldest === undefined) this.writes.delete(number);
       else voids.push(number);
     }
     oldest ??= this.lastWrite + 1;
     const requests: Request[] = [];
-    for (const { id, write, after, deadline, call, args, hangs } of chosen) {
+    for (const { id, write, after, deadline, call, args, hangs } of batch) {
       for (; voids[0]! <= after; voids.shift()) {
         const number = voids[0]!;
         requests.push({ id: 0, write: number, after: number - 1, deadline: 0, call: "", args: [] });

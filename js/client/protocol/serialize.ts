@@ -1,24 +1,24 @@
 /**
- * Answers as bytes, for the record of a client: what `postMessage` can carry and programs do answer with
- * (JSON's values, `undefined`, numbers of all kinds, bigints, dates, bytes, maps and sets).
+ * Serializes answers for the record of a client: the values that `postMessage` can carry and programs commonly
+ * return (JSON values, `undefined`, all numbers, bigints, dates, bytes, maps and sets).
  */
 
 import { encoder, newDecoder } from "../../util/text-coders.js";
 
 const decoder = newDecoder();
 
-/** What JSON has no form for, as an array that begins with the name of its kind under this key. */
+/** The key of values without a JSON form: an array that begins with the name of their kind. */
 const KIND = "varve$";
 
 type Tagged = { readonly [KIND]: readonly [string, unknown?] };
 
-/** How much more may come before the bytes are too many in any case. */
-let room = 0;
+/** The number of further bytes after which the result would be too long. */
+let budget = 0;
 
-/** The bytes of a value, or `undefined` when it is of another kind, or when they would be more than `most`. */
+/** The bytes of a value, or `undefined` if it is of another kind, or longer than `most` bytes. */
 export function pack(value: unknown, most: number): Uint8Array | undefined {
   if (value === undefined) return new Uint8Array(0);
-  room = most;
+  budget = most;
   try {
     const bytes = encoder.encode(JSON.stringify(tagged(value)));
     return bytes.length > most ? undefined : bytes;
@@ -29,7 +29,7 @@ export function pack(value: unknown, most: number): Uint8Array | undefined {
 
 export function unpack(bytes: Uint8Array): unknown {
   if (bytes.length === 0) return undefined;
-  // A copy: the platform's decoder refuses some memories.
+  // Copied, because the platform's decoder refuses some kinds of memory.
   return untagged(JSON.parse(decoder.decode(bytes.slice())));
 }
 
@@ -37,10 +37,10 @@ function tag(kind: string, content?: unknown): Tagged {
   return { [KIND]: content === undefined ? [kind] : [kind, content] };
 }
 
-/** Ends early for what is large or without an end: nobody wants its bytes. */
+/** Throws early for a value that is too large or circular. */
 function fits(length: number): void {
-  room -= length;
-  if (room < 0) throw new RangeError();
+  budget -= length;
+  if (budget < 0) throw new RangeError();
 }
 
 function tagged(value: unknown): unknown {
@@ -51,7 +51,7 @@ function tagged(value: unknown): unknown {
     case "bigint":
       return tag("bigint", String(value));
     case "number":
-      return Number.isFinite(value) && !Object.is(value, -0) ? value : tag("number", show(value));
+      return Number.isFinite(value) && !Object.is(value, -0) ? value : tag("number", textOf(value));
     case "string":
     case "boolean":
       return value;
@@ -62,7 +62,7 @@ function tagged(value: unknown): unknown {
   }
 }
 
-function show(value: number): string {
+function textOf(value: number): string {
   return Object.is(value, -0) ? "-0" : String(value);
 }
 
@@ -75,10 +75,10 @@ function taggedObject(value: object): unknown {
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw new TypeError();
   if (KIND in value) throw new TypeError();
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, tagged(one)]));
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, tagged(part)]));
 }
 
-/** One character for each byte. */
+/** The bytes as a string with one character each. */
 function binary(bytes: Uint8Array): string {
   fits(bytes.length);
   let text = "";
@@ -90,7 +90,7 @@ function untagged(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(untagged);
   if (KIND in value) return fromTag((value as Tagged)[KIND]);
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, untagged(one)]));
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, untagged(part)]));
 }
 
 function fromTag([kind, content]: readonly [string, unknown?]): unknown {

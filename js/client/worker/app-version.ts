@@ -1,4 +1,4 @@
-/** Builds of an application, of which tabs may run several at once: what one is, and how two differ. */
+/** Builds of an application, several of which may run in different tabs: their names and differences. */
 
 import { keyKindOf } from "../../collection/keys.js";
 import { type Declaration, differencesOf } from "../../collection/schema-diff.js";
@@ -8,32 +8,32 @@ import { codecOf } from "../../struct/value-codecs.js";
 import { buildName } from "../protocol/messages.js";
 import { type CollectionSpecs, specOf } from "./collection-handlers.js";
 
-/** By the names of collections. */
+/** The declarations of collections, by name. */
 type Declarations = Readonly<Record<string, Declaration>>;
 
-/** What a worker says to all others of the same database, so that the newest of them becomes owner. */
+/** The build of a candidate, which it sends to the others so that the newest becomes the owner. */
 export interface Build {
-  /** As `buildName` has it. */
+  /** The name, as by `buildName`. */
   readonly build: string;
   readonly schemas: Declarations;
 }
 
-/** @throws TypeError for a collection that is none */
+/** @throws TypeError for an invalid collection */
 export function buildOf(version: number, specs: CollectionSpecs): Build {
   const schemas: Record<string, Declaration> = {};
-  const told: unknown[] = [];
+  const layout: unknown[] = [];
   for (const name of Object.keys(specs).sort()) {
     const { of, key, indexes } = specOf(specs, name);
     const { fingerprint: value, kind } = codecOf(of as unknown as Parameters<typeof codecOf>[0]);
     const declared = { fingerprint: value, value: kind, key: keyKindOf(key).kind };
-    // A message carries it, so that it is to be nothing but data.
+    // Sent in a message, so it has to be plain data.
     schemas[name] = JSON.parse(JSON.stringify(declared)) as Declaration;
-    told.push([name, value, declared.key, indexes]);
+    layout.push([name, value, declared.key, indexes]);
   }
-  return { build: buildName(version, fingerprint(JSON.stringify(told))), schemas };
+  return { build: buildName(version, fingerprint(JSON.stringify(layout))), schemas };
 }
 
-/** What a client of another version than the owner's is told. */
+/** The error for a client of another version than the owner's. */
 export function versionChanged(name: string, mine: string, theirs: string): VersionChangedError {
   const [own, other] = [mine, theirs].map((build) => build.split(".")[0]);
   const which = own === other ? "of a newer varve" : `version ${other} of the application`;
@@ -44,7 +44,7 @@ export function versionChanged(name: string, mine: string, theirs: string): Vers
   );
 }
 
-/** What a client of the same version and with other schemas is told. */
+/** The error for a client of the same version with other schemas. */
 export function schemasDiffer(
   name: string,
   mine: Build,

@@ -1,4 +1,4 @@
-/** An open database as the owner's half of the protocol needs it. */
+/** The client records in an open database. */
 
 import { Database } from "../../database/database.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
@@ -10,12 +10,12 @@ import { perform, type Service } from "./handlers.js";
 /** The engine's own keyspace (FORMAT.md, section 8). */
 const OWN = 1;
 
-/** So many records are looked at in one step. */
+/** The records read in one step. */
 const PAGE = 1_024;
 
 const VERSION_KEY = Uint8Array.from("version", (letter) => letter.charCodeAt(0));
 
-/** The last version of the application that has had the database (FORMAT.md, section 8); 0: none. */
+/** The last version of the application that has owned the database (FORMAT.md, section 8); 0 if none has. */
 export function storedVersion(db: Database): number {
   const bytes = Database.sessionOf(db).engine.get(VERSION_KEY, OWN)?.slice();
   return bytes === undefined ? 0 : Number(new DataView(bytes.buffer).getBigUint64(0, true));
@@ -29,7 +29,7 @@ export function storeVersion(db: Database, version: number): void {
   db.commit();
 }
 
-/** A journal in a database. */
+/** The record store of an owner, in its database. */
 export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
   private readonly service: Service;

@@ -11,16 +11,16 @@ import type { KeySpec } from "../../struct/key.js";
 import { type Forms, fieldFrom, takenFrom } from "../protocol/json-values.js";
 import { type Cursor, keysOf, pageOf } from "./paging.js";
 
-/** What the values of a collection are: a schema, `json()`, `text()`, or a codec of your own. */
+/** The codec of a collection's values: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
   | ({ readonly kind: Descriptor } & Whole)
   | (Pick<CustomCodec<never>, "encode" | "name"> & Pick<CustomCodec<unknown>, "decode">);
 
 /** A collection with options, as those of `db.collection`. */
 export interface CollectionSpec {
-  /** What its values are: a schema, `json()`, `text()`, or a codec of your own. */
+  /** The codec of its values: a schema, `json()`, `text()`, or a codec of your own. */
   readonly of: AnyCodec;
-  /** What its keys are, as the option `key` of `db.collection`. Strings by default. */
+  /** The type of its keys, as the option `key` of `db.collection`. Strings by default. */
   readonly key?: KeySpec | undefined;
   /** Its indexes, as the option `indexes` of `db.collection`. */
   readonly indexes?: unknown;
@@ -29,12 +29,12 @@ export interface CollectionSpec {
 /** Collections by name: each a codec alone, or with options. */
 export type CollectionSpecs = Readonly<Record<string, AnyCodec | CollectionSpec>>;
 
-/** A collection whose types nobody here knows. */
+/** A collection of any types. */
 export type AnyCollection = Collection<unknown, unknown, Fields, unknown, unknown>;
 
 type Fields = Record<string, unknown>;
 
-/** What a field has to be for a declarative update to be done: a value, or bounds. */
+/** A condition on a field of a declarative update. */
 interface Bounds {
   readonly gt?: unknown;
   readonly gte?: unknown;
@@ -43,15 +43,15 @@ interface Bounds {
   readonly not?: unknown;
 }
 
-/** A declarative update as it travels. */
-interface Told {
+/** A declarative update, as it is sent. */
+interface UpdateArgs {
   readonly add?: Readonly<Record<string, number | bigint>>;
   readonly set?: Readonly<Fields>;
   readonly where?: Readonly<Record<string, unknown>>;
   readonly valueIfMissing?: unknown;
 }
 
-/** A collection, and of structs the names of their fields. */
+/** An open collection. `fields`: the names of its fields if its values are structs. */
 interface Opened {
   readonly collection: AnyCollection;
   readonly fields: ReadonlySet<string> | undefined;
@@ -59,7 +59,7 @@ interface Opened {
   readonly isCustom: boolean;
 }
 
-/** The names by which views have a struct's fields: those of a flattened one are its own. */
+/** The names of a struct's fields in its views: those of a flattened struct are its own. */
 function* namesOf({ fields }: StructDescriptor): Generator<string> {
   for (const [name, kind] of fields) {
     if (kind.kind === "flatten") yield* namesOf(kind.of as StructDescriptor);
@@ -67,7 +67,7 @@ function* namesOf({ fields }: StructDescriptor): Generator<string> {
   }
 }
 
-/** The collections of one database that is served. */
+/** The collections of a served database. */
 export class ServedCollections {
   private readonly db: Database;
   private readonly specs: CollectionSpecs;
@@ -79,7 +79,7 @@ export class ServedCollections {
     this.open = new Map();
   }
 
-  /** @throws SchemaMismatchError when what is stored is something else */
+  /** @throws SchemaMismatchError if the stored collection has another schema */
   get(name: string): AnyCollection {
     return this.opened(name).collection;
   }
@@ -88,37 +88,46 @@ export class ServedCollections {
     const known = this.open.get(name);
     if (known !== undefined) return known;
     const { of, ...options } = specOf(this.specs, name);
-    const made = this.db.collection(name, of as unknown as CustomCodec<unknown>, options as object);
+    const typed = this.db.collection(
+      name,
+      of as unknown as CustomCodec<unknown>,
+      options as object,
+    );
     const { kind } = of as { kind?: Descriptor };
     const fields = kind?.kind === "struct" ? new Set(namesOf(kind)) : undefined;
-    const collection = made as unknown as AnyCollection;
+    const collection = typed as unknown as AnyCollection;
     const [isJson, isCustom] = [kind?.kind === "json", kind === undefined];
     const opened = { collection, fields, isJson, isCustom };
     this.open.set(name, opened);
     return opened;
   }
 
-  /** Does what a client asks of a collection, or of one of its indexes. */
+  /** Performs a client's call on a collection, or on one of its indexes. */
   perform(name: string, call: string, args: readonly never[], index?: string): unknown {
     const { collection, fields } = this.opened(name);
-    if (index !== undefined) return lookUp(collection, index, call, args);
-    const taken: Taken = (value, forms) => this.taken(name, value, forms);
+    if (index !== undefined) return queryIndex(collection, index, call, args);
+    const toStored: ToStored = (value, forms) => this.toStored(name, value, forms);
     switch (call) {
       case "set": {
         const [key, value, options, forms] = args as unknown as [unknown, unknown, object, Forms?];
-        return collection.set(key, taken(value, forms), options);
+        return collection.set(key, toStored(value, forms), options);
       }
       case "push": {
         const [value, forms] = args as unknown as [unknown, Forms?];
-        return (collection as unknown as Pushed).push(taken(value, forms));
+        return (collection as unknown as Pushed).push(toStored(value, forms));
       }
       case "batch": {
         const [given] = args as unknown as [unknown];
-        return collection.batch((Array.isArray(given) ? stepsOf(given, taken) : given) as []);
+        return collection.batch((Array.isArray(given) ? stepsOf(given, toStored) : given) as []);
       }
       case "update": {
-        const [key, declared, forms] = args as unknown as [unknown, Told, FormsOfUpdate?];
-        return update(collection, fields, key, forms ? updateOf(declared, forms, taken) : declared);
+        const [key, declared, forms] = args as unknown as [unknown, UpdateArgs, FormsOfUpdate?];
+        return update(
+          collection,
+          fields,
+          key,
+          forms ? updateOf(declared, forms, toStored) : declared,
+        );
       }
     }
     if (!Object.hasOwn(CALLS, call))
@@ -126,15 +135,15 @@ export class ServedCollections {
     return (CALLS[call] as Call)(collection, ...args);
   }
 
-  /** The value that a client has sent, as the collection stores it. */
-  taken(name: string, value: unknown, forms: Forms | undefined): unknown {
+  /** Converts a value that a client has sent to the one that the collection stores. */
+  toStored(name: string, value: unknown, forms: Forms | undefined): unknown {
     if (forms === undefined) return value;
     const { isJson, isCustom } = this.opened(name);
     return takenFrom(value, forms, isJson, isCustom);
   }
 }
 
-/** @throws TypeError when there is none of that name */
+/** @throws TypeError if there is no collection of that name */
 export function specOf(specs: CollectionSpecs, name: string): CollectionSpec {
   const spec = Object.hasOwn(specs, name) ? specs[name] : undefined;
   if (spec === undefined) throw noCollection(name, specs);
@@ -183,33 +192,33 @@ const CALLS: Readonly<Record<string, Call>> = {
   clear: (products, range?: object) => products.clear(range),
 };
 
-type Taken = (value: unknown, forms?: Forms) => unknown;
+type ToStored = (value: unknown, forms?: Forms) => unknown;
 
-/** What goes along with the values of an update. */
+/** The forms that are sent with the values of an update. */
 interface FormsOfUpdate {
   readonly set?: Readonly<Record<string, Forms | undefined>>;
   readonly valueIfMissing?: Forms;
 }
 
-/** The steps of a batch, with what their values are in this collection. */
-function stepsOf(steps: readonly unknown[], taken: Taken): unknown[] {
+/** The steps of a batch, with the values that the collection stores. */
+function stepsOf(steps: readonly unknown[], toStored: ToStored): unknown[] {
   return steps.map((step) => {
     const { value, forms, ...rest } = Object(step) as { value?: unknown; forms?: Forms };
-    return forms === undefined ? step : { ...rest, value: taken(value, forms) };
+    return forms === undefined ? step : { ...rest, value: toStored(value, forms) };
   });
 }
 
-/** An update, with what its values are in this collection. */
-function updateOf(told: Told, forms: FormsOfUpdate, taken: Taken): Told {
-  const { set, valueIfMissing } = told;
+/** An update, with the values that the collection stores. */
+function updateOf(given: UpdateArgs, forms: FormsOfUpdate, toStored: ToStored): UpdateArgs {
+  const { set, valueIfMissing } = given;
   const fields = Object.entries(set ?? {}).map(([name, value]) => {
-    const stored = taken(value, forms.set?.[name]);
+    const stored = toStored(value, forms.set?.[name]);
     return [name, stored instanceof JsonText ? fieldFrom(name, stored.text) : stored] as const;
   });
   return {
-    ...told,
+    ...given,
     ...(forms.set && { set: Object.fromEntries(fields) }),
-    ...(forms.valueIfMissing && { valueIfMissing: taken(valueIfMissing, forms.valueIfMissing) }),
+    ...(forms.valueIfMissing && { valueIfMissing: toStored(valueIfMissing, forms.valueIfMissing) }),
   };
 }
 
@@ -220,7 +229,7 @@ export function jsonNames(specs: CollectionSpecs): string[] {
   return Object.keys(specs).filter(isJson);
 }
 
-/** The part of a collection's range that comes behind a key. */
+/** The part of a collection's range behind a key. */
 function behind(range: object, after: unknown): object {
   return { ...range, after };
 }
@@ -236,7 +245,7 @@ function pairOf([key, value]: readonly [unknown, unknown]): [unknown, unknown] {
   return [key, plain(value)];
 }
 
-function lookUp(
+function queryIndex(
   collection: AnyCollection,
   name: string,
   call: string,
@@ -247,20 +256,20 @@ function lookUp(
   if (index === undefined) {
     throw noIndex(collection.name, name, indexes);
   }
-  const [wanted, cursor] = args as unknown as [never, unknown];
-  // All of it is one page: where it ends is not told by the record that its entry leads to.
-  if (cursor !== undefined) return { rows: lookUp(collection, name, call, [wanted]) };
+  const [query, cursor] = args as unknown as [never, unknown];
+  // An index is returned as a single page: the end of a page cannot be told from the record of an index entry.
+  if (cursor !== undefined) return { rows: queryIndex(collection, name, call, [query]) };
   switch (call) {
     case "get":
-      return plain(index.get(wanted));
+      return plain(index.get(query));
     case "count":
-      return index.count(wanted);
+      return index.count(query);
     case "keys":
-      return [...index.keys(wanted)];
+      return [...index.keys(query)];
     case "values":
-      return Array.from(index.values(wanted), plain);
+      return Array.from(index.values(query), plain);
     default:
-      return Array.from(index.entries(wanted), pairOf);
+      return Array.from(index.entries(query), pairOf);
   }
 }
 
@@ -272,7 +281,7 @@ interface AnyIndex {
   entries(range: unknown): Iterable<[unknown, unknown]>;
 }
 
-/** A value that can travel: what is a view becomes a copy. */
+/** A value that can be sent: a view becomes a copy. */
 export function plain(value: unknown): unknown {
   const view = value as { snapshot?: unknown } | null | undefined;
   return typeof view?.snapshot === "function" ? view.snapshot() : value;
@@ -284,30 +293,32 @@ const LIMITS = ["gt", "gte", "lt", "lte"] as const;
 const BOUNDS = [...LIMITS, "not"];
 
 /**
- * Adds to fields and sets others if all conditions hold. Says whether it did, and what is there then.
+ * Adds to fields and sets others if all conditions hold. Returns whether it did, and the resulting value.
  *
- * @throws TypeError for what nobody would heed: a condition that is not looked at would be one that holds
+ * @throws TypeError for anything that would be ignored: an ignored condition would always hold
  */
 function update(
   collection: AnyCollection,
   fields: ReadonlySet<string> | undefined,
   key: unknown,
-  declared: Told,
+  declared: UpdateArgs,
 ) {
   refuseUnknown("update()", declared, DECLARED);
   for (const part of OF_FIELDS) refuseFields(part, declared[part], fields);
   const { add = {}, set = {}, where = {}, valueIfMissing } = declared;
-  for (const [name, wanted] of Object.entries(where)) refuseCondition(name, wanted);
-  const isTold = Object.keys({ ...add, ...set, ...where }).length > 0;
+  for (const [name, condition] of Object.entries(where)) refuseCondition(name, condition);
+  const hasFields = Object.keys({ ...add, ...set, ...where }).length > 0;
   const predicate = (value: unknown) => {
-    if (isTold && Object(value) !== value) {
+    if (hasFields && Object(value) !== value) {
       throw badArgument("update() changes fields, but this value has none.", value);
     }
-    return Object.entries(where).every(([name, wanted]) => holds((value as Fields)[name], wanted));
+    return Object.entries(where).every(([name, condition]) =>
+      holds((value as Fields)[name], condition),
+    );
   };
   const change = (value: Fields) => {
     for (const name in add) value[name] = sum(name, value[name], add[name]);
-    if (isTold) Object.assign(value, set);
+    if (hasFields) Object.assign(value, set);
   };
   const applied = collection.updateIf(key, change, { predicate, valueIfMissing });
   return { applied, value: plain(collection.get(key)) };
@@ -322,13 +333,13 @@ function sum(name: string, value: unknown, more: unknown): number | bigint {
   );
 }
 
-/** Refuses what are no fields. What has no schema may have any. */
-function refuseFields(part: string, told: unknown, fields: ReadonlySet<string> | undefined): void {
-  if (told === undefined) return;
-  if (typeof told !== "object" || told === null || Array.isArray(told)) {
-    throw badArgument(`The option ${part} of update() must be an object of fields.`, told);
+/** Refuses names that are no fields. A value without a schema may have any. */
+function refuseFields(part: string, given: unknown, fields: ReadonlySet<string> | undefined): void {
+  if (given === undefined) return;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw badArgument(`The option ${part} of update() must be an object of fields.`, given);
   }
-  for (const name of Object.keys(told)) {
+  for (const name of Object.keys(given)) {
     if (fields?.has(name) === false) {
       const names = [...fields].join(", ");
       throw badArgument(
@@ -338,27 +349,27 @@ function refuseFields(part: string, told: unknown, fields: ReadonlySet<string> |
   }
 }
 
-function refuseCondition(name: string, wanted: unknown): void {
-  if (typeof wanted !== "object" || wanted === null) return;
-  const isList = Array.isArray(wanted) || ArrayBuffer.isView(wanted);
-  if (!isList) refuseUnknown(`The condition of update() on ${name}`, wanted, BOUNDS);
+function refuseCondition(name: string, condition: unknown): void {
+  if (typeof condition !== "object" || condition === null) return;
+  const isList = Array.isArray(condition) || ArrayBuffer.isView(condition);
+  if (!isList) refuseUnknown(`The condition of update() on ${name}`, condition, BOUNDS);
   for (const limit of LIMITS) {
-    // Left out it would always hold, and as it is never: who forgot a value wants neither.
-    if (limit in wanted && (wanted as Bounds)[limit] === undefined) {
+    // A bound of `undefined` would always hold if it were ignored, and never otherwise: it is an error.
+    if (limit in condition && (condition as Bounds)[limit] === undefined) {
       throw badArgument(`The condition of update() on ${name} has ${limit}: undefined.`);
     }
   }
-  if (BOUNDS.some((bound) => bound in wanted)) return;
+  if (BOUNDS.some((bound) => bound in condition)) return;
   throw badArgument(
     `The condition of update() on ${name} must be a primitive value, or bounds: ` +
       `${BOUNDS.join(", ")}.`,
-    wanted,
+    condition,
   );
 }
 
-function holds(value: unknown, wanted: unknown): boolean {
-  const bounds = wanted as Bounds | null;
-  if (typeof bounds !== "object" || bounds === null) return Object.is(value, wanted);
+function holds(value: unknown, condition: unknown): boolean {
+  const bounds = condition as Bounds | null;
+  if (typeof bounds !== "object" || bounds === null) return Object.is(value, condition);
   const known = value as number;
   return (
     !("gt" in bounds && !(known > (bounds.gt as number))) &&

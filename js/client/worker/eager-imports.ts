@@ -1,7 +1,7 @@
 /**
- * What is loaded on demand elsewhere, and comes with a worker that serves: such a worker is one file
- * then. Vite before 8 makes workers of one file or, without being configured, none; nobody waits for a
- * second file before the database is opened; and in a service worker nothing can be loaded on demand.
+ * Imports the modules that are otherwise loaded on demand, so that a worker that serves is a single file. Vite
+ * before 8 makes workers of one file or, unless configured, none. No second file is loaded before the database
+ * opens. And in a service worker nothing can be loaded on demand.
  */
 
 import * as jsonLines from "../../collection/json-lines.js";

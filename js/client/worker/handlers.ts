@@ -1,4 +1,4 @@
-/** What a client may ask for, done on the database. All that is answered is a copy. */
+/** The calls that a client may make on the database. All answers are copies. */
 
 import { type BatchOperation, Database } from "../../database/database.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
@@ -17,22 +17,22 @@ export type Procedure = (db: Database, ...args: never[]) => unknown;
 /** Procedures by name. */
 export type Procedures = Readonly<Record<string, Procedure>>;
 
-/** What an optimistic transaction has read, and what it writes if that still holds. */
+/** The reads of an optimistic transaction, and the writes to make if no key that was read has changed. */
 interface Commitment {
-  /** Keys with the versions that they had; 0 for those that were not there. `in`: the collection. */
+  /** Keys with the versions that were read; 0 for missing keys. `in`: the collection. */
   readonly reads: readonly { readonly key: Key; readonly version: number; readonly in?: string }[];
-  readonly writes: readonly (Written & { readonly in?: string })[];
+  readonly writes: readonly (TransactionWrite & { readonly in?: string })[];
 }
 
-/** A write of it. A deletion has no value. */
-interface Written {
+/** A write of the transaction. A deletion has no value. */
+interface TransactionWrite {
   readonly type: BatchOperation["type"];
   readonly key: Key;
   readonly value: Value;
   readonly forms?: Forms;
 }
 
-/** A database and what clients may do with it. */
+/** A database with its procedures and collections. */
 export interface Service {
   readonly db: Database;
   readonly procedures: Procedures;
@@ -55,7 +55,7 @@ const CALLS: Readonly<Record<string, Call>> = {
       : pageOf(range, cursor, behindKey, (part) => keysOf(db.keys(part as Ranged)), keyOnly),
   values: (db, range: Range, cursor?: Cursor | null) => {
     if (cursor === undefined) return Array.from(db.values(range), (value) => value.slice());
-    // Where a page ends is a key, and none of them is given.
+    // A page ends at a key, but these rows have none.
     const rows = (part: object) => db.entries({ ...part, keyAs: "bytes" });
     return pageOf(range, cursor, behindKey, rows, (_, value) => copyOf(value));
   },
@@ -70,7 +70,7 @@ const CALLS: Readonly<Record<string, Call>> = {
           (key, value) => [key, copyOf(value)],
         ),
   stats: (db) => db.stats(),
-  // The owner commits or flushes when all of a message is done.
+  // The owner commits or flushes after the last request of a message.
   commit: () => undefined,
   flush: () => undefined,
 
@@ -80,7 +80,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
 };
 
-/** Keys as strings or as bytes: it is the range that says it. */
+/** A range of keys as strings or as bytes: the range itself says which. */
 type Ranged = ByteRange;
 
 function copyOf(value: unknown): Uint8Array {
@@ -91,7 +91,7 @@ function keyOnly(key: unknown): unknown {
   return key;
 }
 
-/** Does it, and gives the answer. What it throws has to be undone by the caller. */
+/** Performs a request and returns its answer. If it throws, the caller has to undo its writes. */
 export function perform(service: Service, { call, args }: Request): unknown {
   const { db, procedures, collections } = service;
   if (call === "in") {
@@ -103,8 +103,8 @@ export function perform(service: Service, { call, args }: Request): unknown {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
     const answer = (procedures[name] as Procedure)(db, ...rest);
-    // A promise is refused by the transaction around it.
-    return typeof Object(answer).then === "function" ? answer : answered(answer, db);
+    // The enclosing transaction refuses promises.
+    return typeof Object(answer).then === "function" ? answer : copyForAnswer(answer, db);
   }
   if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner has no call ${describe(call)}.`);
   return (CALLS[call] as Call)(db, ...(args as never[]));
@@ -122,10 +122,10 @@ function commitIf({ db, collections }: Service, { reads, writes }: Commitment): 
     if ((entry?.version ?? 0) !== version) throw changed();
   }
   for (const { in: collection, type, key, value, forms } of writes) {
-    const on = collection === undefined ? db : collections.get(collection);
-    if (type === "delete") on.delete(key);
+    const target = collection === undefined ? db : collections.get(collection);
+    if (type === "delete") target.delete(key);
     else if (collection === undefined) db.set(key, value);
-    else on.set(key, collections.taken(collection, value, forms) as Value);
+    else target.set(key, collections.toStored(collection, value, forms) as Value);
   }
 }
 
@@ -140,7 +140,7 @@ function noProcedure(name: unknown, procedures: Procedures): Error {
   );
 }
 
-function answered(answer: unknown, db: Database): unknown {
+function copyForAnswer(answer: unknown, db: Database): unknown {
   try {
     return copied(answer, db);
   } catch (error) {
@@ -149,9 +149,9 @@ function answered(answer: unknown, db: Database): unknown {
 }
 
 /**
- * What shows the database's memory is copied: a message would carry all of that memory along.
+ * Copies the parts of an answer that are views of the database's memory: a message would include all of it.
  *
- * @throws TypeError for what no message can carry, before anything of it is committed
+ * @throws TypeError for a value that no message can carry, before the transaction is committed
  */
 function copied(given: unknown, db: Database, known = new Map<unknown, unknown>()): unknown {
   const value = plain(given);
@@ -161,17 +161,17 @@ function copied(given: unknown, db: Database, known = new Map<unknown, unknown>(
     const { buffer } = Database.sessionOf(db).engine.u8;
     return value.buffer === buffer ? sliced(value) : value;
   }
-  // What was met before is the same again, also within itself.
+  // Shared and circular references stay as they are.
   if (known.has(value)) return known.get(value);
-  const inner = (one: unknown) => copied(one, db, known);
+  const copyInner = (part: unknown) => copied(part, db, known);
   const copy = emptyLike(value) ?? cloned(value);
   known.set(value, copy);
   if (copy instanceof Map) {
-    for (const [key, one] of value as typeof copy) copy.set(inner(key), inner(one));
+    for (const [key, part] of value as typeof copy) copy.set(copyInner(key), copyInner(part));
   } else if (copy instanceof Set) {
-    for (const one of value as typeof copy) copy.add(inner(one));
+    for (const part of value as typeof copy) copy.add(copyInner(part));
   } else if (isPlain(copy)) {
-    for (const [name, one] of Object.entries(value)) own(copy, name, inner(one));
+    for (const [name, part] of Object.entries(value)) defineField(copy, name, copyInner(part));
   }
   return copy;
 }
@@ -188,7 +188,7 @@ function isPlain(value: object): boolean {
   return Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
 }
 
-/** What to put copies into; nothing for what is copied as a whole. */
+/** An empty container for copies; `undefined` for values that are cloned as a whole. */
 function emptyLike(value: object): object | undefined {
   if (Array.isArray(value)) return [];
   if (value instanceof Map) return new Map();
@@ -196,9 +196,14 @@ function emptyLike(value: object): object | undefined {
   return isPlain(value) ? {} : undefined;
 }
 
-/** As an assignment, which is another thing for the name of the prototype. */
-function own(of: object, name: string, value: unknown): void {
-  Object.defineProperty(of, name, { value, writable: true, enumerable: true, configurable: true });
+/** Defines a property, because an assignment to `__proto__` would set the prototype. */
+function defineField(target: object, name: string, value: unknown): void {
+  Object.defineProperty(target, name, {
+    value,
+    writable: true,
+    enumerable: true,
+    configurable: true,
+  });
 }
 
 function noAnswer(value: unknown): Error {

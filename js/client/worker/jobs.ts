@@ -1,7 +1,7 @@
 /**
- * What an owner does for clients that takes longer than a turn: no part of a message's commit, told of while
- * it goes on, and ended when its client wants it no more. A client repeats what is not answered; it is
- * done once as long as the owner is the same, and from the beginning by the next one.
+ * Long work of an owner for clients, such as `compact`: it is not part of a message's commit, reports progress,
+ * and ends when its client cancels it. A client repeats unanswered requests. The work is done once while the
+ * owner is the same, and starts anew with the next owner.
  */
 
 import type { Database } from "../../database/database.js";
@@ -10,12 +10,12 @@ import { monotonicNow } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
 import type { ClientProgress, Outcome, Request } from "../protocol/messages.js";
 
-interface Help {
+interface JobContext {
   readonly signal: AbortSignal;
   readonly report: (progress: ClientProgress) => void;
 }
 
-const CALLS: Readonly<Record<string, (db: Database, help: Help) => Promise<unknown>>> = {
+const CALLS: Readonly<Record<string, (db: Database, context: JobContext) => Promise<unknown>>> = {
   compact: (db, { signal, report }) =>
     db.compact({ signal, onProgress: (progress) => report({ doing: "compacting", ...progress }) }),
   verify: (db, { signal, report }) =>
@@ -26,7 +26,7 @@ const CALLS: Readonly<Record<string, (db: Database, help: Help) => Promise<unkno
   },
 };
 
-/** So many that are over are remembered, for clients that have not heard of it. */
+/** The number of finished jobs that are remembered, for clients that have not received the answer. */
 const REMEMBERED = 64;
 
 interface Job {
@@ -38,9 +38,9 @@ interface Job {
 /** All long work of one owner. */
 export class JobRunner {
   private readonly db: Database;
-  /** `undefined` when nothing is done any more. */
+  /** Reports progress; `undefined` when no job runs any more. */
   private readonly report: (progress: ClientProgress | undefined) => void;
-  /** By client and number, in the order in which it was begun. */
+  /** The jobs by client and request, in the order in which they began. */
   private readonly all: Map<string, Job>;
   private running: number;
 
@@ -51,7 +51,7 @@ export class JobRunner {
     this.running = 0;
   }
 
-  /** Begins it, or if it has begun goes on. The last who asks for it is answered. */
+  /** Starts a job, or continues one that has started. The last requester is answered. */
   do(client: number, { id, call, deadline }: Request, respond: Job["respond"]): void {
     const name = nameOf(client, id);
     const known = this.all.get(name);
@@ -59,37 +59,37 @@ export class JobRunner {
       known.respond = respond;
       if (known.outcome !== undefined) respond(known.outcome);
     } else if (monotonicNow() < deadline) {
-      const one: Job = { stop: new AbortController(), respond, outcome: undefined };
-      this.all.set(name, one);
-      this.run(call, one);
+      const job: Job = { stop: new AbortController(), respond, outcome: undefined };
+      this.all.set(name, job);
+      this.run(call, job);
     }
   }
 
-  /** Its client does not want it any more. */
+  /** Cancels a job for its client. */
   stop(client: number, id: number): void {
     this.all.get(nameOf(client, id))?.stop.abort();
   }
 
-  /** Ends all of it. Nobody is told: the next owner is asked for it. */
+  /** Ends all jobs without an answer: clients ask the next owner for them. */
   close(): void {
-    for (const one of this.all.values()) {
-      one.respond = () => {};
-      one.stop.abort();
+    for (const job of this.all.values()) {
+      job.respond = () => {};
+      job.stop.abort();
     }
   }
 
-  private async run(call: string, one: Job): Promise<void> {
+  private async run(call: string, job: Job): Promise<void> {
     this.running += 1;
-    const { signal } = one.stop;
+    const { signal } = job.stop;
     try {
       const work = CALLS[call] as (typeof CALLS)[string];
-      one.outcome = { value: await work(this.db, { signal, report: this.report }) };
+      job.outcome = { value: await work(this.db, { signal, report: this.report }) };
     } catch (error) {
-      one.outcome = { error: toWire(error) };
+      job.outcome = { error: toWire(error) };
     }
     this.running -= 1;
     if (this.running === 0) this.report(undefined);
-    one.respond(one.outcome);
+    job.respond(job.outcome);
     for (const [name, { outcome }] of this.all) {
       if (this.all.size <= REMEMBERED) break;
       if (outcome !== undefined) this.all.delete(name);
@@ -97,7 +97,7 @@ export class JobRunner {
   }
 }
 
-/** Whether it is done here and not in a turn. */
+/** Whether a request is a job, which is not done within a turn. */
 export function isJob({ call }: Request): boolean {
   return Object.hasOwn(CALLS, call);
 }

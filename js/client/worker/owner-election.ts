@@ -1,6 +1,6 @@
 /**
- * A worker that may own the database: it waits for its turn, opens the file, answers clients in this
- * realm's page and in others, and hands over when it is told to.
+ * A worker that may own the database: it waits for the lock, opens the file, answers clients of this page and
+ * of other realms, and hands over when it is asked to.
  */
 
 import type { MigrateProgress } from "../../collection/migrate.js";
@@ -36,15 +36,15 @@ import { isJob } from "./jobs.js";
 import { type HostOptions, Owner, ownerNow, type Respond } from "./owner.js";
 import { Reader } from "./read-only-fallback.js";
 
-/** How long to wait for a file whose last owner is about to let it go, from the first time to the last. */
+/** The pauses before a busy file is tried again, in order: its last owner may be about to close it. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
 
-/** Between two reports of how far opening has come. */
+/** The least time between two progress reports. */
 const PROGRESS_MS = 50;
 
-/** What hosts say to each other: which build each is. */
+/** The build of a candidate, sent to the others. */
 interface BuildHello extends Build {
-  /** Whether those who are another build are to say so. */
+  /** Whether candidates of another build are to reply with theirs. */
   readonly wantsReply: boolean;
 }
 
@@ -55,41 +55,41 @@ export class OwnerCandidate {
   private readonly storage: Storage;
   private readonly postToPage: (message: FromWorker) => void;
   private readonly id: string;
-  /** Where clients in other realms ask; none where there are none. */
+  /** The channel for clients in other realms, where there can be any. */
   private readonly channel: string | undefined;
   private readonly lifetimeLock: Promise<void> | undefined;
   private readonly program: Program | undefined;
   private broadcast: BroadcastChannel | undefined;
-  /** Gives up the wait for ownership, or the ownership itself. */
+  /** The wait for ownership, or the ownership itself. */
   private turn: Turn | undefined;
   private owner: Owner | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
   private progressPostedAt: number;
-  /** What it was at when it told that last. */
+  /** The work that the last progress report was about. */
   private postedProgress: ClientProgress["doing"] | undefined;
   private readonly version: number;
   private readonly build: Build;
-  /** Other builds that were heard of, by their names. */
+  /** The other builds known, by their names. */
   private readonly others: Map<string, Build>;
-  /** In the place of an owner, where there can be none. */
+  /** Answers instead of an owner in realms that cannot own the database. */
   private readonly reader: Reader | undefined;
   private module: Promise<WebAssembly.Module> | undefined;
   private buildChannel: BroadcastChannel | undefined;
-  /** Why it does not stand for ownership any more. */
+  /** Why this candidate no longer waits for ownership. */
   private outdated: WireError | undefined;
 
   constructor(
     name: string,
     hostOptions: HostOptions,
     version: number | undefined,
-    tell: (message: FromWorker) => void,
+    postToPage: (message: FromWorker) => void,
     isWorker: boolean,
   ) {
     this.name = name;
     this.hostOptions = hostOptions;
     this.storage = hostOptions.options.storage ?? (onlyReads() ? opfs() : defaultStorage());
-    this.postToPage = tell;
+    this.postToPage = postToPage;
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
     this.ports = [];
@@ -108,7 +108,7 @@ export class OwnerCandidate {
       this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
   }
 
-  /** Has its page hear at once if this worker ends, for whatever reason. Resolves when it will. */
+  /** Holds a lock by which the page notices the end of this worker. Resolves once the lock is held. */
   private holdLifetimeLock(): Promise<void> {
     const lock = `varve:worker:${this.id}`;
     return new Promise((resolve) => {
@@ -117,18 +117,18 @@ export class OwnerCandidate {
         resolve();
         return new Promise<never>(() => {});
       };
-      // Without it the page asks, sooner or later.
+      // Without the lock, the page's queries find out later.
       locks()?.request(lock, hold).catch(resolve);
     });
   }
 
-  /** Looks who owns the database, which this realm cannot. */
+  /** Follows the owner of the database, for a realm that cannot own it. */
   private followOwner(channel: string, reader: Reader): void {
     this.exchangeBuilds(channel);
     this.broadcast = new BroadcastChannel(channel);
     this.broadcast.onmessage = ({ data }) => {
       const { type } = data as ToClient;
-      if (type === "owner" || type === "resigned") reader.doubt();
+      if (type === "owner" || type === "resigned") reader.invalidate();
       if (type === "resigned") reader.offer((message) => this.postToPage(message));
     };
   }
@@ -150,7 +150,7 @@ export class OwnerCandidate {
     });
   }
 
-  /** Stands for ownership, if it does not already. */
+  /** Waits for ownership, unless it already does. */
   campaign(): void {
     this.sendReady();
     if (this.outdated !== undefined) {
@@ -172,7 +172,7 @@ export class OwnerCandidate {
     });
   }
 
-  /** Hands over, or stands for ownership no more. Resolves when the file is free. */
+  /** Hands over, or gives up the wait for ownership. Resolves when the file is released. */
   async release(): Promise<void> {
     const { turn } = this;
     this.buildChannel?.close();
@@ -187,9 +187,9 @@ export class OwnerCandidate {
     await turn.ended;
   }
 
-  /** A client of this worker's own page asks. */
+  /** Handles a message from a client of this worker's own page. */
   receive(message: ToWorker, respond: Respond): void {
-    // That it is there, if nothing else.
+    // Shows that the worker runs, even without an answer.
     if (message.type === "find-owner") this.sendReady();
     if (message.type !== "init" && message.type !== "release" && message.type !== "attach-port") {
       this.answer(message, respond);
@@ -202,12 +202,12 @@ export class OwnerCandidate {
       const json = jsonNames(this.hostOptions.collections);
       this.postToPage({ type: "ready", channel, build: this.build.build, json, program });
     };
-    // Not before its page would hear of its end.
+    // Not before the page would notice the end of this worker.
     if (this.lifetimeLock === undefined) postReady();
     else this.lifetimeLock.then(postReady);
   }
 
-  /** The engine's code. What the program has given for it may be a response, which is read once. */
+  /** The engine's code, compiled once: the option `wasm` may be a response, which can be read once only. */
   private loaded(): Promise<WebAssembly.Module> {
     this.module ??= loadModule(this.hostOptions.options.wasm);
     this.module.catch(() => {
@@ -218,7 +218,7 @@ export class OwnerCandidate {
 
   private async waitForTurn(turn: Turn): Promise<void> {
     try {
-      // Meanwhile the engine's code is got ready, for the time when nobody has the file.
+      // The engine's code is compiled meanwhile, so that it is ready when the lock is granted.
       this.loaded().catch(() => {});
       if (this.channel === undefined) return await this.becomeOwner(turn);
       this.postToPage({ type: "state", state: "waiting" });
@@ -231,12 +231,12 @@ export class OwnerCandidate {
     }
   }
 
-  /** Has the turn: opens the file, and keeps it until it is told to let it go. */
+  /** Opens the file and serves it until the turn ends. Called with the lock held. */
   private async becomeOwner(turn: Turn): Promise<void> {
     if (turn.over.aborted) return;
     this.postToPage({ type: "state", state: "opening" });
     const db = await this.open(turn);
-    // Its page learns which build this is before it asks for anything.
+    // The page learns this worker's build before it sends requests.
     await this.lifetimeLock;
     if (turn.over.aborted) return db.close();
     const active = new Owner(this.id, db, this.hostOptions, (progress) => this.progress(progress));
@@ -252,7 +252,7 @@ export class OwnerCandidate {
     }
   }
 
-  /** Whether this build may have the database, which it brings to its version then. Else it is closed. */
+  /** Brings the database to this build's version. Returns `false`, and closes it, if a newer build owns it. */
   private async upgrade(active: Owner, turn: Turn): Promise<boolean> {
     try {
       const { version } = active;
@@ -277,10 +277,10 @@ export class OwnerCandidate {
       try {
         const { storage } = this;
         const onProgress = (progress: OpenProgress) => this.progress(progress);
-        const more = { storage, onProgress, signal: turn.over, wasm: this.loaded() };
-        return await open(this.name, { ...options, ...more });
+        const candidateOptions = { storage, onProgress, signal: turn.over, wasm: this.loaded() };
+        return await open(this.name, { ...options, ...candidateOptions });
       } catch (error) {
-        // Whoever had the lock may still have the file for a moment.
+        // The previous holder of the lock may have the file for a moment longer.
         const wait = BUSY_MS[tries];
         const busy = (error as { code?: unknown }).code === "VARVE_DATABASE_BUSY";
         if (!busy || wait === undefined || turn.over.aborted) throw error;
@@ -290,7 +290,7 @@ export class OwnerCandidate {
     }
   }
 
-  /** Tells all pages of what takes long, and that it is over, though not of every step. */
+  /** Reports progress to all pages, and its end, but not every step. */
   private progress(progress: ClientProgress | undefined): void {
     const now = monotonicNow();
     if (progress?.doing === this.postedProgress && now < this.progressPostedAt + PROGRESS_MS)
@@ -302,28 +302,28 @@ export class OwnerCandidate {
       return;
     }
     this.post({ type: "progress", owner: this.id, progress });
-    // Sorting is done within a call. When anything else runs in this realm, it is over.
+    // Sorting happens within one call: as soon as another task runs, it is over.
     if (progress?.doing === "sorting") setTimeout(() => this.progress(undefined));
   }
 
   // ---------------------------------------------------------------- other builds
 
-  /** Says to all hosts of the database which build this is, and hears which they are. */
+  /** Announces this build to the other candidates for the database, and receives theirs. */
   private exchangeBuilds(channel: string): void {
     const buildChannel = new BroadcastChannel(`${channel}:builds`);
     this.buildChannel = buildChannel;
     buildChannel.onmessage = ({ data }) => {
       const otherBuild = data as BuildHello;
-      const standing = compareBuilds(this.build.build, otherBuild.build);
-      if (standing === "same") return;
+      const order = compareBuilds(this.build.build, otherBuild.build);
+      if (order === "same") return;
       this.others.set(otherBuild.build, otherBuild);
-      if (standing === "newer") this.becomeOutdated(otherBuild.build);
-      else if (otherBuild.wantsReply) buildChannel.postMessage({ ...this.build, asks: false });
+      if (order === "newer") this.becomeOutdated(otherBuild.build);
+      else if (otherBuild.wantsReply) buildChannel.postMessage({ ...this.build, wantsReply: false } satisfies BuildHello);
     };
-    buildChannel.postMessage({ ...this.build, asks: true });
+    buildChannel.postMessage({ ...this.build, wantsReply: true } satisfies BuildHello);
   }
 
-  /** Another build is newer: it is to have the database, and this one not again. */
+  /** Gives up ownership for good, because another build is newer. */
   private becomeOutdated(otherBuild: string): void {
     if (this.outdated !== undefined) return;
     this.outdated = toWire(versionChanged(this.name, this.build.build, otherBuild));
@@ -331,13 +331,15 @@ export class OwnerCandidate {
     this.release();
   }
 
-  /** The page is of the build that it names. The worker's file may be another one's. */
+  /** Compares the page's version with this worker's, whose file may be of another build. */
   checkPageVersion(version: number | undefined): void {
     if (version === undefined || version === this.version) return;
     this.becomeOutdated(buildOf(Math.max(version, this.version), {}).build);
   }
 
-  /** Why a client of another build is refused; `false` if it is newer, and this owner goes. */
+  /**
+   * Why a client of another build is refused; `false` if its build is newer and this owner has to hand over.
+   */
   private refusalFor(otherBuild: string): WireError | false | undefined {
     const { build, others, name } = this;
     switch (compareBuilds(build.build, otherBuild)) {
@@ -354,7 +356,7 @@ export class OwnerCandidate {
 
   // ---------------------------------------------------------------- clients
 
-  /** A client elsewhere has sent a port, by which it is answered faster. */
+  /** Takes a port from a client in another realm, over which answers are faster. */
   attachPort(port: MessagePort): void {
     if (this.owner === undefined) {
       port.close();
@@ -372,7 +374,7 @@ export class OwnerCandidate {
     let arePortsWanted = false;
     const onMessage = ({ data }: MessageEvent) => {
       const message = data as ToOwner | ToClient;
-      // Other owners speak here too.
+      // Other owners also post to this channel.
       if (!("client" in message) || message.type === "owner") return;
       if (!arePortsWanted) this.postToPage({ type: "ports-wanted" });
       arePortsWanted = true;
@@ -395,7 +397,7 @@ export class OwnerCandidate {
     this.post({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
-  /** Another one may be owner now. */
+  /** Reports that this owner has handed over, and closes its channels. */
   private resign(): void {
     this.post({ type: "resigned", owner: this.id });
     this.broadcast?.close();
@@ -405,7 +407,7 @@ export class OwnerCandidate {
     for (const port of this.ports.splice(0)) port.close();
   }
 
-  /** To all that there are. */
+  /** Posts a message to the page and to clients in other realms. */
   private post(message: ToClient): void {
     this.postToPage(message);
     this.broadcast?.postMessage(message);
@@ -415,7 +417,7 @@ export class OwnerCandidate {
     const owner = this.id;
     const { owner: active, reader } = this;
     if (reader !== undefined) {
-      if (this.outdated === undefined) reader.hear(message, respond);
+      if (this.outdated === undefined) reader.receive(message, respond);
       return;
     }
     if (active === undefined || active.isLost) {
@@ -441,19 +443,19 @@ export class OwnerCandidate {
       this.work(active, message, respond);
       return;
     }
-    const ids = message.requests.filter(({ hangCount: hangs }) => hangs === 1).map(({ id }) => id);
+    const ids = message.requests.filter(({ hangCount }) => hangCount === 1).map(({ id }) => id);
     if (ids.length > 0) this.postToPage({ type: "retried-hung", client, ids });
     active.handle(message, refusal, ({ answers, again, failure }) => {
       if (answers.length > 0)
-        tell(answers, (some) =>
-          respond({ type: "responses", owner, answers: some, at: ownerNow() }),
+        respondSafely(answers, (part) =>
+          respond({ type: "responses", owner, answers: part, at: ownerNow() }),
         );
       if (again) respond({ type: "resend", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
   }
 
-  /** Does the rest of a message first, for it may be what is to be exported. */
+  /** Does the jobs of a message, after its other requests: they may write what a job exports. */
   private work(active: Owner, batch: RequestBatch, respond: Respond): void {
     const owner = this.id;
     const rest = batch.requests.filter((request) => !isJob(request));
@@ -470,7 +472,7 @@ export class OwnerCandidate {
     }
   }
 
-  /** What is open here refuses to go on. Whoever opens the file anew finds it intact. */
+  /** Releases a database that was poisoned or closed, and opens it again. The file itself is intact. */
   private renew(): void {
     const { turn } = this;
     if (turn === undefined) return;
@@ -480,30 +482,33 @@ export class OwnerCandidate {
   }
 }
 
-/** Whether this realm has files that it can read, and never synchronous ones: a service worker, a page. */
+/** Whether this realm can read files but not synchronously: a service worker, or a page. */
 function onlyReads(): boolean {
   return hasFolders() && !hasOpfs() && !("DedicatedWorkerGlobalScope" in globalThis);
 }
 
-/** What no message can carry, as an answer that is nested too deep, keeps back no other answer. */
-function tell(answers: readonly Answer[], respond: (answers: readonly Answer[]) => void): void {
+/** Responds with the answers. An answer that cannot be cloned, such as a too deeply nested one, is replaced. */
+function respondSafely(
+  answers: readonly Answer[],
+  respond: (answers: readonly Answer[]) => void,
+): void {
   try {
     respond(answers);
     return;
   } catch {
-    // It is one of them, or several.
+    // At least one answer cannot be cloned: they are sent one by one.
   }
   for (const answer of answers) {
     try {
       respond([answer]);
     } catch {
-      respond([{ id: answer.id, outcome: bare(answer.outcome) }]);
+      respond([{ id: answer.id, outcome: withoutData(answer.outcome) }]);
     }
   }
 }
 
-/** The same with nothing of the program's own. */
-function bare(outcome: Outcome): Outcome {
+/** The outcome without values of the program. */
+function withoutData(outcome: Outcome): Outcome {
   if (!("error" in outcome)) return { forgotten: true };
   const { name, message, code } = outcome.error;
   return { error: { name, message, code } };
@@ -521,7 +526,7 @@ function locks(): LockManager | undefined {
   return (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
 }
 
-/** One wait for ownership and what comes of it. */
+/** One wait for ownership and the ownership that follows. */
 class Turn {
   readonly told: Promise<void>;
   readonly ended: Promise<void>;

@@ -1,4 +1,4 @@
-/** An open database and the owner's half of the protocol over it. */
+/** The owner: an open database, and the owner's half of the protocol for it. */
 
 import type { MigrateProgress } from "../../collection/migrate.js";
 import { Database } from "../../database/database.js";
@@ -19,19 +19,19 @@ import type { Procedures } from "./handlers.js";
 import { JobRunner } from "./jobs.js";
 import { Watches } from "./subscriptions.js";
 
-/** Between two looks for clients that can ask for nothing any more. */
+/** The interval of the search for clients whose leases have run out. */
 const SWEEP_MS = 60_000;
 
-/** The first one can wait until all have been answered who waited for an owner. */
+/** The first search waits until the clients that waited for an owner have been answered. */
 const FIRST_SWEEP_MS = 5_000;
 
 /**
- * The clock of owners, which deadlines are told by: milliseconds, and no step ever. Clients never compare it
- * with a clock of their own, only with what an owner has said before.
+ * The clock of owners, by which deadlines are given: monotonic, in milliseconds. Clients compare it only with
+ * earlier times of the same owner.
  */
 export const ownerNow = monotonicNow;
 
-/** Whom an owner answers, and how. */
+/** Sends a message to a client. */
 export type Respond = (message: ToClient) => void;
 
 /** Options for `db.migrate` that report its progress to the page and end it if the worker releases the database. */
@@ -43,7 +43,7 @@ export interface Migrating {
 /** Converts what an earlier version of the application has stored to what this one needs. */
 export type Migrate = (db: Database, from: number, migrating: Migrating) => unknown;
 
-/** What a host opens and what it does there. */
+/** What a candidate opens and serves. */
 export interface HostOptions {
   readonly options: OpenOptions;
   readonly procedures: Procedures;
@@ -51,7 +51,7 @@ export interface HostOptions {
   /** The application's version, where the worker's file says it. */
   readonly version: number | undefined;
   readonly migrate: Migrate | undefined;
-  /** Modules that are to be in the same file (`eager-imports.ts`). */
+  /** Modules to be included in the same file (`eager-imports.ts`). */
   readonly eagerModules: Readonly<Record<string, unknown>>;
 }
 
@@ -69,30 +69,30 @@ export class Owner {
     id: string,
     db: Database,
     hostOptions: HostOptions,
-    hear: (progress: ClientProgress | undefined) => void,
+    onProgress: (progress: ClientProgress | undefined) => void,
   ) {
     const { procedures, collections: specs } = hostOptions;
     this.db = db;
     this.hostOptions = hostOptions;
     const collections = new ServedCollections(db, specs);
     this.watches = new Watches(id, db, collections);
-    this.work = new JobRunner(db, hear);
+    this.work = new JobRunner(db, onProgress);
     this.requestLog = new RequestLog(new DatabaseClientRecords({ db, procedures, collections }));
     this.swept = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
     this.isClosed = false;
   }
 
-  /** The last version of the application that has had this database; 0 if none has said it. */
+  /** The last version of the application that has owned this database; 0 if there was none. */
   get version(): number {
     return storedVersion(this.db);
   }
 
-  /** Whether the worker's own program has closed what is served. */
+  /** Whether the worker's own program has closed the database. */
   get isLost(): boolean {
     return (Database.sessionOf(this.db).gate & CLOSED) !== 0;
   }
 
-  /** From now on it belongs to this version: earlier ones do not open it any more. */
+  /** Migrates the database to this version. Earlier versions do not open it any more. */
   async upgrade(version: number, migrating: Migrating): Promise<void> {
     const { migrate, options } = this.hostOptions;
     const from = this.version;
@@ -120,22 +120,22 @@ export class Owner {
     };
     const now = ownerNow();
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
-    const asked = (call: string) => batch.requests.some((request) => request.call === call);
-    const undone = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
+    const includes = (call: string) => batch.requests.some((request) => request.call === call);
+    const commitFailed = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
     try {
-      if (this.db.durability === "flushed" || asked("flush")) {
+      if (this.db.durability === "flushed" || includes("flush")) {
         this.db.flush();
         // It may be told only later that the file is lost.
-        this.db.flushed.then(() => done(reply), undone);
+        this.db.flushed.then(() => done(reply), commitFailed);
         return;
       }
-      if (this.db.durability === "buffered" && !asked("commit")) {
-        this.db.committed.then(() => done(reply), undone);
+      if (this.db.durability === "buffered" && !includes("commit")) {
+        this.db.committed.then(() => done(reply), commitFailed);
         return;
       }
       this.db.commit();
     } catch (error) {
-      undone(error);
+      commitFailed(error);
       return;
     }
     done(reply);
@@ -144,13 +144,13 @@ export class Owner {
   private async sweep(now: number): Promise<void> {
     this.swept = now;
     try {
-      // It looks through a range, of which the first in a database has all keys sorted.
+      // The search reads a range. The first such read in a database sorts all keys.
       while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {
         await nextTask();
       }
       if (!this.isClosed) this.requestLog.sweep(now, Date.now());
     } catch {
-      // What is left of clients that are gone takes some room, and nothing else.
+      // Expired records take some space; nothing depends on their removal.
     }
   }
 

@@ -1,31 +1,31 @@
 /**
- * What a client goes over with `for await`, a page at a time: each as of one moment, and the next one goes on
- * behind the last key, as an iteration does that is written beside.
+ * Pages of rows for a client's `for await`. Each page is as of one moment, and the next one begins behind the
+ * last key, as with a local iteration during writes.
  */
 
 import { badArgument } from "../../errors/index.js";
 import type { ByteRange, Range } from "../../session/key-range.js";
 
-/** The first page is small, for those who look at a few and leave. */
+/** The size of the first page, which is small for loops that read a few rows only. */
 const FIRST_ROWS = 64;
 const MOST_ROWS = 1_024;
 
-/** A page ends when its values are so large. */
+/** The size of a page's values at which it ends. */
 const MOST_BYTES = 262_144;
 
-/** Where a page ended: behind this key, and how many may still come. A client gives it back as it is. */
+/** The end of a page: its last key, and the number of rows that may follow. The client returns it unchanged. */
 export type Cursor = readonly [key: unknown, left: number];
 
-/** Some of what is wanted. No cursor: there is nothing behind it. */
+/** A page of rows. `after` is missing on the last page. */
 export interface Page {
   readonly rows: readonly unknown[];
   readonly after?: Cursor;
 }
 
-/** What is paged: keys with what a row is made of. */
+/** Reads the keys and values of a range. */
 type Rows = (range: object) => Iterable<readonly [key: unknown, value: unknown]>;
 
-/** One page of a range. `behind` has a range begin behind a key. */
+/** Reads one page of a range. `behind` returns the part of a range behind a key. */
 export function pageOf(
   range: Range = {},
   cursor: Cursor | null,
@@ -37,11 +37,11 @@ export function pageOf(
   const { limit = Number.POSITIVE_INFINITY } = range;
   let left = cursor === null ? limit : cursor[1];
   const most = cursor === null ? FIRST_ROWS : MOST_ROWS;
-  const wanted = cursor === null ? range : { ...behind(range, cursor[0]), limit: undefined };
+  const rest = cursor === null ? range : { ...behind(range, cursor[0]), limit: undefined };
   const page: unknown[] = [];
   let bytes = 0;
   if (left === 0) return { rows: page };
-  for (const [key, value] of rows(wanted)) {
+  for (const [key, value] of rows(rest)) {
     page.push(pick(key, value));
     left -= 1;
     bytes += (value as { byteLength?: number } | undefined)?.byteLength ?? 0;
@@ -51,7 +51,7 @@ export function pageOf(
   return { rows: page };
 }
 
-/** The part of a range of raw keys that comes behind one of them. */
+/** The part of a range of raw keys behind a key. */
 export function behindKey(range: Range, key: unknown): ByteRange {
   const { gt, gte, lt, lte, ...rest } = range as ByteRange;
   return range.reverse === true
@@ -59,7 +59,7 @@ export function behindKey(range: Range, key: unknown): ByteRange {
     : { ...rest, lt, lte, gt: key as string };
 }
 
-/** Keys as rows of which there is nothing else. */
+/** Keys as rows without values. */
 export function* keysOf(keys: Iterable<unknown>): Generator<readonly [unknown, undefined]> {
   for (const key of keys) yield [key, undefined];
 }

@@ -1,6 +1,6 @@
 /**
- * What a service worker has in the place of an owner: it has no synchronous files, so that it can own none,
- * but it can read the file as it is while nobody else owns it. As soon as there is an owner that is asked.
+ * The replacement for an owner in a service worker: it has no synchronous files and cannot own a database,
+ * but it can read the file while no other worker owns it. As soon as there is an owner, that owner answers.
  */
 
 import type { Database } from "../../database/database.js";
@@ -18,19 +18,19 @@ import { isJob } from "./jobs.js";
 import { type HostOptions, ownerNow, type Respond } from "./owner.js";
 import { Watches } from "./subscriptions.js";
 
-/** Who wants to write waits so long for an owner: between two there is none for a moment. */
+/** How long a write waits for an owner: for a moment between two owners there is none. */
 const HAND_OVER_MS = 300;
 
-/** The next owner gets the lock within less. */
+/** The time within which the next owner gets the lock. */
 const OFFER_MS = 50;
 
-/** A file that changes while it is read is read again, so often. */
+/** How often a file is read again that changes while it is read. */
 const READS = 10;
 
-/** Between two of those, growing. */
+/** The pause between two such reads, multiplied by their number. */
 const PAUSE_MS = 10;
 
-/** The file as it was. */
+/** A read of the file. */
 interface Snapshot {
   readonly file: File;
   readonly db: Database;
@@ -38,7 +38,7 @@ interface Snapshot {
   readonly watches: Watches;
 }
 
-/** What a host is to its reader. */
+/** The properties of a candidate that its reader needs. */
 export interface ReaderHost {
   readonly id: string;
   readonly name: string;
@@ -48,7 +48,7 @@ export interface ReaderHost {
   readonly lock: string;
   module(): Promise<WebAssembly.Module>;
   refusalFor(build: string): WireError | false | undefined;
-  /** The file belongs to this version of the application. Says whether that is a later one. */
+  /** Handles the version that owns the file. Returns whether it is later than this build's. */
   isLate(version: number): boolean;
 }
 
@@ -56,33 +56,33 @@ export interface ReaderHost {
 export class Reader {
   private readonly host: ReaderHost;
   private snapshot: Snapshot | undefined;
-  /** What is done for one message after the other. */
+  /** The task of the last message: messages are handled one after the other. */
   private last: Promise<void>;
-  /** Since when nobody has owned it, as far as it was looked. */
+  /** The time since which no owner has been found. */
   private freeSince: number | undefined;
-  /** An owner was there, and may have changed the file: Chromium does not tell so in a private window. */
-  private doubts: boolean;
+  /** Whether an owner may have changed the file. In a private window, Chromium does not update its time. */
+  private mayBeStale: boolean;
 
   constructor(host: ReaderHost) {
     this.host = host;
     this.snapshot = undefined;
-    this.doubts = false;
+    this.mayBeStale = false;
     this.last = Promise.resolve();
     this.freeSince = undefined;
   }
 
-  hear(message: ToOwner, respond: Respond): void {
+  receive(message: ToOwner, respond: Respond): void {
     this.last = this.last
       .then(() => this.answer(message, respond))
       .catch((error) => this.fail(message, error, respond));
   }
 
-  /** An owner has come or gone. */
-  doubt(): void {
-    this.doubts = true;
+  /** Has the file read again, because an owner has come or gone. */
+  invalidate(): void {
+    this.mayBeStale = true;
   }
 
-  /** An owner has gone. Unless there is another one soon, the file is read. */
+  /** Answers as the owner after one has resigned, unless another gets the lock soon. */
   async offer(respond: Respond): Promise<void> {
     this.freeSince = undefined;
     await pause(OFFER_MS);
@@ -92,7 +92,7 @@ export class Reader {
     );
   }
 
-  /** Forgets the file. */
+  /** Drops the snapshot after the pending messages. */
   async close(): Promise<void> {
     await this.last;
     await this.forget();
@@ -101,22 +101,22 @@ export class Reader {
   private async answer(message: ToOwner, respond: Respond): Promise<void> {
     const { id: owner } = this.host;
     const writes = message.type === "requests" && message.requests.some(({ write }) => write > 0);
-    if (writes) await this.lull();
-    // Before it keeps others from owning the file.
+    if (writes) await this.waitForNextOwner();
+    // Loaded first, because afterwards other workers cannot own the file.
     if (message.type === "requests") await this.host.module();
-    const isFree = await this.whileFree(() => this.checkAbort(message, respond));
-    // Whoever has it now answers what was asked here, too.
+    const isFree = await this.whileFree(() => this.respondTo(message, respond));
+    // The owner that has the lock answers this client too.
     const waits = message.type === "requests" || message.type === "watch";
     if (!isFree && waits) respond({ type: "resigned", owner });
   }
 
-  /** Waits for as long as the next owner might still come. */
-  private async lull(): Promise<void> {
+  /** Waits as long as the next owner may take to appear. */
+  private async waitForNextOwner(): Promise<void> {
     await this.whileFree(async () => {});
     if (this.freeSince !== undefined) await pause(this.freeSince + HAND_OVER_MS - monotonicNow());
   }
 
-  private async checkAbort(message: ToOwner, respond: Respond): Promise<void> {
+  private async respondTo(message: ToOwner, respond: Respond): Promise<void> {
     const { id: owner } = this.host;
     const { client } = message;
     if (message.type === "find-owner") {
@@ -128,7 +128,7 @@ export class Reader {
       this.snapshot?.watches.remove(message);
       return;
     }
-    const { db, requestLog, watches } = await this.look();
+    const { db, requestLog, watches } = await this.currentSnapshot();
     if (message.type === "watch") {
       try {
         watches.add(message, respond);
@@ -151,21 +151,21 @@ export class Reader {
     if (again) respond({ type: "resend", owner });
   }
 
-  /** Runs it if there is no owner, and none can come meanwhile. Says whether it did. */
+  /** Runs a task while no owner has the lock, and keeps others from getting it. Returns whether it ran. */
   private whileFree(task: () => Promise<void>): Promise<boolean> {
     const options = { mode: "shared", ifAvailable: true } as const;
     return navigator.locks.request(this.host.lock, options, async (lock) => {
       this.freeSince = lock === null ? undefined : (this.freeSince ?? monotonicNow());
-      if (lock === null) this.doubt();
+      if (lock === null) this.invalidate();
       else await task();
       return lock !== null;
     });
   }
 
-  /** The file cannot be read. What it tells of writes that an owner may have done cannot be known then. */
+  /** Answers when the file cannot be read. Whether an owner has done the writes is then unknown. */
   private fail(message: ToOwner, error: unknown, respond: Respond): void {
     const { id: owner, name } = this.host;
-    // The next owner tells what there is. What is asked for behind the watch does not wait for that.
+    // The next owner sends the contents. Requests made after the watch do not wait for them.
     if (message.type === "watch") {
       const { id } = message;
       respond({ type: "changes", owner, id, epoch: 0, number: -1, isAll: false, changes: [] });
@@ -176,41 +176,42 @@ export class Reader {
       .filter(({ call }) => call !== "")
       .map((request) => {
         const { id, write } = request;
-        const told = write === 0 ? error : refused(name, request, { applied, cause: error });
-        return { id, outcome: { error: toWire(told) } };
+        const reported = write === 0 ? error : refused(name, request, { applied, cause: error });
+        return { id, outcome: { error: toWire(reported) } };
       });
     respond({ type: "responses", owner, answers, term: message.term, at: ownerNow() });
   }
 
   // ---------------------------------------------------------------- the file
 
-  /** The file as it is now, or as it was read last if it has not changed. */
-  private async look(): Promise<Snapshot> {
+  /** A snapshot of the file as it is now: the last one if the file has not changed. */
+  private async currentSnapshot(): Promise<Snapshot> {
     let failed: File | undefined;
     for (let reads = 1; reads <= READS; reads += 1) {
       const file = await this.file();
       const { snapshot } = this;
-      if (snapshot !== undefined && !this.doubts && isSame(snapshot.file, file)) return snapshot;
+      if (snapshot !== undefined && !this.mayBeStale && isSame(snapshot.file, file))
+        return snapshot;
       try {
         const fresh = await this.read(file);
-        // Some programs open it without the lock, and may have written while it was read.
+        // A program may open the file without the lock, and may have written while it was read.
         if (isSame(file, await this.file())) {
           await this.forget();
           this.snapshot = fresh;
-          this.doubts = false;
+          this.mayBeStale = false;
           return fresh;
         }
         await fresh.db.close();
       } catch (error) {
-        // What was read in part may be damaged, or the browser refuses to read what has changed. A
-        // file tells its time in milliseconds, so that only one that fails twice is taken to be at rest.
-        const isAtRest = isSame(file, await this.file());
-        if (isAtRest && failed !== undefined && isSame(failed, file)) throw error;
+        // A partly written file may look damaged, and the browser refuses to read a changed one. File times
+        // have milliseconds, so only a file that fails twice counts as stable.
+        const isStable = isSame(file, await this.file());
+        if (isStable && failed !== undefined && isSame(failed, file)) throw error;
         failed = file;
       }
       await pause(PAUSE_MS * reads);
     }
-    throw unsteady(this.host.name);
+    throw keepsChanging(this.host.name);
   }
 
   private async file(): Promise<File> {
@@ -247,7 +248,7 @@ export class Reader {
   }
 }
 
-/** What was done can be read in it; what would have to be done is refused. */
+/** A record store that answers from stored records, and refuses requests that were not done. */
 class SnapshotJournal extends DatabaseClientRecords {
   private readonly name: string;
 
@@ -265,7 +266,7 @@ class SnapshotJournal extends DatabaseClientRecords {
     throw refused(this.name, request, { applied: false });
   }
 
-  /** Nothing is kept: whatever was refused is over for the client. */
+  /** Stores nothing: refused requests are not repeated. */
   override save(): void {}
 }
 
@@ -285,7 +286,7 @@ function isSame(a: File, b: File): boolean {
   return a.lastModified === b.lastModified && a.size === b.size;
 }
 
-function unsteady(name: string): OwnerUnavailableError {
+function keepsChanging(name: string): OwnerUnavailableError {
   return new OwnerUnavailableError(
     `The file of "${name}" keeps changing while it is read: a program opened it without serve() ` +
       "and is writing. Try again later.",

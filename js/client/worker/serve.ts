@@ -1,4 +1,4 @@
-/** `serve`: what a worker's file exports, and what makes it answer. */
+/** `serve`: the function with which a worker's file serves a database. */
 
 import {
   declaredIndexes,
@@ -23,14 +23,14 @@ import type { Procedures } from "./handlers.js";
 import type { HostOptions, Migrate } from "./owner.js";
 import { OwnerCandidate } from "./owner-election.js";
 
-/** Refuses functions that give promises, or nothing before somebody goes over them: they are no transactions. */
+/** Refuses procedures that return promises or generators, because they cannot be transactions. */
 type Immediate<P extends Procedures> = {
   readonly [Name in keyof P]: ReturnType<P[Name]> extends Synchronous<ReturnType<P[Name]>>
     ? unknown
     : Refused<"A procedure is one transaction, so its function must not be async or a generator.">;
 };
 
-/** Refuses in each collection what `db.collection` would refuse: other options, and indexes that cannot be. */
+/** Refuses collections that `db.collection` would refuse: for unknown options, and for impossible indexes. */
 type Declarable<C> = {
   readonly [Name in keyof C]: C[Name] extends { readonly of: infer Of }
     ? {
@@ -48,16 +48,16 @@ type Indexable<Of, Specs> =
     ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
     : Refused<"Only structs have fields that can be indexed.">;
 
-/** The options of `serve`: those of `open`, and what clients may call. */
+/** The options of `serve`: those of `open`, and the procedures and collections for clients. */
 export interface ServeOptions<
   P extends Procedures = Procedures,
   C extends CollectionSpecs = CollectionSpecs,
 > extends Omit<OpenOptions, "signal" | "onProgress" | "from"> {
   /**
    * Functions that clients call by name, as `client.call.name(...)`. Each call is one transaction: the
-   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy. One
-   * that keeps the worker from answering for 6 seconds, while anybody waits, has the worker ended: it is tried
-   * once more by the next one and then rejects with `OwnerUnavailableError`.
+   * function is synchronous, a throw undoes its writes, and its result is sent to the client as a copy. If one
+   * keeps the worker from answering for 6 seconds while a client waits, the worker is ended. The next worker
+   * tries the call once more; then it rejects with `OwnerUnavailableError`.
    */
   procedures?: (P & Procedures & Immediate<P>) | undefined;
   /**
@@ -87,7 +87,7 @@ export interface ServeOptions<
   migrate?: Migrate | undefined;
 }
 
-/** What of a `MessageEvent` is looked at. */
+/** The part of a `MessageEvent` that is used. */
 interface Message {
   readonly data: unknown;
   readonly ports: readonly MessagePort[];
@@ -100,23 +100,23 @@ export interface ServedPort {
   start?(): void;
 }
 
-/** A database that is served. It is the type of a worker's default export, for `connect<typeof …>`. */
+/** A served database: the type of a worker's default export, for `connect<typeof …>`. */
 export interface Served<
   P extends Procedures = Procedures,
   C extends CollectionSpecs = CollectionSpecs,
 > {
   /** The name of the database. */
   readonly name: string;
-  /** @internal Only its type is looked at. */
+  /** @internal Only its type is used. */
   readonly procedures: P;
-  /** @internal Only its type is looked at. */
+  /** @internal Only its type is used. */
   readonly collections: C;
-  /** Also answers on a port, where there is no worker: threads of Node, tests. */
+  /** Also answers on a port, in realms that are not workers: threads of Node, tests. */
   listen(port: ServedPort): void;
   /**
-   * Makes a port to it in this same realm: what `connect` takes as `worker` where there are no workers. In a
-   * service worker, whichever page is open answers. While there is none, the file is read, again each time it
-   * has changed, and writes reject with `OwnerUnavailableError`.
+   * Makes a port to the database in this realm: the option `worker` of `connect` where there are no workers.
+   * In a service worker, whichever page is open answers. While there is none, the file is read, again each
+   * time it has changed, and writes reject with `OwnerUnavailableError`.
    *
    * ```ts
    * const shop = connect<typeof db>("shop", { worker: db.here });
@@ -156,7 +156,7 @@ export function serve<
     throw badArgument("The option migrate of serve() must be a function.", migrate);
   }
   checkOptions(opening);
-  // Of a storage that somebody else made, only that knows which names it takes.
+  // A storage of the program's own checks names itself.
   if (opening.storage === undefined) fileName(name, (folder) => `file(${JSON.stringify(folder)})`);
   checkProcedures(procedures);
   checkCollections(collections);
@@ -173,9 +173,15 @@ export function serve<
         migrate,
         eagerModules: EAGER_MODULES,
       };
-      listen(port, (wanted, of, tell) => {
-        if (wanted !== name) throw otherName(name, wanted);
-        return new OwnerCandidate(name, hostOptions, of, tell, port === dedicatedWorker());
+      listen(port, (requestedName, pageVersion, postToPage) => {
+        if (requestedName !== name) throw otherName(name, requestedName);
+        return new OwnerCandidate(
+          name,
+          hostOptions,
+          pageVersion,
+          postToPage,
+          port === dedicatedWorker(),
+        );
       });
     },
     here() {
@@ -190,7 +196,7 @@ export function serve<
   return served;
 }
 
-/** Refuses at once what would fail when a client calls it. */
+/** Refuses at once a procedure that would fail when a client calls it. */
 function checkProcedures(procedures: unknown): void {
   for (const [name, procedure] of entriesOf("procedures", procedures)) {
     if (typeof procedure !== "function") {
@@ -208,7 +214,7 @@ function checkProcedures(procedures: unknown): void {
   }
 }
 
-/** Refuses what `db.collection` would refuse. */
+/** Refuses collections that `db.collection` would refuse. */
 function checkCollections(collections: unknown): void {
   for (const [name, spec] of entriesOf("collections", collections)) {
     const what = `The collection ${describe(name)} of serve()`;
@@ -233,7 +239,7 @@ function entriesOf(option: string, given: unknown): [string, unknown][] {
   return Object.entries(given);
 }
 
-/** Serves whatever database a client names: the package's own worker. */
+/** Serves any database that a client names: the package's own worker. */
 export function serveAny(): void {
   carryPorts();
   const worker = dedicatedWorker();
@@ -248,7 +254,7 @@ export function serveAny(): void {
   };
   listen(
     worker,
-    (name, version, tell) => new OwnerCandidate(name, hostOptions, version, tell, true),
+    (name, version, postToPage) => new OwnerCandidate(name, hostOptions, version, postToPage, true),
   );
 }
 
@@ -279,40 +285,40 @@ function dedicatedWorker(): ServedPort | undefined {
 
 function listen(
   port: ServedPort,
-  hostOf: (
+  candidateOf: (
     name: string,
     version: number | undefined,
-    tell: (message: FromWorker) => void,
+    post: (message: FromWorker) => void,
   ) => OwnerCandidate,
 ): void {
-  let host: OwnerCandidate | undefined;
-  const tell = (message: FromWorker) => port.postMessage(message);
+  let candidate: OwnerCandidate | undefined;
+  const post = (message: FromWorker) => port.postMessage(message);
   port.addEventListener("message", (event) => {
     const message = event.data as ToWorker;
     if (message.type === "init") {
       try {
-        host ??= hostOf(message.name, message.version, tell);
-        host.checkPageVersion(message.version);
-        host.campaign();
+        candidate ??= candidateOf(message.name, message.version, post);
+        candidate.checkPageVersion(message.version);
+        candidate.campaign();
       } catch (error) {
-        tell({ type: "failed", error: toWire(error) });
+        post({ type: "failed", error: toWire(error) });
       }
     } else if (message.type === "release") {
-      const released = () => tell({ type: "released" });
-      if (host === undefined) released();
-      else host.release().then(released, released);
+      const released = () => post({ type: "released" });
+      if (candidate === undefined) released();
+      else candidate.release().then(released, released);
     } else if (message.type === "attach-port") {
       const [visitor] = event.ports;
-      if (visitor !== undefined) host?.attachPort(visitor);
+      if (visitor !== undefined) candidate?.attachPort(visitor);
     } else {
-      host?.receive(message, tell);
+      candidate?.receive(message, post);
     }
   });
   port.start?.();
 }
 
-function otherName(name: string, wanted: string): Error {
+function otherName(name: string, requestedName: string): Error {
   return badArgument(
-    `The worker serves the database "${name}", but connect() asks for "${wanted}".`,
+    `The worker serves the database "${name}", but connect() asks for "${requestedName}".`,
   );
 }

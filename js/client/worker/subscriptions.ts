@@ -1,7 +1,7 @@
 /**
- * The owner's side of `watch`: what has changed in ranges that clients look at, told after a commit. A range
- * is gone over once, when its watch begins; from then on the engine tells which keys are written, and nothing
- * else is read. Of a range with a limit, what lies behind the last of so many keys is not looked at either.
+ * The owner's side of `watch`: the changes in watched ranges, sent after each commit. A range is read once,
+ * when its watch begins. From then on the engine reports written keys, and nothing else is read. In a range
+ * with a limit, keys behind the last one are not read either.
  */
 
 import { Database } from "../../database/database.js";
@@ -16,30 +16,33 @@ import type { Watch, WatchUpdate } from "../protocol/messages.js";
 import { type Subscription, Subscriptions } from "../protocol/owner-subscriptions.js";
 import type { ServedCollections } from "./collection-handlers.js";
 
-/** So many keys are looked at in one step. */
+/** The keys read in one step. */
 const PAGE = 1_024;
 
-/** When more keys of a keyspace than these are written before it is looked, ranges are gone over again. */
+/**
+ * The most written keys of a keyspace that are remembered until the next report. With more, ranges are read
+ * again.
+ */
 const MOST_KEYS = 10_000;
 
-/** When more keys among the first so many are written than these, those are gone over again. */
+/** The most written keys within a limited range that are looked up. With more, the range is read again. */
 const MOST_STEPS = 64;
 
-/** Where the keys of a range lie, and what they are to who watches it. */
+/** A watched range of keys, and the conversion of its keys for the client. */
 export interface WatchedRange {
-  /** That of a collection changes when it is migrated. */
+  /** The keyspace, which changes for a collection that is migrated. */
   readonly keyspace: () => number;
   readonly bounds: Bounds;
   readonly keyOf: (bytes: Uint8Array<ArrayBuffer>) => unknown;
 }
 
-/** What was told of a range. Keys are texts, which have the order of the bytes. */
-interface Told {
-  readonly reach: WatchedRange;
+/** The state of a watch, as last reported. Keys are strings with the order of their bytes. */
+interface WatchState {
+  readonly range: WatchedRange;
   keyspace: number;
-  /** The versions that were told. */
+  /** The reported versions, by key. */
   readonly known: Map<string, number>;
-  /** The last of so many keys, where there is a limit and there are so many: none behind it is in the range. */
+  /** The last key of a range that has a limit and is full: no key behind it is in the range. */
   last: string | undefined;
 }
 
@@ -51,13 +54,13 @@ export class Watches {
   private readonly db: Database;
   private readonly engine: Engine;
   private readonly collections: ServedCollections;
-  private readonly all: Subscriptions<Told>;
-  /** What was written since it was looked, by keyspaces. Those in which nobody watches have no keys. */
+  private readonly all: Subscriptions<WatchState>;
+  /** The keys written since the last report, by keyspace; only those of watched keyspaces are kept. */
   private written: Map<number, Written>;
-  /** In which somebody watches. */
+  /** The keyspaces that are watched. */
   private watched: Set<number>;
   private isDue: boolean;
-  private unhear: (() => void) | undefined;
+  private unobserve: (() => void) | undefined;
 
   constructor(owner: string, db: Database, collections: ServedCollections) {
     this.owner = owner;
@@ -68,24 +71,24 @@ export class Watches {
     this.written = new Map();
     this.watched = new Set();
     this.isDue = false;
-    this.unhear = undefined;
+    this.unobserve = undefined;
   }
 
-  /** Begins a watch, and tells all that is there; or renews it, if its client has missed nothing. */
+  /** Begins a watch with a full answer, or renews it if its client has missed no message. */
   add(watch: Watch, respond: (message: WatchUpdate) => void): void {
     const now = monotonicNow();
     if (this.all.renew(watch, respond, now)) return;
-    const reach = this.watchedRangeOf(watch);
-    const told = { reach, keyspace: reach.keyspace(), known: new Map(), last: undefined };
-    this.all.begin(watch, respond, now, told, this.lookAt(told));
-    this.watched.add(told.keyspace);
-    this.unhear ??= this.engine.observeKeys(
-      (keyspace, length) => this.note(keyspace, length),
+    const range = this.watchedRangeOf(watch);
+    const state = { range, keyspace: range.keyspace(), known: new Map(), last: undefined };
+    this.all.begin(watch, respond, now, state, this.readRange(state));
+    this.watched.add(state.keyspace);
+    this.unobserve ??= this.engine.observeKeys(
+      (keyspace, length) => this.noteWritten(keyspace, length),
       (keyspace) => this.noteCleared(keyspace),
     );
   }
 
-  /** What its client is told when it cannot be begun. */
+  /** The message for a watch that cannot begin. */
   refusal({ id }: Watch, error: unknown): WatchUpdate {
     const { owner } = this;
     const none = { epoch: 0, number: -1, isAll: false, changes: [] };
@@ -99,21 +102,21 @@ export class Watches {
 
   stop(): void {
     this.all.clear();
-    this.unhear?.();
-    this.unhear = undefined;
+    this.unobserve?.();
+    this.unobserve = undefined;
   }
 
-  // ---------------------------------------------------------------- what is written
+  // ---------------------------------------------------------------- written keys
 
-  /** This key is about to be written, if nothing comes between. */
-  private note(keyspace: number, length: number): void {
+  /** Records that this key is about to be written. */
+  private noteWritten(keyspace: number, length: number): void {
     const written = this.writtenIn(keyspace);
-    // Another keyspace may become that of a watched collection: that alone is looked at.
+    // Another keyspace may become that of a watched collection. Then the whole range is read.
     if (this.watched.has(keyspace)) written.add(textOf(this.engine.encoded(length)));
     this.scheduleNotify();
   }
 
-  /** Keys of this keyspace are about to be deleted, and nobody is told which. */
+  /** Records that keys of this keyspace are about to be deleted; the engine does not report which. */
   private noteCleared(keyspace: number): void {
     this.writtenIn(keyspace).isUnknown = true;
     this.scheduleNotify();
@@ -131,7 +134,7 @@ export class Watches {
   private scheduleNotify(): void {
     if (this.isDue) return;
     this.isDue = true;
-    // The write itself comes next, and then its commit.
+    // The write itself follows, and then its commit.
     queueMicrotask(() => {
       const notifyLater = () => setTimeout(() => this.notifyAll());
       this.db.committed.then(notifyLater, notifyLater);
@@ -144,51 +147,54 @@ export class Watches {
     this.watched = new Set();
     this.isDue = false;
     all.expire(monotonicNow());
-    for (const one of all) {
+    for (const subscription of all) {
       try {
-        all.notify(one, this.changesIn(one.state, written));
-        this.watched.add(one.state.keyspace);
+        all.notify(subscription, this.changesIn(subscription.state, written));
+        this.watched.add(subscription.state.keyspace);
       } catch (error) {
-        this.end(one, error);
+        this.end(subscription, error);
       }
     }
     if (all.size === 0) this.stop();
   }
 
-  /** What cannot be read for a reason of its own is over; anything else is begun again, here or elsewhere. */
-  private end(one: Subscription<Told>, error: unknown): void {
+  /**
+   * Ends a watch whose range is bad. After any other error, the client begins it again, with this owner or
+   * the next.
+   */
+  private end(subscription: Subscription<WatchState>, error: unknown): void {
     if (isBadArgument(error)) {
-      this.all.remove(one.watch);
-      one.respond(this.refusal(one.watch, error));
+      this.all.remove(subscription.watch);
+      subscription.respond(this.refusal(subscription.watch, error));
     } else {
-      this.all.restart(one);
+      this.all.restart(subscription);
     }
   }
 
-  /** What of it has other versions than were told, of which nothing is read that was not written. */
-  private changesIn(told: Told, all: ReadonlyMap<number, Written>): Change[] {
-    const { reach, last } = told;
-    const keyspace = reach.keyspace();
-    if (keyspace !== told.keyspace) {
-      told.keyspace = keyspace;
-      return this.lookAt(told);
+  /** The keys whose versions differ from the reported ones. Only written keys are read. */
+  private changesIn(state: WatchState, all: ReadonlyMap<number, Written>): Change[] {
+    const { range, last } = state;
+    const keyspace = range.keyspace();
+    if (keyspace !== state.keyspace) {
+      state.keyspace = keyspace;
+      return this.readRange(state);
     }
     const written = all.get(keyspace);
-    if (written === undefined || reach.bounds.limit === 0) return [];
+    if (written === undefined || range.bounds.limit === 0) return [];
     const keys = written.within(
-      last === undefined ? reach.bounds : upTo(reach.bounds, bytesOf(last)),
+      last === undefined ? range.bounds : upTo(range.bounds, bytesOf(last)),
     );
-    if (keys === undefined) return this.lookAt(told);
-    const isCut = reach.bounds.limit !== Number.POSITIVE_INFINITY;
-    return isCut && keys.length > MOST_STEPS ? this.lookAt(told) : this.lookFor(told, keys);
+    if (keys === undefined) return this.readRange(state);
+    const isCut = range.bounds.limit !== Number.POSITIVE_INFINITY;
+    return isCut && keys.length > MOST_STEPS ? this.readRange(state) : this.readKeys(state, keys);
   }
 
-  // ---------------------------------------------------------------- what is there
+  // ---------------------------------------------------------------- reading ranges
 
-  /** Looks for these keys, which lie in the range, and for those that take the place of others. */
-  private lookFor(told: Told, keys: readonly string[]): Change[] {
-    const { reach, known, last } = told;
-    const { limit, reverse } = reach.bounds;
+  /** Reads these keys of the range, and those that take the place of removed ones. */
+  private readKeys(state: WatchState, keys: readonly string[]): Change[] {
+    const { range, known, last } = state;
+    const { limit, reverse } = range.bounds;
     const before = new Map<string, number | undefined>();
     const note = (text: string, version: number) => {
       if (!before.has(text)) before.set(text, known.get(text));
@@ -196,45 +202,45 @@ export class Watches {
       else known.set(text, version);
     };
     for (const text of keys) {
-      const version = this.versionOf(bytesOf(text), told.keyspace);
+      const version = this.versionOf(bytesOf(text), state.keyspace);
       if ((known.get(text) ?? 0) !== version) note(text, version);
     }
     if (last !== undefined && known.size < limit) {
-      // Those behind the last one move up.
-      const rest = behind(reach.bounds, bytesOf(last), limit - known.size);
-      for (const key of this.keysIn(rest, told.keyspace)) {
-        note(textOf(key), this.versionOf(key, told.keyspace));
+      // Keys behind the last one move up.
+      const rest = behind(range.bounds, bytesOf(last), limit - known.size);
+      for (const key of this.keysIn(rest, state.keyspace)) {
+        note(textOf(key), this.versionOf(key, state.keyspace));
       }
     }
     while (known.size > limit) note(lastOf(known, reverse), 0);
-    if (before.size > 0) told.last = known.size === limit ? lastOf(known, reverse) : undefined;
+    if (before.size > 0) state.last = known.size === limit ? lastOf(known, reverse) : undefined;
     const changes: Change[] = [];
     for (const [text, version = 0] of before) {
       const now = known.get(text) ?? 0;
-      if (now !== version) changes.push([reach.keyOf(bytesOf(text)), now]);
+      if (now !== version) changes.push([range.keyOf(bytesOf(text)), now]);
     }
     return changes;
   }
 
-  /** Goes over the range: which keys have other versions than were told, or are gone. */
-  private lookAt(told: Told): Change[] {
-    const { reach, keyspace, known } = told;
+  /** Reads the whole range: the keys with other versions than the reported ones, and removed keys. */
+  private readRange(state: WatchState): Change[] {
+    const { range, keyspace, known } = state;
     const changes: Change[] = [];
-    const there = new Set<string>();
-    told.last = undefined;
-    for (const key of this.keysIn(reach.bounds, keyspace)) {
+    const present = new Set<string>();
+    state.last = undefined;
+    for (const key of this.keysIn(range.bounds, keyspace)) {
       const text = textOf(key);
       const version = this.versionOf(key, keyspace);
-      there.add(text);
-      if (there.size === reach.bounds.limit) told.last = text;
+      present.add(text);
+      if (present.size === range.bounds.limit) state.last = text;
       if (known.get(text) === version) continue;
       known.set(text, version);
-      changes.push([reach.keyOf(key), version]);
+      changes.push([range.keyOf(key), version]);
     }
     for (const text of known.keys()) {
-      if (there.has(text)) continue;
+      if (present.has(text)) continue;
       known.delete(text);
-      changes.push([reach.keyOf(bytesOf(text)), 0]);
+      changes.push([range.keyOf(bytesOf(text)), 0]);
     }
     return changes;
   }
@@ -267,7 +273,7 @@ export class Watches {
     }
   }
 
-  /** @throws TypeError for a range that is none, or where keys are in no order */
+  /** @throws TypeError for an invalid range, or a database without an order of keys */
   private watchedRangeOf({ collection, range }: Watch): WatchedRange {
     Database.sessionOf(this.db).checkRange("watch()");
     if (collection !== undefined)
@@ -292,7 +298,7 @@ function stringOf(key: Uint8Array): string {
   }
 }
 
-/** The part of a range up to a key of it, with that key. */
+/** The part of a range up to one of its keys, with that key. */
 function upTo(bounds: Bounds, key: Uint8Array<ArrayBuffer>): Bounds {
   return bounds.reverse
     ? { ...bounds, lower: key, lowerExcluded: false }
@@ -306,7 +312,7 @@ function behind(bounds: Bounds, key: Uint8Array<ArrayBuffer>, limit: number): Bo
     : { ...bounds, limit, lower: key, lowerExcluded: true };
 }
 
-/** The last one in the order in which a range is gone over. */
+/** The last key in the order in which a range is read. */
 function lastOf(known: ReadonlyMap<string, number>, reverse: boolean): string {
   let last: string | undefined;
   for (const text of known.keys()) {
@@ -315,15 +321,15 @@ function lastOf(known: ReadonlyMap<string, number>, reverse: boolean): string {
   return last as string;
 }
 
-/** The keys of one keyspace that were written. */
+/** The written keys of one keyspace. */
 class Written {
-  /** Whether others were written, and nobody knows which. */
+  /** Whether further keys were deleted that the engine has not named. */
   isUnknown = false;
-  /** With the order in which they were written. */
+  /** The keys, with the order in which they were written. */
   private readonly keys: Map<string, number> = new Map();
-  /** In order, as soon as that is asked for. */
+  /** The keys in order, computed when needed. */
   private sorted: readonly string[] | undefined;
-  /** The first and the last of them, when there are too many to know each. */
+  /** The first and the last key, once there are too many to keep each. */
   private ends: [string, string] | undefined;
 
   add(key: string): void {
@@ -340,32 +346,36 @@ class Written {
     keys.clear();
   }
 
-  /** Those within bounds, in the order in which they were written. `undefined`: there may be some, and nobody knows which. */
+  /**
+   * The keys within bounds, in the order in which they were written. `undefined` if there may be unknown
+   * ones.
+   */
   within({ lower, lowerExcluded, upper, upperIncluded }: Bounds): readonly string[] | undefined {
     if (this.isUnknown) return undefined;
     this.sorted ??= [...this.keys.keys()].sort();
     const keys = this.ends ?? this.sorted;
-    const turn = (key: string) => this.keys.get(key) as number;
-    const from = lower === undefined ? 0 : placeOf(keys, textOf(lower), lowerExcluded);
-    const to = upper === undefined ? keys.length : placeOf(keys, textOf(upper), upperIncluded);
-    if (this.ends === undefined) return keys.slice(from, to).sort((a, b) => turn(a) - turn(b));
+    const position = (key: string) => this.keys.get(key) as number;
+    const from = lower === undefined ? 0 : indexOf(keys, textOf(lower), lowerExcluded);
+    const to = upper === undefined ? keys.length : indexOf(keys, textOf(upper), upperIncluded);
+    if (this.ends === undefined)
+      return keys.slice(from, to).sort((a, b) => position(a) - position(b));
     return from < keys.length && to > 0 ? undefined : [];
   }
 }
 
-/** How many of these come before a key, or with it. */
-function placeOf(sorted: readonly string[], key: string, isWith: boolean): number {
+/** The number of keys before a key, or up to it. */
+function indexOf(sorted: readonly string[], key: string, isWith: boolean): number {
   let [from, to] = [0, sorted.length];
   while (from < to) {
     const middle = (from + to) >>> 1;
-    const one = sorted[middle] as string;
-    if (one < key || (isWith && one === key)) from = middle + 1;
+    const other = sorted[middle] as string;
+    if (other < key || (isWith && other === key)) from = middle + 1;
     else to = middle;
   }
   return from;
 }
 
-/** One character for each byte. */
+/** The bytes as a string with one character each. */
 function textOf(bytes: Uint8Array): string {
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
