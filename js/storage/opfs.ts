@@ -1,4 +1,4 @@
-/** Storage in the browser's origin private file system. */
+/** `opfs()`: storage in the browser's origin private file system. */
 
 import {
   badArgument,
@@ -14,21 +14,21 @@ import { escapeName, fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
 import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
-/** What dedicated workers have and the library of types for pages does not know. */
+/** A file handle in a dedicated worker, which TypeScript's types for pages do not include. */
 interface SyncFileHandle extends FileSystemFileHandle {
   createSyncAccessHandle(options?: {
     mode: "readwrite" | "read-only" | "readwrite-unsafe";
   }): Promise<StorageFile>;
 }
 
-/** What there is always. It is named wherever there is nothing else, and never taken unasked. */
+/** The alternative that always works. Messages name it, and it is never chosen by default. */
 const CHOICE = "For temporary data, use memory().";
 
 const REFUSED =
   "The browser denies storage here: private windows of some browsers, blocked cookies and " +
   `sandboxed or third-party frames have none. Allow it. ${CHOICE}`;
 
-/** By the name of what the browser threw. */
+/** Advice by the name of the browser's error. */
 const ADVICE: Readonly<Record<string, string>> = {
   SecurityError: REFUSED,
   NotAllowedError: REFUSED,
@@ -39,8 +39,8 @@ const ADVICE: Readonly<Record<string, string>> = {
 const UNKNOWN = `Try again; if it persists, the browser's storage needs repair. ${CHOICE}`;
 
 /**
- * How long to wait for a file that is still held. After a reload the browser takes a moment to end
- * the old page's workers; anyone who holds it longer means to.
+ * Waiting times for a file that is still open elsewhere. After a reload the browser takes a moment to terminate the
+ * old page's workers; a program that has the file open for longer is using it.
  */
 const RETRIES_MS = [50, 100, 200];
 
@@ -70,7 +70,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
       const { file, isNew } = await openFile(folders, wanted, name, readOnly);
-      // Not before: where storage is refused, Firefox ends whoever asks.
+      // Only after the file was opened, because Firefox terminates the caller if storage is refused.
       const room = new OriginQuota();
       room.look();
       return {
@@ -81,7 +81,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
-          // In one go: what somebody else writes who opens it now is not to be removed.
+          // Without a pause after close, so that no file is removed that another program opens and writes now.
           if (isNew) await folder.removeEntry(wanted);
         },
       };
@@ -122,7 +122,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
   };
 }
 
-/** It is copied where it is to be: a file of a browser can take no other's place in one step. */
+/** Opens a shadow file. It has no `takeOver`, because OPFS cannot replace a file in one step. */
 async function beside(
   folders: readonly string[],
   wanted: string,
@@ -143,13 +143,13 @@ async function beside(
 async function remove(folders: readonly string[], wanted: string, name: string): Promise<void> {
   await existing(async () => {
     const folder = await findFolder(folders, false);
-    // Mostly it is not there, which Chromium tells sooner than it refuses to remove it.
+    // Look up the file first: usually there is none, and in Chromium this is faster than a failed removal.
     await folder.getFileHandle(wanted);
     await folder.removeEntry(wanted);
   }, `database "${name}" cannot be cleaned up`);
 }
 
-/** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
+/** Whether this realm can list and remove files. Pages can, although they have no synchronous file access. */
 export function hasFolders(): boolean {
   return typeof globalThis.navigator?.storage?.getDirectory === "function";
 }
@@ -167,7 +167,7 @@ async function findFolder(
   return folder;
 }
 
-/** What was looked for, or `undefined` when it is not there. */
+/** The result of a lookup, or `undefined` if the file or folder does not exist. */
 async function existing<T>(look: () => Promise<T>, task: string): Promise<T | undefined> {
   try {
     return await look();
@@ -187,7 +187,7 @@ export function hasOpfs(): boolean {
 }
 
 /**
- * Why there is no synchronous file access in this realm and what to do about it.
+ * Throws if there is no synchronous file access in this realm. The message says why and what to do.
  *
  * @throws StorageUnavailableError unless `hasOpfs()`
  */
@@ -220,7 +220,7 @@ function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);
 }
 
-/** Opens a file, and says whether it was made for that. */
+/** Opens a file, and creates it if it is missing. `isNew` says whether it was created. */
 async function openFile(
   folders: readonly string[],
   wanted: string,
@@ -234,7 +234,7 @@ async function openFile(
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
     const handle = found ?? (await findFile(folders, wanted, true));
-    // Browsers that do not know the option ignore it: then one has the file, as if to write.
+    // Browsers without this option ignore it, and open the file exclusively, as for writing.
     return readOnly
       ? handle.createSyncAccessHandle({ mode: "read-only" })
       : handle.createSyncAccessHandle();
@@ -257,15 +257,15 @@ function missing(name: string): Error {
   );
 }
 
-/** Another has removed it in the meantime. */
+/** Ignores a missing file, which another program has removed in the meantime. */
 function unlessMissing(cause: unknown): void {
   if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
 }
 
-/** So often another may have removed, in between, what is about to be opened. */
+/** Maximum number of retries if another program removes the file between lookup and open. */
 const MOST_MISSED = 20;
 
-/** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
+/** Runs an operation that needs the file exclusively. Retries for a moment while it is open elsewhere. */
 async function withRetries<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
   let missed = 0;
   for (let tries = 0; ; ) {
@@ -307,7 +307,7 @@ function unavailable(task: string, cause: unknown): VarveError {
   );
 }
 
-/** A folder within this one, as a program writes it. */
+/** The source text of a folder within `directory`, for an error message. */
 function inside(directory: string, folder: string): string {
   const parts = `${directory}/${folder}`.split(/[/\\]/);
   return JSON.stringify(parts.filter((part) => !/^\.{0,2}$/.test(part)).join("/"));

@@ -1,6 +1,6 @@
 /**
- * What the engine asks of a place to keep a database: one file with six synchronous calls, in the
- * shape of the browser's `FileSystemSyncAccessHandle`.
+ * The interface of storages: a database is one file with six synchronous calls, like the browser's
+ * `FileSystemSyncAccessHandle`.
  */
 
 /**
@@ -86,10 +86,10 @@ export interface OpenedStorage {
    */
   readonly takenOver?: boolean;
   /**
-   * For files that can be lost while they are open: calls `hear`, once, when that is noticed outside of any call.
-   * Returns a function that ends it.
+   * For files that can be lost while they are open: calls `listener`, once, when that is noticed outside of any call.
+   * Returns a function that removes the listener.
    */
-  onLoss?(hear: (loss: Error) => void): () => void;
+  onLoss?(listener: (loss: Error) => void): () => void;
   /** For storages that keep a `flush` only some time after it: resolves when all that was flushed is kept. */
   sync?(): Promise<void>;
   /**
@@ -183,22 +183,22 @@ export interface Storage {
   databases?(): Promise<string[]>;
 }
 
-/** The engine's negative result codes for I/O: other failure, no room, handle lost. */
+/** The engine's negative result codes for I/O: other failure, no space, handle lost. */
 export type IoCode = -1 | -2 | -3;
 
 const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"]);
-/** Deno gives some errors of the system no code; then their text is all there is. */
+/** Some system errors have no code in Deno, so they are recognized by their text. */
 const FULL_TEXT = /^(No space left on device|Disk quota exceeded|File too large) \(os error \d+\)/;
 const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError", "VARVE_FILE_LOST"]);
 
 /**
- * Sorts what a file call threw: -2 when there is no room, -3 when the file handle is gone, -1 for
- * everything else. Knows the errors of `node:fs` by their code and those of browsers by their name.
+ * Classifies the error of a file call: -2 if there is no space, -3 if the file handle is lost, -1 for everything
+ * else. Errors of `node:fs` are recognized by their code, those of browsers by their name.
  */
 export function ioCode(error: unknown): IoCode {
   if (typeof error !== "object" || error === null) return -1;
   const { code, name, message } = error as { code?: unknown; name?: unknown; message?: unknown };
-  // A DOMException has a number for its code, so the name decides there.
+  // The code of a DOMException is a number, so its name decides.
   if (FULL.has(code) || FULL.has(name)) return -2;
   if (code === undefined && FULL_TEXT.test(String(message))) return -2;
   if (LOST.has(code) || LOST.has(name)) return -3;
