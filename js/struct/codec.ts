@@ -1,6 +1,6 @@
 /**
- * What a collection asks of the values that it holds. `codecOf` makes it of what programs declare: of a
- * schema, of `json()` and `text()`, or of two functions.
+ * The codec interface of collections. `codecOf` makes a codec from a declaration: a schema, `json()`, `text()`, or two
+ * functions.
  */
 
 /**
