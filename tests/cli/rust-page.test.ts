@@ -105,8 +105,8 @@ async function servePage(): Promise<Server> {
   return server;
 }
 
-suite("a program in Rust", () => {
-  test("reads and changes what a page wrote, and the page reads that", async () => {
+suite("a Rust program and a page", () => {
+  test("the Rust program reads and changes a page's data, and the page reads the result", async () => {
     const { withPage } = await load<{
       withPage(place: string, use: (page: Page) => Promise<void>): Promise<void>;
     }>("tests/browsers.mjs");

@@ -25,8 +25,8 @@ type Loose = (...args: unknown[]) => unknown;
 
 const Product = struct("Product", { stock: u16, name: str });
 
-suite("an argument that a call does not take", () => {
-  test("is refused where a program might expect it to count", async () => {
+suite("surplus arguments", () => {
+  test("calls refuse a surplus argument that a program might expect to have an effect", async () => {
     const db = await opened(memory());
     db.set("a", "1");
     const jobs = db.collection("jobs", json<number>(), { key: auto() });
@@ -62,7 +62,7 @@ suite("an argument that a call does not take", () => {
     equal((db.delete as Loose).call(db, "a", undefined), true);
   });
 
-  test("is refused by what makes storages, types and texts", () => {
+  test("functions that make storages, types and texts refuse surplus arguments", () => {
     const bytes = Product.encode({ stock: 1, name: "" });
     const calls: [string, Loose, unknown[]][] = [
       ["memory()", memory as Loose, [{ limit: 1 }]],
@@ -89,10 +89,10 @@ suite("an argument that a call does not take", () => {
   });
 });
 
-suite("what serve is given", () => {
+suite("arguments of serve", () => {
   const serves = serve as Loose;
 
-  test("is refused when serve is called, and not when a client asks", () => {
+  test("serve refuses bad options when it is called, not when a client asks", () => {
     const wrong: [unknown, RegExp][] = [
       [{ storage: [memory(), memory()] }, /option storage must be one storage.*Given: an Array/],
       [{ storage: memory }, /option storage must be one storage.*Given: a function/],
@@ -130,7 +130,7 @@ suite("what serve is given", () => {
     throws(() => serves(""), { ...BAD, message: /empty/ });
   });
 
-  test("also fails for a name that its own storage does not take, when a client asks", async () => {
+  test("serve rejects a client's name that the storage refuses", async () => {
     const client = connect("a/b", { worker: serve("a/b", { storage: memory() }).here });
     const message = /give the name "b"/;
     await rejects(client.ready, { code: BAD.code, message });

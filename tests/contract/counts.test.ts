@@ -24,7 +24,7 @@ function filled(db: Database): void {
 }
 
 everywhere("stats", ({ storage }) => {
-  test("names keys, records and index entries, and db.count() counts the keys", async () => {
+  test("stats names keys, records and index entries, and db.count() counts the keys", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     deepEqual(counts(db), [0, 0, 0]);
@@ -44,7 +44,7 @@ everywhere("stats", ({ storage }) => {
     equal("count" in db.stats(), false);
   });
 
-  test("counts what a transaction has written as long as it is not undone", async () => {
+  test("writes of a transaction count until they are rolled back", async () => {
     const db = await opened(storage);
     throws(
       () =>
@@ -60,7 +60,7 @@ everywhere("stats", ({ storage }) => {
     deepEqual(counts(db), [3, 10, 10]);
   });
 
-  test("counts the same after a migration, and in a copy", async () => {
+  test("counts are the same after a migration and in a copy", async () => {
     const db = await opened(storage);
     filled(db);
     await db.migrate("products", Product, { indexes: { byStock: "stock" } });

@@ -57,8 +57,8 @@ function dateOf(meddle: () => unknown, time: number): Date {
   return { getTime: after(meddle, time) } as unknown as Date;
 }
 
-everywhere("arguments that lie", ({ storage }) => {
-  test("arrays are taken as they are, whatever their length says", async () => {
+everywhere("hostile arguments", ({ storage }) => {
+  test("arrays are stored by their true length, whatever their length property returns", async () => {
     const db = await opened(storage);
     db.set("secret", filled(4_000, 99));
     const names = liars(db).map(([name]) => name);
@@ -158,7 +158,7 @@ everywhere("arguments that lie", ({ storage }) => {
     db.flush();
   });
 
-  test("keys of several parts are those that their getters give, whatever these do to the database", async () => {
+  test("tuple keys are those that their getters return, whatever these do to the database", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [str, timestamp, bytes(2)] });
     const others = db.collection("others", json<unknown>(), { key: [str, u32] });
@@ -204,7 +204,7 @@ everywhere("arguments that lie", ({ storage }) => {
     deepEqual((await db.verify()).problems, []);
   });
 
-  test("parts of keys that are bytes are taken as they are, whatever they say", async () => {
+  test("byte parts of keys are stored by their true length", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [bytes(5), u32] });
     const names = liars(db)
@@ -231,7 +231,7 @@ everywhere("arguments that lie", ({ storage }) => {
     throws(() => rows.get([filled(4, 1), 1]), bad);
   });
 
-  test("a value that its key's getters change, or store something else meanwhile, is what it was or is refused", async () => {
+  test("a value that getters of its key change, or during which they store another, is stored or refused", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [timestamp, u32] });
     rows.set([1, 1], "x");
@@ -272,7 +272,7 @@ everywhere("arguments that lie", ({ storage }) => {
     deepEqual((await db.verify()).problems, []);
   });
 
-  test("keys of getMany whose getters write to the database are each looked up as they are", async () => {
+  test("keys of getMany are looked up unchanged, even if their getters write", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     db.set("b", "2");
@@ -304,7 +304,7 @@ everywhere("arguments that lie", ({ storage }) => {
     equal(db.getMany(["meanwhile b"])[0]?.length, 2_000);
   });
 
-  test("values in memory that grows, shrinks or is shared are taken once, as they are then", async () => {
+  test("values in memory that grows, shrinks or is shared are read once", async () => {
     const db = await opened(storage);
     const make = ArrayBuffer as new (
       length: number,

@@ -12,8 +12,8 @@ class Product {
   price = 1;
 }
 
-everywhere("a message", ({ storage }) => {
-  test("of what is no bytes says how it becomes some", async () => {
+everywhere("error messages", ({ storage }) => {
+  test("the message for a wrong type says how to convert it to bytes", async () => {
     const db = await opened(storage);
     const stream = () => new ReadableStream();
     const wrong: [unknown, RegExp][] = [
@@ -38,7 +38,7 @@ everywhere("a message", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("of what is too long says how it is divided", async () => {
+  test("the message for a value that is too long says how to split it", async () => {
     const db = await opened(storage);
     const long = new Uint8Array(16_777_217);
     const message = /at most 16777216 bytes \(16 MiB\)\. Divide it: .*transaction\(\).*prefix/;
@@ -52,7 +52,7 @@ everywhere("a message", ({ storage }) => {
     throws(() => db.keys({ gte: "k".repeat(65_536) }), { ...BAD, message: key });
   });
 
-  test("of an index that was not declared names it and those that were", async () => {
+  test("the message for an undeclared index names it and the declared ones", async () => {
     const db = await opened(storage);
     const Row = struct("Row", { stock: u16, name: str });
     const rows = db.collection("rows", Row, { indexes: { byStock: "stock", byName: "name" } });
@@ -71,7 +71,7 @@ everywhere("a message", ({ storage }) => {
     equal(await Promise.resolve(rows.index), rows.index);
   });
 
-  test("of keys and ranges says what was declared, and how to declare another", async () => {
+  test("messages for keys and ranges name the declared kind, and how to declare another", async () => {
     const db = await opened(storage, { ordered: false });
     const texts = db.collection("texts", json<number>()) as unknown as {
       get(key: unknown): unknown;
@@ -91,8 +91,8 @@ everywhere("a message", ({ storage }) => {
   });
 });
 
-suite("a description of a value", () => {
-  test("calls nothing of the value's", async () => {
+suite("descriptions of values", () => {
+  test("describing a value runs none of its code", async () => {
     const { memory, open } = await import("varve");
     const db = await open("described", { storage: memory() });
     const fails = () => {

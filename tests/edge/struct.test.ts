@@ -32,7 +32,7 @@ const config :Workerd.Config = (
 `;
 
 suite("schemas in workerd", () => {
-  test("read and write what Rust made, byte for byte, and pass every other test of theirs", async () => {
+  test("schemas read and write Rust's values byte for byte, and pass all other struct tests", async () => {
     const files = readdirSync(root("tests/struct")).filter((file) => file.endsWith(".test.ts"));
     ok(files.includes("vectors.test.ts") && files.includes("random.test.ts"));
     const folder = join(context().directory ?? ".", "edge-struct");

@@ -62,8 +62,8 @@ async function writeUntilItEnds(db: Database): Promise<{ committed: number; erro
   throw new Error("memory never ended");
 }
 
-suite("an allocation that fails", () => {
-  test("ends the instance, wherever it fails, and the file opens intact", async () => {
+suite("failing allocations", () => {
+  test("a failing allocation anywhere ends the instance, and the file opens intact", async () => {
     const wasm = readFileSync(join(context().root, "dist/varve.wasm"));
     const ends = { atOpen: 0, later: 0 };
     for (const pages of [1, 2, 4, 8, 16, 17, 18, 20, 24, 28, 33, 40, 47, 56]) {

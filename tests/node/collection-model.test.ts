@@ -208,12 +208,12 @@ async function run(seed: number, directory: string, steps: number): Promise<void
 suite("a model of collections", () => {
   const { thorough } = context();
   const programs = thorough ? 20 : 4;
-  test("random programs with indexes agree with a map, also opened again and after crashes", async () => {
+  test("random programs with indexes agree with a map, also after reopening and crashes", async () => {
     const directory = folder();
     for (let seed = 1; seed <= programs; seed++) await run(seed, directory, 200);
   });
 
-  test("a migration that a crash ends has happened or not, and goes on", async () => {
+  test("a migration interrupted by a crash has happened or not, and continues", async () => {
     const directory = folder();
     const options: OpenOptions = { storage: file(directory), ...wasmOption() };
     const path = (name: string) => join(directory, `${name}.varve`);

@@ -68,10 +68,10 @@ async function whoseIs(directory: string): Promise<string | undefined> {
   return whose;
 }
 
-suite("a program that is killed", () => {
+suite("imports in killed programs", () => {
   for (const replace of [false, true]) {
     const what = replace ? "replaces a database" : "fills a new database";
-    test(`at any call while it ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
+    test(`a kill at any call of a program that ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
       const directory = folder();
       const from = join(directory, "from");
       const old = await exportOf("old");
@@ -107,8 +107,8 @@ suite("a program that is killed", () => {
   }
 });
 
-suite("a new file that nothing comes of", () => {
-  test("stays if somebody else has written to it meanwhile", async () => {
+suite("discarded new files", () => {
+  test("a new file stays if another program has written to it meanwhile", async () => {
     const directory = folder();
     const path = join(directory, "shop.varve");
     for (const isWritten of [false, true]) {

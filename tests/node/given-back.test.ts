@@ -37,12 +37,12 @@ async function usedAndClosed(storage: Storage) {
 
 // What the garbage collector keeps is told by Node only.
 if (context().runtime === "node") {
-  suite("a database that was closed", () => {
+  suite("closed databases", () => {
     for (const [where, storage] of [
       ["in memory", () => memory()],
       ["in a file", () => file(folder())],
     ] as const) {
-      test(`gives its memory back though its handle is kept (${where})`, async () => {
+      test(`close frees the memory though a handle is kept (${where})`, async () => {
         const { db, memories } = await usedAndClosed(storage());
         ok(memories.length > 0, "its memory was seen");
         // What was on the stack may be found there until something else is.

@@ -99,9 +99,9 @@ function place(): string {
   return directory;
 }
 
-suite("a database whose file", () => {
+suite("lost files", () => {
   for (const [how, { reason, lose }] of Object.entries(WAYS)) {
-    test(`${how} while it is open says so at the next flush, refuses writes, and can be saved`, async () => {
+    test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
       const told: Error[] = [];
       const db = await written(directory, (error) => told.push(error));
@@ -132,7 +132,7 @@ suite("a database whose file", () => {
     });
   }
 
-  test("was removed is told by a flush that finds all flushed, and by the promise for one", async () => {
+  test("a removed file is reported by a flush with nothing to flush, and by its promise", async () => {
     const directory = place();
     const db = await written(directory);
     rmSync(join(directory, "shop.varve"));
@@ -140,7 +140,7 @@ suite("a database whose file", () => {
     throws(() => db.flush(), lost("removed"));
   });
 
-  test("was removed is told by close, if anything was written", async () => {
+  test("a removed file is reported by close, if anything was written", async () => {
     const directory = place();
     const db = await written(directory);
     rmSync(join(directory, "shop.varve"));
@@ -153,7 +153,7 @@ suite("a database whose file", () => {
     await untouched.close();
   });
 
-  test("was removed is noticed by a heartbeat, without a call, and the next write is refused", async () => {
+  test("a removed file is noticed by a heartbeat, without a call, and the next write is refused", async () => {
     const directory = place();
     const told: Error[] = [];
     const db = await written(directory, (error) => told.push(error));
@@ -173,7 +173,7 @@ suite("a database whose file", () => {
     deepEqual(await saved(db), { old: "in the backup", a: "flushed before", b: undefined });
   });
 
-  test("is opened through a link is lost with what the link leads to, and not with the link", async () => {
+  test("a file opened through a link is lost with the target, and not with the link", async () => {
     const [directory, linked] = [place(), place()];
     await (await open(NAME, { storage: file(directory), ...wasmOption() })).close();
     symlinkSync(join(directory, "shop.varve"), join(linked, "shop.varve"));
@@ -185,7 +185,7 @@ suite("a database whose file", () => {
     throws(() => db.flush(), lost("removed"));
   });
 
-  test("has larger values than its memory still reads and saves them when it is lost", async () => {
+  test("a lost file with values larger than the memory can still be read and saved", async () => {
     const directory = place();
     const options = { storage: file(directory), memory: 1_048_576, ...wasmOption() };
     const db = await open(NAME, options);
@@ -200,7 +200,7 @@ suite("a database whose file", () => {
     await copy.close();
   });
 
-  test("was compacted or replaced by the program itself is not lost", async () => {
+  test("a file compacted or replaced by the program itself is not lost", async () => {
     const directory = place();
     const db = await written(directory);
     await db.compact();
@@ -216,8 +216,8 @@ suite("a database whose file", () => {
   });
 });
 
-suite("errors of the system that have a code of their own here", () => {
-  test("a current folder that was deleted", async () => {
+suite("system errors with their own error code", () => {
+  test("a deleted current folder is reported", async () => {
     const directory = place();
     const { stdout, stderr } = await starts(
       `import { rmdirSync } from "node:fs";
@@ -245,7 +245,7 @@ suite("errors of the system that have a code of their own here", () => {
     for (const line of said) ok(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
   });
 
-  test("a lock that cannot be read, when it is taken, found and given back", async () => {
+  test("a lock that cannot be read is reported when it is acquired, found and released", async () => {
     const directory = place();
     chmodSync(directory, 0o777);
     const { stdout, stderr } = await starts(

@@ -108,16 +108,16 @@ async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
   });
 }
 
-suite("the package as installed", () => {
+suite("the installed package", () => {
   for (const place of LOCAL) {
-    test(`stores, reads and closes in ${place}`, async () => {
+    test(`it stores, reads and closes in ${place}`, async () => {
       const storage = `file(${JSON.stringify(fresh())})`;
       const source = program(storage, "console.log");
       equal(runs(source, "installed.mjs", await runtime(place)).trim(), SAID);
     });
   }
 
-  test("works in memory in a Deno that is allowed nothing", async () => {
+  test("it works in memory in a Deno without permissions", async () => {
     const source = `
       import { memory, open } from "varve";
       const db = await open("shop", { storage: memory() });
@@ -129,9 +129,9 @@ suite("the package as installed", () => {
 });
 
 for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
-  suite(`a bundle by ${bundler}`, () => {
+  suite(`the bundle of ${bundler}`, () => {
     for (const place of LOCAL) {
-      test(`opens, sets, reads and closes in ${place}`, async () => {
+      test(`it opens, sets, reads and closes in ${place}`, async () => {
         const folder = fresh();
         const source = program(`file(${JSON.stringify(folder)})`, "console.log");
         await bundle(written("program.ts", source), folder, place);
@@ -141,7 +141,7 @@ for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
     }
 
     for (const place of BROWSERS) {
-      test(`opens, sets, reads and closes in a worker of ${place}`, async () => {
+      test(`it opens, sets, reads and closes in a worker of ${place}`, async () => {
         const folder = fresh();
         await bundle(written("program.ts", program("undefined", "postMessage")), folder, place);
         equal(await saysInBrowser(place, folder), SAID);

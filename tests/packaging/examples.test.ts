@@ -29,7 +29,7 @@ async function started(folder: string): Promise<{ process: ChildProcess; url: st
 }
 
 suite("the examples", () => {
-  test("node: a visit that was answered is counted after kill -9", async () => {
+  test("node: an answered visit is counted after kill -9", async () => {
     const folder = example("node");
     const first = await started(folder);
     await (await fetch(`${first.url}/a`)).text();

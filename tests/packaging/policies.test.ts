@@ -132,7 +132,7 @@ function inTabs(
 for (const place of ["chromium", "firefox"]) {
   suite(`tabs of ${place}`, () => {
     for (const [what, [header, policy, worker]] of Object.entries(POLICIES)) {
-      test(`under ${what} cause no report, and reach each other by a port`, async () => {
+      test(`tabs under ${what} cause no report, and reach each other by a port`, async () => {
         const folder = copied();
         writeFileSync(join(folder, "main.js"), program(worker));
         writeFileSync(
@@ -209,8 +209,8 @@ const REFUSED: Record<
 };
 
 for (const place of ["chromium", "firefox"]) {
-  suite(`a worker that ${place} refuses`, () => {
-    test("is an error that says why, as far as the browser tells", async () => {
+  suite(`workers refused by ${place}`, () => {
+    test("the error gives the reason, as far as the browser reports it", async () => {
       const folder = copied();
       writeFileSync(join(folder, "imports.js"), 'import "/none.js";');
       writeFileSync(join(folder, "throws.js"), 'throw new Error("thrown at the start");');

@@ -123,7 +123,7 @@ function broken(next: Random, bytes: Uint8Array): Uint8Array {
 }
 
 suite("struct: random schemas", () => {
-  test("values are written and read as the slow codec does it", () => {
+  test("values are written and read as by the slow codec", () => {
     each(800, ({ kind, schema, value, bytes }) => {
       const ours = oursOf(kind, value) as Fields;
       equal(codecOf(schema).layout, layoutOf(kind));
@@ -137,7 +137,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("values become JSON and come back as the same bytes", () => {
+  test("values convert to JSON and back to the same bytes", () => {
     each(800, ({ kind, schema, bytes }) => {
       const json = toJson(schema, bytes);
       equal(hex(fromJson(schema, json)), hex(bytes), json);
@@ -147,7 +147,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("JSON that is broken is refused, or is JSON and read as a value", () => {
+  test("broken JSON is refused, or is JSON and read as a value", () => {
     let refused = 0;
     each(800, ({ random: next, schema, bytes }) => {
       const text = new TextEncoder().encode(toJson(schema, bytes));
@@ -169,7 +169,7 @@ suite("struct: random schemas", () => {
     ok(refused > 20);
   });
 
-  test("bytes that are broken are refused or read, and nothing beside them matters", () => {
+  test("broken bytes are refused or read, whatever surrounds them", () => {
     let refused = 0;
     each(1000, ({ random: next, kind, schema, bytes }) => {
       if (isRefusedAlike(kind, schema, broken(next, bytes))) refused += 1;
@@ -177,7 +177,7 @@ suite("struct: random schemas", () => {
     ok(refused > 20);
   });
 
-  test("bytes at random are refused or read, and nothing beside them matters", () => {
+  test("random bytes are refused or read, whatever surrounds them", () => {
     let refused = 0;
     let cases = 0;
     each(1000, ({ random: next, kind, schema, bytes }) => {
@@ -192,7 +192,7 @@ suite("struct: random schemas", () => {
     ok(refused > 20 && refused < cases, `${refused} of ${cases}`);
   });
 
-  test("an update changes what is assigned and nothing else, in place or anew", () => {
+  test("an update changes only what is assigned, in place or by encoding again", () => {
     each(800, ({ random: next, kind, schema, value, bytes }) => {
       const { all, value: place } = surround(bytes, 0x5a);
       const memory = { data: new DataView(all.buffer), u8: all, epoch: 1 };
@@ -216,7 +216,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("an assignment that is refused leaves every byte as it was", () => {
+  test("a refused assignment leaves every byte as it was", () => {
     const wrongs = [
       -1,
       1.5,
@@ -253,7 +253,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("no prototype is touched by any name", () => {
+  test("no name changes a prototype", () => {
     equal(Object.keys(Object.prototype).length, 0);
     const own = Object.getOwnPropertyNames(Object.prototype).sort();
     each(100, ({ schema, bytes }) => {
