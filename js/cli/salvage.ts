@@ -101,7 +101,7 @@ async function copyAll(
   };
   const total = source.stats().records + source.stats().indexEntries;
   const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
-  const interruption = heedSignals();
+  const interruption = handleSignals();
   const progress = new Progress(process.stderr);
   const target = Database.sessionOf(copy);
   let since = 0;
@@ -157,10 +157,10 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
   yield { keyspace: SYSTEM_KEYSPACE };
   const { engine } = Database.sessionOf(source);
   // After a loss, index entries are rebuilt, because those in the file may not match the salvaged records.
-  const anew = source.recovery.lost === undefined ? [] : collections;
+  const rebuilt = source.recovery.lost === undefined ? [] : collections;
   const skipped = new Set<number>();
   const indexing = new Map<number, Indexing>();
-  for (const described of anew) {
+  for (const described of rebuilt) {
     const index = indexingOf(described);
     if (index === undefined) continue;
     indexing.set(described.keyspace, index);
@@ -184,17 +184,17 @@ function isKept(key: Uint8Array): boolean {
 }
 
 /** Handles signals, so that the command can remove its partial copy before it ends. */
-function heedSignals(): { came: boolean; end(): void } {
-  const heard = { came: false, end: () => undefined as undefined };
-  const hear = () => {
-    heard.came = true;
+function handleSignals(): { came: boolean; end(): void } {
+  const state = { came: false, end: () => undefined as undefined };
+  const onSignal = () => {
+    state.came = true;
   };
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const signal of signals) process.on(signal, hear);
-  heard.end = () => {
-    for (const signal of signals) process.off(signal, hear);
+  for (const signal of signals) process.on(signal, onSignal);
+  state.end = () => {
+    for (const signal of signals) process.off(signal, onSignal);
   };
-  return heard;
+  return state;
 }
 
 function described(target: string, copied: Copied, lost: Loss | undefined): string {

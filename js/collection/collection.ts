@@ -421,12 +421,12 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
     const { readLines } = await linesModule();
     const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
-    const admit = () => {
+    const writableSession = () => {
       const { session } = this.handle;
       session.assertWritable("fromJsonLines()");
       return session;
     };
-    return readLines(form, admit, source, options);
+    return readLines(form, writableSession, source, options);
   }
 }
 

@@ -114,12 +114,12 @@ function joined(parts: readonly Uint8Array[], size: number): Uint8Array<ArrayBuf
 /** Stores the records of JSON lines, and returns how many there were. */
 export async function readLines<K>(
   form: AnyForm<K>,
-  admit: () => Session,
+  writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
   try {
-    return await storeLines(form, admit, source, options);
+    return await storeLines(form, writableSession, source, options);
   } catch (error) {
     throw isNoMemory(error) ? noMoreMemory(form.source().engine.name, error) : error;
   }
@@ -127,7 +127,7 @@ export async function readLines<K>(
 
 async function storeLines<K>(
   form: AnyForm<K>,
-  admit: () => Session,
+  writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
@@ -145,7 +145,7 @@ async function storeLines<K>(
         ? given.subarray(3)
         : given;
     if (isBlank(bytes)) return;
-    const session = admit();
+    const session = writableSession();
     const { engine } = session;
     try {
       const { key, from, to } = membersOf(bytes);

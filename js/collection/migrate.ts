@@ -135,17 +135,17 @@ class Run<K, View, Writable, Input, Given> {
   ): Promise<void> {
     const { catalog, name } = this;
     const space = catalog.space(name, declaration);
-    const wanted = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
-    const gone = space.indexes.filter((one) => !wanted.some((other) => isSame(one, other)));
-    const missing = wanted.filter((one) => !space.indexes.some((other) => isSame(other, one)));
-    const abandoned = gone.filter(({ isBuilt }) => !isBuilt);
+    const target = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
+    const obsolete = space.indexes.filter((index) => !target.some((other) => isSame(index, other)));
+    const missing = target.filter((index) => !space.indexes.some((other) => isSame(other, index)));
+    const abandoned = obsolete.filter(({ isBuilt }) => !isBuilt);
     if (abandoned.length > 0 || missing.length > 0) {
       this.atomically(() => {
         this.drop(space, abandoned);
-        const made = missing.map((one) => catalog.newIndex(space, one.name, one.shape));
-        for (const one of made) {
-          one.isBuilt = false;
-          space.indexes.push(one);
+        const made = missing.map((index) => catalog.newIndex(space, index.name, index.shape));
+        for (const index of made) {
+          index.isBuilt = false;
+          space.indexes.push(index);
         }
         catalog.describe(space);
         const { to, built, ...rest } = catalog.pending(name);
@@ -155,14 +155,14 @@ class Run<K, View, Writable, Input, Given> {
     const building = space.indexes.filter(({ isBuilt }) => !isBuilt);
     if (building.length > 0) await this.build(space, building);
     // Drop old indexes only after the new ones are built, so that a failure leaves the collection as it was.
-    const last = gone.filter((one) => space.indexes.includes(one));
+    const last = obsolete.filter((index) => space.indexes.includes(index));
     if (building.length === 0 && last.length === 0) return;
     this.atomically(() => {
       this.drop(space, last);
-      for (const one of building) {
-        catalog.forget(space, one);
-        one.storedAs = one.name;
-        one.isBuilt = true;
+      for (const index of building) {
+        catalog.forget(space, index);
+        index.storedAs = index.name;
+        index.isBuilt = true;
       }
       catalog.describe(space);
       const { built, ...rest } = catalog.pending(name);
@@ -171,15 +171,15 @@ class Run<K, View, Writable, Input, Given> {
     catalog.end(name, last);
   }
 
-  private drop(space: CollectionSpace, gone: readonly IndexSpace[]): void {
-    if (gone.length === 0) return;
+  private drop(space: CollectionSpace, obsolete: readonly IndexSpace[]): void {
+    if (obsolete.length === 0) return;
     const { catalog, name } = this;
-    for (const one of gone) {
-      space.indexes.splice(space.indexes.indexOf(one), 1);
-      catalog.forget(space, one);
+    for (const index of obsolete) {
+      space.indexes.splice(space.indexes.indexOf(index), 1);
+      catalog.forget(space, index);
     }
     const pending = catalog.pending(name);
-    const clear = [...pending.clear, ...gone.map(({ keyspace }) => keyspace)];
+    const clear = [...pending.clear, ...obsolete.map(({ keyspace }) => keyspace)];
     catalog.note(name, { ...pending, clear });
   }
 
@@ -225,15 +225,15 @@ class Run<K, View, Writable, Input, Given> {
     catalog.converting.add(name);
     old.checkedAt = -1;
     try {
-      const wanted = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
-      const [space, after] = this.begin(declaration, wanted);
+      const target = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
+      const [space, after] = this.begin(declaration, target);
       await this.convertAll(old, space, read, after);
       this.atomically((session) => {
         const keys = storedKeys(old.declaration.key);
         if (keys.areIds) keepAllIds(session, { space: old, keys });
-        const gone = old.indexes.map((one) => one.keyspace);
-        for (const one of old.indexes) catalog.forget(old, one);
-        const clear = [...catalog.pending(name).clear, old.keyspace, ...gone];
+        const obsolete = old.indexes.map((index) => index.keyspace);
+        for (const index of old.indexes) catalog.forget(old, index);
+        const clear = [...catalog.pending(name).clear, old.keyspace, ...obsolete];
         catalog.describe(space);
         catalog.note(name, { clear });
       });
@@ -246,7 +246,7 @@ class Run<K, View, Writable, Input, Given> {
   /** Starts or continues a conversion. Returns its target and the key, in hexadecimal, up to which it is done. */
   private begin(
     declaration: Parameters<Catalog["space"]>[1],
-    wanted: readonly Pick<DeclaredIndex, "name" | "shape">[],
+    target: readonly Pick<DeclaredIndex, "name" | "shape">[],
   ): [CollectionSpace, string] {
     const { catalog, name } = this;
     const { fingerprint, value } = declaration;
@@ -255,7 +255,7 @@ class Run<K, View, Writable, Input, Given> {
       to?.fingerprint === fingerprint &&
       JSON.stringify(to.key) === JSON.stringify(declaration.key) &&
       JSON.stringify(to.indexes.map(([index, shape]) => [index, shape])) ===
-        JSON.stringify(wanted.map((one) => [one.name, one.shape]));
+        JSON.stringify(target.map((index) => [index.name, index.shape]));
     const made = goesOn ? to : undefined;
     const space = new CollectionSpace(
       catalog,
@@ -263,9 +263,9 @@ class Run<K, View, Writable, Input, Given> {
       declaration,
       made?.keyspace ?? catalog.number(),
     );
-    for (const [i, one] of wanted.entries()) {
+    for (const [i, index] of target.entries()) {
       const keyspace = made?.indexes[i]?.[2] ?? catalog.number();
-      space.indexes.push(new IndexSpace(name, one.name, one.shape, value, keyspace));
+      space.indexes.push(new IndexSpace(name, index.name, index.shape, value, keyspace));
     }
     if (made !== undefined) return [space, made.after];
     const others = to === undefined ? [] : [to.keyspace, ...to.indexes.map(([, , of]) => of)];
@@ -274,7 +274,7 @@ class Run<K, View, Writable, Input, Given> {
         fingerprint,
         key: declaration.key,
         keyspace: space.keyspace,
-        indexes: space.indexes.map((one) => [one.name, one.shape, one.keyspace]),
+        indexes: space.indexes.map((index) => [index.name, index.shape, index.keyspace]),
         after: "",
       },
       clear: [...clear, ...others],

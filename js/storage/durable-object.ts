@@ -43,7 +43,7 @@ const databasesByObject = new WeakMap<object, ObjectDatabases>();
  *   `db.transaction`. If one rolls back what the database wrote meanwhile, the database refuses to go on and
  *   throws `StorageError`. Opened again, it is as the rollback left it.
  * - No timer is ever set, so the object can hibernate. `durability: "buffered"` counts as `"written"`, and
- *   writes do the housekeeping, a slice at a time.
+ *   writes do the maintenance, a slice at a time.
  * - `memory` is 4 MiB by default. A database that is read only now and then needs no more.
  *
  * ```ts

@@ -43,14 +43,14 @@ function advice(name: string, file: string, storageIn?: (folder: string) => stri
     "",
     name.replace(/[/\\]+$/, ""),
   ];
-  const wanted = `the name ${JSON.stringify(stem ?? "shop")}`;
+  const suggestion = `the name ${JSON.stringify(stem ?? "shop")}`;
   const where =
     folder === undefined || storageIn === undefined
       ? ""
       : ` and the option storage: ${storageIn(folder || "/")}`;
   return (
     `A database's name is no path and has no ".varve" at its end. For ${JSON.stringify(name)} give ` +
-    `${wanted}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
+    `${suggestion}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
   );
 }
 

@@ -66,43 +66,43 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
     kind: "opfs",
     identity: (name) => ["opfs:", ...folders, named(name)].join("/"),
     async open(name, mode) {
-      const wanted = named(name);
+      const entryName = named(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
-      const { file, isNew } = await openFile(folders, wanted, name, readOnly);
+      const { file, isNew } = await openFile(folders, entryName, name, readOnly);
       // Only after the file was opened, because Firefox terminates the caller if storage is refused.
       const room = new OriginQuota();
       room.look();
       return {
         file,
         room: () => room.look(),
-        beside: () => beside(folders, wanted, name),
-        tidy: () => remove(folders, wanted + SHADOW_SUFFIX, name),
+        beside: () => beside(folders, entryName, name),
+        tidy: () => remove(folders, entryName + SHADOW_SUFFIX, name),
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
           // Without a pause after close, so that no file is removed that another program opens and writes now.
-          if (isNew) await folder.removeEntry(wanted);
+          if (isNew) await folder.removeEntry(entryName);
         },
       };
     },
     async look(name) {
-      const wanted = named(name);
+      const entryName = named(name);
       requireFolders();
       return existing(async () => {
         const folder = await findFolder(folders, false);
-        return (await folder.getFileHandle(wanted)).getFile();
+        return (await folder.getFileHandle(entryName)).getFile();
       }, `database "${name}" cannot be read`);
     },
     async destroy(name) {
-      const wanted = named(name);
+      const entryName = named(name);
       requireFolders();
       const task = `database "${name}" cannot be removed`;
       const folder = await existing(() => findFolder(folders, false), task);
-      const there = await existing(async () => folder?.getFileHandle(wanted), task);
+      const there = await existing(async () => folder?.getFileHandle(entryName), task);
       if (folder === undefined || there === undefined) return false;
-      await withRetries(name, task, () => folder.removeEntry(wanted).catch(unlessMissing));
-      await existing(() => folder.removeEntry(wanted + SHADOW_SUFFIX), task);
+      await withRetries(name, task, () => folder.removeEntry(entryName).catch(unlessMissing));
+      await existing(() => folder.removeEntry(entryName + SHADOW_SUFFIX), task);
       return true;
     },
     async persist() {
@@ -125,10 +125,10 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
 /** Opens a shadow file. It has no `takeOver`, because OPFS cannot replace a file in one step. */
 async function beside(
   folders: readonly string[],
-  wanted: string,
+  entryName: string,
   name: string,
 ): Promise<FileBeside> {
-  const next = wanted + SHADOW_SUFFIX;
+  const next = entryName + SHADOW_SUFFIX;
   const { file } = await openFile(folders, next, name, false);
   return {
     file,
@@ -140,12 +140,12 @@ async function beside(
 }
 
 /** Removes a file, if it is there. */
-async function remove(folders: readonly string[], wanted: string, name: string): Promise<void> {
+async function remove(folders: readonly string[], entryName: string, name: string): Promise<void> {
   await existing(async () => {
     const folder = await findFolder(folders, false);
     // Look up the file first: usually there is none, and in Chromium this is faster than a failed removal.
-    await folder.getFileHandle(wanted);
-    await folder.removeEntry(wanted);
+    await folder.getFileHandle(entryName);
+    await folder.removeEntry(entryName);
   }, `database "${name}" cannot be cleaned up`);
 }
 
@@ -223,17 +223,17 @@ function absent(why: string): StorageUnavailableError {
 /** Opens a file, and creates it if it is missing. `isNew` says whether it was created. */
 async function openFile(
   folders: readonly string[],
-  wanted: string,
+  entryName: string,
   name: string,
   readOnly: boolean,
 ): Promise<{ file: StorageFile; isNew: boolean }> {
   let isNew = false;
   const task = `database "${name}" cannot be opened`;
   const file = await withRetries(name, task, async () => {
-    const found = await existing(() => findFile(folders, wanted, false), task);
+    const found = await existing(() => findFile(folders, entryName, false), task);
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
-    const handle = found ?? (await findFile(folders, wanted, true));
+    const handle = found ?? (await findFile(folders, entryName, true));
     // Browsers without this option ignore it, and open the file exclusively, as for writing.
     return readOnly
       ? handle.createSyncAccessHandle({ mode: "read-only" })
@@ -244,11 +244,11 @@ async function openFile(
 
 async function findFile(
   folders: readonly string[],
-  wanted: string,
+  entryName: string,
   create: boolean,
 ): Promise<SyncFileHandle> {
   const folder = await findFolder(folders, create);
-  return (await folder.getFileHandle(wanted, { create })) as SyncFileHandle;
+  return (await folder.getFileHandle(entryName, { create })) as SyncFileHandle;
 }
 
 function missing(name: string): Error {

@@ -29,13 +29,13 @@ export interface StorageFile {
    */
   moveInto?(memory: WebAssembly.Memory): void;
   /**
-   * Only for a file that others may write to while it is read: throws if somebody has written to it since it
-   * was opened. What looks like damage then is not damage.
+   * Only for a file that other programs may write to while it is read: throws if it was written to since it was opened.
+   * Apparent damage is not damage then.
    */
   assertSame?(): void;
   /**
-   * Only for a file that can be lost while it is open: throws `FileLostError` if it is no longer what lies under the
-   * database's name, or no longer this program's. What was flushed then is not found by whoever opens the database.
+   * Only for a file that can be lost while it is open: throws `FileLostError` if it is no longer the file of the
+   * database's name, or if another program has taken it over. The next open does not find what was flushed to it.
    */
   assertThere?(): void;
   /** Closes the file and gives up the right to be its only user. It may be called twice. */
@@ -93,13 +93,13 @@ export interface OpenedStorage {
   /** For storages that keep a `flush` only some time after it: resolves when all that was flushed is kept. */
   sync?(): Promise<void>;
   /**
-   * A second file beside this one, created if it is missing, which nobody else has while this one is open.
+   * A second file beside this one, created if it is missing. No other program has it open while this one is open.
    * Storages without it cannot replace databases.
    */
   beside?(): Promise<FileBeside>;
   /**
-   * Removes what a program that died left beside this file. Called when this file is a database, so nobody
-   * needs that any more.
+   * Removes files that a program that died left beside this one. Called when this file is a complete database, so that
+   * they are not needed any more.
    */
   tidy?(): void | Promise<void>;
   /** Closes the file, and removes it if `open` created it. Called when opening has failed. */
@@ -137,7 +137,7 @@ export interface Storage {
   readonly memory?: number;
   /**
    * `false` where a program cannot rest while a timer is pending. Nothing is done later then: the end of each
-   * turn flushes, and writes do a slice of housekeeping.
+   * turn flushes, and writes do a slice of maintenance.
    */
   readonly timers?: false;
   /**
@@ -157,8 +157,8 @@ export interface Storage {
    */
   open(name: string, mode?: OpenMode): Promise<OpenedStorage>;
   /**
-   * The bytes of a database as they are now, whoever has it open, or `undefined` if it is missing. For those
-   * who cannot open it. The bytes may change, and then cannot be read any more.
+   * The bytes of a database as they are now, even if it is open elsewhere, or `undefined` if it is missing. For realms
+   * that cannot open it. The bytes may change, and then cannot be read any more.
    */
   look?(name: string): Promise<File | undefined>;
   /**

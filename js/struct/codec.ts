@@ -122,7 +122,7 @@ export interface Structure<View, Writable, Input> extends Declared<View, Writabl
   readonly kind: StructDescriptor;
 }
 
-/** A whole value, and not the type of a field such as `u32`: that has no values of its own to be stored. */
+/** A whole value, and not the type of a field such as `u32`, which cannot be stored by itself. */
 export type Whole = { readonly kind: StructDescriptor } | { readonly take?: never };
 
 /** A codec whose values are structs. */

@@ -143,7 +143,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
 
 /** Throws unless the value is long enough for its fields. */
 function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): void {
-  const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
-  if (told >= required && n >= Math.min(told, bytes)) return;
-  throw prefixField(malformed(`size: ${n}, root ${told}, fields need ${required}`), name);
+  const storedSize = growing && n >= 2 ? m.data.getUint16(o, true) : required;
+  if (storedSize >= required && n >= Math.min(storedSize, bytes)) return;
+  throw prefixField(malformed(`size: ${n}, root ${storedSize}, fields need ${required}`), name);
 }

@@ -10,7 +10,7 @@ import type { StructSchema } from "./struct.js";
 import { withField } from "./type.js";
 import { textOf } from "./utf8.js";
 
-/** A codec that a program makes of two functions of its own. */
+/** A codec made from two functions of the program. */
 class OwnCodec<T> extends CopyCodec<T> {
   private readonly custom: CustomCodec<T>;
 

@@ -1,4 +1,4 @@
-/** What the commands tell of collections. */
+/** The commands on collections. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -155,7 +155,7 @@ suite("varve on collections", () => {
     const bytes = new Uint8Array(8_192);
     const data = new DataView(bytes.buffer);
     for (let at = 0; at < bytes.length; at += 8) data.setUint32(at + 4, bytes.length / 8, true);
-    // A codec of the schema's fingerprint that writes these bytes.
+    // A codec with the schema's fingerprint that writes these bytes.
     const crafted = Object.assign(
       Object.create(codecOf(Deep)) as ReturnType<typeof codecOf<unknown>>,
       {

@@ -1,4 +1,4 @@
-/** What holds for every command: help, wrong usage, files that cannot be read, output that ends. */
+/** Common behavior of all commands: help, wrong usage, unreadable files, output that ends. */
 
 import { execFileSync } from "node:child_process";
 import {

@@ -13,7 +13,7 @@ function intact(): Promise<string> {
   });
 }
 
-/** The same with a bit flipped at each of these places. */
+/** The same database with a bit flipped at each of these offsets. */
 async function damaged(...places: ((bytes: Buffer) => number)[]): Promise<string> {
   const path = await intact();
   const bytes = readFileSync(path);

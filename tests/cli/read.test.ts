@@ -7,7 +7,7 @@ import { database, golden, printed, varve } from "./support.js";
 const text = new TextEncoder();
 const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64");
 
-/** Keys that would do something to a terminal, or are no text. */
+/** Keys that would affect a terminal, or are no text. */
 const HOSTILE = [
   "\x1b[31mred\x1b[0m",
   "two\nlines",

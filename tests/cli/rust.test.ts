@@ -80,7 +80,7 @@ suite("a Rust program and Node", () => {
     const db = await open("shop", { storage: file(directory) });
     const all = db.collection("products", Product);
     deepEqual(all.get("yeezy")?.snapshot(), { stock: 20_001, name: "Yeezy Boost 350 V2" });
-    // A keyspace of its own for the next one.
+    // The next collection gets another keyspace.
     db.collection("scores", struct("Score", { points: f64 }), { key: [u32, str] }).set([1, "a"], {
       points: 1.5,
     });
@@ -118,7 +118,7 @@ suite("a Rust program and Node", () => {
     equal((busy as DatabaseBusyError).pid, holder.pid);
     holder.kill("SIGKILL");
     await once(holder, "exit");
-    // Its lock is still there, and that it is dead is seen.
+    // Its lock is still there, and is recognized as dead.
     ok(existsSync(`${path}.lock`));
     await (await products(directory)).db.close();
     deepEqual(shop(path, "buy", "yeezy"), ["bought\n", 0]);

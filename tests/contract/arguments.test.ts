@@ -1,4 +1,4 @@
-/** No argument and no option is ignored: what a call does not know it refuses by name. */
+/** Unknown arguments and options are never ignored: every call refuses them by name. */
 
 import { connect, file, memory, opfs, serve } from "varve";
 import { fromJson, toJson } from "varve/json";
@@ -20,7 +20,7 @@ import { opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A call as a program without types may make it. */
+/** Calls a function as a program without types may do. */
 type Loose = (...args: unknown[]) => unknown;
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -57,7 +57,7 @@ suite("surplus arguments", () => {
     equal(ran, 0);
     equal(db.getText("a"), "1");
     equal(jobs.count(), 0);
-    // What is no value is no argument.
+    // A trailing undefined does not count as an argument.
     (db.transaction as Loose).call(db, body, undefined);
     equal((db.delete as Loose).call(db, "a", undefined), true);
   });

@@ -1,4 +1,4 @@
-/** `clear`: keyspaces that are emptied by one record, and ranges that are emptied key by key. */
+/** `clear`: a keyspace is emptied by one record, a range key by key. */
 
 import type { Database } from "varve";
 import { str, struct, u16, u32 } from "varve/struct";
@@ -27,7 +27,7 @@ function stock(db: Database): ReturnType<typeof productsOf> {
   return products;
 }
 
-/** Bytes of the open group that a call adds. */
+/** Bytes that a call adds to the pending writes. */
 function added(db: Database, act: () => void): number {
   const before = db.stats().pendingBytes;
   act();
@@ -46,7 +46,7 @@ everywhere("clear()", ({ storage }) => {
     db.commit();
     fill(db);
     db.commit();
-    // A range that holds all keys is no other case.
+    // A range that holds all keys is handled like any other.
     ok(added(db, () => equal(db.clear({ gte: "key", limit: COUNT }), COUNT)) < 256);
     const { keys, records, indexEntries } = db.stats();
     deepEqual([keys, records, indexEntries], [0, 0, 0]);

@@ -209,7 +209,7 @@ everywhere("an index", ({ storage }) => {
       products.updateIf(key, (product) => {
         product.price += 7.5;
       });
-      // New ones are ahead as well.
+      // New entries ahead of the iteration are skipped too.
       products.set(`new ${key}`, { price: 5e9, stock: 1, brand: "Puma", sku: 9000 + seen.length });
     }
     deepEqual(seen, before);
@@ -279,7 +279,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...down.keys({ prefix: "ab" })], ["abc", "ab"]);
     deepEqual([...byCode.keys({ prefix: "ab" })], ["ab", "abc"]);
     deepEqual([...byRaw.keys({ prefix: new TextEncoder().encode("ab") })], ["ab", "abc"]);
-    // What is absent begins with nothing.
+    // A missing value has no prefix.
     deepEqual(
       [byMaybe.count({ prefix: "" }), byMaybe.count(), byCode.count({ prefix: "" })],
       [4, 5, 5],

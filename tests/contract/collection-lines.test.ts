@@ -153,7 +153,7 @@ everywhere("JSON lines", ({ storage }) => {
       message: /AbortSignal/,
     });
 
-    // What waits for its source is ended too, and the source is told.
+    // A pending read of the source is ended too, and the source is canceled.
     for (const isStream of [true, false]) {
       notes.clear();
       const reading = new AbortController();

@@ -71,7 +71,7 @@ everywhere("migrate", ({ storage }) => {
       ...MISMATCH,
       message: /order of its fields is \(price, stock, name\), not \(name, stock, price\)/,
     });
-    // Its own name is nothing to its bytes.
+    // The codec's own name does not affect its bytes.
     const Renamed = struct("Other", { price: f64, stock: u8, name: str });
     equal(db.collection("products", Renamed, { key: u32 }).count(), 1);
   });
@@ -100,7 +100,7 @@ everywhere("migrate", ({ storage }) => {
     db = await reopened(db, storage, name);
     isConverted(db, 500);
     throws(() => db.collection("products", Old, { key: u32 }), MISMATCH);
-    // What was there before is gone.
+    // Objects from before the migration throw.
     equal(keysOfAllKinds(db), 3 * 500);
     equal(
       await db.migrate("products", New, { key: u32, indexes: INDEXES }).then((c) => c.count()),
@@ -182,7 +182,7 @@ everywhere("migrate", ({ storage }) => {
     equal(db.collection("products", Old, { key: u32 }).get(7)?.price, 7);
     db = await reopened(db, storage, name);
     const second = await run(10);
-    // The old ones are as they were, and what is written to them is not lost.
+    // Old indexes stay unchanged, and writes to them are not lost.
     const old = db.collection("products", Old, { key: u32 });
     old.updateIf(0, (product) => {
       product.name = "product 0";
@@ -348,7 +348,7 @@ everywhere("migrate", ({ storage }) => {
       db.collection("products", Old, { key: u32, indexes }).index.byStock.count({ eq: 255 }),
       steps,
     );
-    // Others are dropped; without the option they stay.
+    // Other indexes are dropped; without the option they stay.
     await db.migrate("products", Old, { key: u32 });
     const less = await db.migrate("products", Old, {
       key: u32,
@@ -391,7 +391,7 @@ everywhere("migrate", ({ storage }) => {
     });
     equal((refused as { index?: unknown }).index, "by");
     isAsItWas();
-    // One that is interrupted goes on, and is kept meanwhile.
+    // An interrupted build continues, and is updated meanwhile.
     const indexes = { by: desc("stock") } as const;
     const onProgress = ({ records }: { records: number }) => {
       if (records === 300) throw new Error("stop");
@@ -406,7 +406,7 @@ everywhere("migrate", ({ storage }) => {
     const now = await db.migrate("products", Old, { key: u32, indexes });
     deepEqual([...now.index.by.keys({ limit: 1 })], [7]);
     equal(now.index.by.count(), 300);
-    // What is gone is not empty, but over.
+    // A migrated collection throws and does not look empty.
     throws(() => old.index.by.count(), MISMATCH);
     throws(() => [...old.index.byPrice.keys()], MISMATCH);
     equal(old.get(7)?.name, "changed");

@@ -78,10 +78,10 @@ everywhere("a collection of structs", ({ storage }) => {
     const names = db.collection("names", Name);
     const long = "long ".repeat(60);
     for (const name of ["short", "🐎", ""]) {
-      // What was begun and refused lies where the next one goes.
+      // A refused record lies where the next one is written.
       throws(() => names.set("one", { name: long, id: -1 }), BAD);
       names.set("one", { name, id: 1 });
-      // Bytes behind the text that are no zeros would be refused here.
+      // Nonzero bytes after the text would be refused here.
       deepEqual(names.get("one")?.snapshot(), { name, id: 1 });
       names.set("one", { name: long, id: 2 });
       names.set("one", { name, id: 3 });
@@ -236,7 +236,7 @@ everywhere("a collection of structs", ({ storage }) => {
     }
     for (const key of ["first", "second"]) {
       ok(orders.updateIf(key, check));
-      // What has moved to memory of its own, and what was thrown away, are ends too.
+      // A value that has moved and an aborted update end their views, too.
       ok(
         orders.updateIf(key, (one) => {
           one.assign({ tags: ["a", "b"] });
@@ -367,7 +367,7 @@ everywhere("a collection of structs", ({ storage }) => {
     for (const [, product] of [...products.entries(), ...byStock.entries()]) {
       throws(() => product.name, stale);
     }
-    // One that an index was asked for is no step of anything.
+    // Index.get() is not a step of any iteration.
     const found = byStock.get(1);
     equal(found?.name, "bb");
     equal(byStock.get(2)?.name, "cc");
@@ -426,7 +426,7 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => stocks.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
     equal(stocks.count() + products.count(), 0);
     equal(db.count(), 0);
-    // What has parts elsewhere is asked for all of them before the database is written to.
+    // All out-of-line parts are read before the database is written to.
     products.set("yeezy", hostile);
     equal(db.getText("raw"), "x");
     deepEqual(products.get("yeezy")?.snapshot(), { stock: 1, name: "" });

@@ -228,7 +228,7 @@ everywhere("a collection", ({ storage }) => {
   test("all handles of a database share a collection, and a closed handle has none", async () => {
     const name = freshName();
     const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
-    // A storage in memory gives each its own name; here both are one.
+    // memory() has separate databases per name; here both names are one.
     const [a, b] = [one.collection("notes", text()), two.collection("notes", text())];
     a.set("key", "A");
     equal(b.get("key"), "A");

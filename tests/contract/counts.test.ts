@@ -1,4 +1,4 @@
-/** What `stats` counts, by name: keys, records, entries of indexes. */
+/** The counts of `stats`, by name: keys, records, index entries. */
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
@@ -31,7 +31,7 @@ everywhere("stats", ({ storage }) => {
     filled(db);
     deepEqual(counts(db), [3, 10, 10]);
     equal(db.count(), 3);
-    // Nothing of it needs the collections to be asked for, nor an order of keys.
+    // Counting needs neither open collections nor key order.
     db = await reopened(db, storage, name, { ordered: false });
     deepEqual(counts(db), [3, 10, 10]);
     db.delete("a");

@@ -1,4 +1,4 @@
-/** Values and texts that are nested deeper than any stack. */
+/** Values and texts that are nested more deeply than any stack. */
 
 import { json, option, str, struct, u32, vec } from "varve/struct";
 import { equal, ok, test, throws } from "../harness.js";
@@ -13,7 +13,7 @@ function nested(): unknown {
   return value;
 }
 
-/** Platforms differ in what they can parse and write. Where one cannot, that is an error of the package. */
+/** Platforms differ in what they can parse and write. A limit has to be reported as an error of the package. */
 async function goesOrRefuses(code: string, call: () => unknown): Promise<void> {
   try {
     await call();

@@ -2,7 +2,7 @@ import { cleanup, deepEqual, equal, ok, replaceClock, suite, test, turn } from "
 import { FakeStorage } from "./fake.js";
 import { filled, opened } from "./places.js";
 
-/** A database that has written once, so that what follows is not about setting up its file. */
+/** A database with a first write, so that its file is set up. */
 async function settled(options: Parameters<typeof opened>[1] = {}) {
   const fake = new FakeStorage();
   const db = await opened(fake, options);
@@ -14,7 +14,7 @@ async function settled(options: Parameters<typeof opened>[1] = {}) {
   return { fake, db };
 }
 
-/** What a second program finds that opens the bytes as they are now. */
+/** The keys that a second program finds in the bytes as they are now. */
 async function survivors(fake: FakeStorage): Promise<Record<string, string | undefined>> {
   const db = await opened(fake.crashed());
   const found: Record<string, string | undefined> = {};
@@ -23,7 +23,7 @@ async function survivors(fake: FakeStorage): Promise<Record<string, string | und
   return found;
 }
 
-/** For how long timers are set, until the test ends. How late a busy machine is with them says nothing. */
+/** Records the delays of timers until the test ends, because a busy machine may run them late. */
 function timersFromNowOn(): number[] {
   const waits: number[] = [];
   const real = replaceClock({
@@ -228,7 +228,7 @@ suite("durability at the end of a program", () => {
         });
       });
     } catch {
-      // Nothing runs on after the end.
+      // Nothing runs after the end.
     }
     deepEqual(await survivors(left), { a: "1", b: undefined, c: undefined });
   });

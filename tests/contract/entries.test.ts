@@ -39,7 +39,7 @@ everywhere("getMany and versions of entries", ({ storage }) => {
       const key = i % 7 === 0 ? `clé ${i}` : `key ${"x".repeat(i % 83)}${i}`;
       keys.push(i % 5 === 0 ? bytes(key) : key);
     }
-    // One that fills all the room for keys, and some that leave little of it.
+    // A key that fills the whole key area, and some that leave little of it.
     keys.splice(300, 0, "l".repeat(65_535), "m".repeat(62_000), "n".repeat(2_460), "o", "p");
     keys.splice(9, 0, new Uint8Array(40_000).fill(1), "é".repeat(20_000), "é".repeat(32_767));
     for (const [i, key] of keys.entries()) {

@@ -22,7 +22,7 @@ const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** By a reader: a `Response` of a stream that fails says in some browsers only that it does. */
+/** Reads with a reader, because a `Response` of a failing stream hides the error in some browsers. */
 async function bytesOf(stream: ReadableStream<Bytes>): Promise<Bytes> {
   const chunks: Bytes[] = [];
   const reader = stream.getReader();
@@ -119,7 +119,7 @@ everywhere("export", ({ storage }) => {
       throws(() => db.transaction(() => undone(parts)), { message: "undone" });
     };
     const bytes = await bytesOf(db.export({ onProgress }));
-    // Four MiB are four parts, and behind the last of them comes no pause.
+    // Four MiB are four parts, and no pause follows the last one.
     ok(sorted >= 3, `${sorted} pauses before the first range`);
     const copy = await openedFrom({ from: bytes });
     deepEqual([...copy.keys()], [...db.keys()]);
@@ -151,7 +151,7 @@ everywhere("export", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    // Half of the values were converted when this ends, and none of that is current.
+    // The migration is half done when this ends, and none of its values are current.
     const ending = new AbortController();
     const converting = db.migrate("old", Product, {
       migrate: () => ({ stock: 1, name: secret(6) }),
@@ -187,7 +187,7 @@ everywhere("export", ({ storage }) => {
   });
 
   test("the copy has the initial state even if all of it is changed, deleted and added to", async () => {
-    // Cold, so that what is kept has to be read first.
+    // Cold, so that old values have to be read before they are kept.
     const db = await opened(storage, { memory: 4_194_304 });
     const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
     const next = random(12);
@@ -252,7 +252,7 @@ everywhere("export", ({ storage }) => {
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
     const told: number[] = [];
     let time = 0;
-    // However fast it is: every part takes longer than it may.
+    // Every part is made to take longer than its slice.
     replaceClock({
       now() {
         time += 1_000;
@@ -364,7 +364,7 @@ suite("databases in bytes", () => {
     ];
     for (const from of forms) {
       const db = await openedFrom({ from: from as Bytes });
-      // From here on nothing that is done to them matters.
+      // Later changes to the given bytes must have no effect.
       if (from instanceof Uint8Array) from.fill(255);
       framed.fill(0, 0, 50);
       equal(db.count(), 200);
@@ -393,7 +393,7 @@ suite("databases in bytes", () => {
       for (const from of [exported, whole]) {
         const copy = await openedFrom({ from });
         const { wasmBytes } = copy.stats();
-        // Segments of 1 MiB are larger than what is in them.
+        // Segments of 1 MiB are larger than their content.
         ok(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
         const views = [...copy.keys()].map((key) => copy.get(key));
         for (const view of views) ok(view !== undefined && view.length > 0);

@@ -20,7 +20,7 @@ interface Setting {
   heard: Error[];
 }
 
-/** A database with `a` = old in its file, whose calls to the file fail when told to. */
+/** A database with `a` = old in its file, whose file calls fail on demand. */
 async function setting(options: OpenOptions = {}): Promise<Setting> {
   const fake = new FakeStorage();
   const heard: Error[] = [];
@@ -31,7 +31,7 @@ async function setting(options: OpenOptions = {}): Promise<Setting> {
   return { fake, db, heard };
 }
 
-/** From now on calls of one kind fail. */
+/** Makes all further calls of one kind fail. */
 function failing(fake: FakeStorage, op: Call["op"], fault: () => Fault): void {
   fake.fault = (call) => (call.op === op ? fault() : undefined);
 }
@@ -40,7 +40,7 @@ function healed(fake: FakeStorage): void {
   fake.fault = () => undefined;
 }
 
-/** Nothing is ever rejected that nobody asked for. */
+/** Checks that there are no unhandled rejections. */
 function forbidUnhandled(): Error[] {
   const unhandled: Error[] = [];
   const { process } = globalThis as { process?: NodeJS.Process };
@@ -59,7 +59,7 @@ function forbidUnhandled(): Error[] {
 const QUOTA = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
 const POISONED = { name: "DatabasePoisonedError", code: "VARVE_DATABASE_POISONED" } as const;
 
-/** How a full disk shows: thrown by Chromium, Node and Deno, a count of zero or a short one elsewhere. */
+/** The forms of a full disk: an error in Chromium, Node and Deno, a count of zero or a short count elsewhere. */
 const FULL: [string, () => () => Fault, boolean][] = [
   ["thrown as browsers do", () => platform.quota, true],
   ["thrown as Node does", () => platform.enospc, true],
@@ -148,7 +148,7 @@ suite("a full disk", () => {
     await db.committed;
     throws(() => db.set("large", filled(600_000, 1)), QUOTA);
     equal(db.count(), written + 1);
-    // What is there can still be changed and removed in the room that is left.
+    // Existing records can still be changed and deleted in the remaining space.
     const left = await opened(fake.crashed());
     equal(left.count(), written + 1);
     equal(left.get(`key ${written - 1}`)?.[0], (written - 1) % 256);
@@ -229,7 +229,7 @@ suite("a full disk", () => {
     const { flushed } = db;
     await rejects(db.compact(), QUOTA);
     await flushed;
-    // Nor one that its listener makes.
+    // Nor an unhandled rejection made by the listener.
     const { committed } = await new Promise<{ committed: Promise<void> }>((resolve) => {
       const onProgress = () => {
         db.set("b", "new");
@@ -562,7 +562,7 @@ suite("failures inside the engine", () => {
 
   test("a stack overflow while scheduling the end of a turn leaves that to the next write", async () => {
     const { fake, db } = await setting();
-    // No timer is to hand on what the turn's end does not.
+    // No timer may commit in place of the turn's end.
     await turn(200);
     const { resolve } = Promise;
     Promise.resolve = () => {

@@ -21,7 +21,7 @@ const EXISTS = { name: "DatabaseExistsError", code: "VARVE_DATABASE_EXISTS" } as
 const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND" } as const;
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** The export of a database with so many records, each of which says whose it is. */
+/** The export of a database with this many records, each of which names its owner. */
 async function exportOf(whose: string, count: number, large = 0): Promise<Bytes> {
   const db = await opened(memory());
   db.set("whose", whose);
@@ -34,7 +34,7 @@ async function exportOf(whose: string, count: number, large = 0): Promise<Bytes>
   return bytes;
 }
 
-/** Whose database it is, after a look at everything in it. */
+/** The owner of a database, after checking every record in it. */
 async function whoseIs(db: Database): Promise<string | undefined> {
   const whose = db.getText("whose");
   if (whose === undefined) {
@@ -48,7 +48,7 @@ async function whoseIs(db: Database): Promise<string | undefined> {
   equal(db.count(), count + 2 + Number(db.has("large")));
   equal(db.collection("notes", text()).get("note"), whose);
   const { problems } = await db.verify();
-  // Of two superblocks one is enough, and the next write makes the other anew.
+  // One of two superblocks is enough, and the next write restores the other.
   deepEqual(
     problems.filter(({ what }) => what !== "superblock"),
     [],
@@ -56,7 +56,7 @@ async function whoseIs(db: Database): Promise<string | undefined> {
   return whose;
 }
 
-/** A stream of the bytes in pieces, of which something may happen before each. */
+/** A stream of the bytes in chunks, with a callback before each. */
 function streamOf(bytes: Bytes, piece: number, before: (at: number) => void = () => {}) {
   let at = 0;
   return new ReadableStream<Bytes>({
@@ -143,7 +143,7 @@ everywhere("import", ({ storage }) => {
       equal(await whoseIs(again), whose);
       await again.close();
     }
-    // With nothing to replace it is filled as without.
+    // If there is nothing to replace, it is filled as without the option.
     const fresh = await opened(storage, { from: small, replace: true });
     equal(await whoseIs(fresh), "small");
   });
@@ -190,7 +190,7 @@ everywhere("import", ({ storage }) => {
     }
     let kept = 0;
     for (const [what, from] of hostile) {
-      // A flip may hit what nobody relies on, and then it is no damage.
+      // A flip may hit an unused byte, which is no damage.
       if (await refused(from, false, what)) continue;
       ok(what.startsWith("a flip"), what);
       kept += 1;
@@ -258,7 +258,7 @@ everywhere("import", ({ storage }) => {
     db.set("a", "1");
     await db.close();
     const before = await storage.databases?.();
-    /** How much there is beside it; it is left there, as by one that dies. */
+    /** The size of the shadow file; it is left there, as by a program that died. */
     const beside = async (write: number) => {
       const found = await storage.open(name);
       const other = await found.beside?.();
@@ -314,7 +314,7 @@ everywhere("import", ({ storage }) => {
           end % 2 === 0 ? { name: "AbortError" } : { message: "enough" },
         );
         const after = await whoseIs(await opened(storage, {}, name));
-        // Once it is being opened it is there.
+        // While it is being opened it exists.
         const isOver = told[end - 1]?.doing === "opening";
         equal(after, isOver ? "new" : replace ? "old" : undefined, `${end} of ${told.length}`);
       }
@@ -420,7 +420,7 @@ suite("options of an import", () => {
   });
 });
 
-/** What reached one of two files, to be done again in part. */
+/** A write that reached one of two files, to be replayed in part. */
 interface Event {
   readonly file: 0 | 1;
   readonly op: "write" | "truncate" | "flush";
@@ -428,11 +428,11 @@ interface Event {
   readonly bytes: Bytes;
 }
 
-/** Two files that remember what was done to them: one, and the one beside it. */
+/** Two files that record their calls: the main file and its shadow. */
 class TwoFiles extends FakeStorage {
   readonly events: Event[] = [];
   next = new FakeStorage();
-  /** Fails the call with this number, and those behind it if they are to. */
+  /** Fails the call with this number, and all later ones if requested. */
   private readonly inOneStep: boolean;
 
   constructor(inOneStep: boolean) {
@@ -487,7 +487,7 @@ class TwoFiles extends FakeStorage {
     };
   }
 
-  /** What a loss of power leaves after so many calls: what was flushed, and of the rest whatever chance has it. */
+  /** The result of a power loss after this many calls: everything flushed, and a random part of the rest. */
   after(
     before: readonly [Bytes, Bytes],
     calls: number,
@@ -500,7 +500,7 @@ class TwoFiles extends FakeStorage {
       const events = this.events.slice(0, calls).filter((event) => event.file === file);
       const flushed = events.map(({ op }) => op).lastIndexOf("flush");
       for (const [i, { op, at, bytes }] of events.entries()) {
-        // The last call may have got anywhere.
+        // The last call may have been done in part.
         const part = i < flushed ? 3 : chance(4);
         if (op === "flush" || part === 0) continue;
         const length = part === 1 ? chance(bytes.length + 1) : bytes.length;
@@ -517,7 +517,7 @@ class TwoFiles extends FakeStorage {
   }
 }
 
-/** Whose database is in a storage: nobody's if it is new. */
+/** The owner of the database in a storage; none if it is new. */
 async function looked(
   storage: FakeStorage,
   options: OpenOptions = {},
@@ -530,7 +530,7 @@ async function looked(
   }
 }
 
-/** How many of these are tried: elsewhere a few show that it is the same there. */
+/** Number of cases; other runtimes try only a few. */
 function seeds(many: number): number {
   return context().thorough ? many : 2;
 }
@@ -617,7 +617,7 @@ suite("interrupted imports", () => {
         for (let seed = 0; seed < seeds(5); seed++) {
           const leave = () => whole.after(before, calls, random(1_000 * calls + seed));
           const left = leave();
-          // Completing it may be cut short as well.
+          // The completion may be interrupted as well.
           const state = [left.content.slice(), left.next.content.slice()] as const;
           const whose = await looked(left);
           found.add(whose);
@@ -686,7 +686,7 @@ suite("interrupted imports", () => {
     const room = storage.content.length;
     const from = await exportOf("new", 3_000);
     for (const most of [from.length - 1_000, from.length + 1_000]) {
-      // Of one file, and of both.
+      // With one file, and with both.
       storage.fault = ({ op, at, length }) => {
         const other = at + length > room ? storage.next.content.length : 0;
         if (

@@ -6,7 +6,7 @@ import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 const MIB = 1_048_576;
 const keyOf = (i: number) => `key ${i}`;
 
-/** Lets timers run, and with them the slices of housekeeping. */
+/** Lets timers run, and with them maintenance slices. */
 const pause = (ms = 5) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 async function settled(db: Database): Promise<void> {
@@ -121,7 +121,7 @@ everywhere("maintenance of a file", ({ storage }) => {
     for (let i = 0; i < 8; i++) db.set(keyOf(i), filled(2 * MIB, i));
     db.flush();
     for (let i = 0; i < 7; i++) db.delete(keyOf(i));
-    // The last one stands behind the room of the others, which there is no time to give back.
+    // The last value lies behind the space of the others, which there is no time to reclaim.
     db = await reopened(db, storage, name);
     const before = db.stats().fileBytes;
     db.delete(keyOf(7));
@@ -232,7 +232,7 @@ suite("maintenance", () => {
     await db.close();
     crashes.push(fake.crashed());
     ok(crashes.length > 2);
-    // The other build goes the same way, and takes five times as long.
+    // The debug build has the same behavior, and takes five times as long.
     const step = context().build === "debug" ? 5 : 1;
     for (const left of crashes.reverse().filter((_, i) => i % step === 0)) {
       const again = await opened(left);

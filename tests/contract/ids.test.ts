@@ -168,11 +168,11 @@ suite("the limit of collections", () => {
   const LIMIT = 65_534;
   const FULL = { code: "VARVE_QUOTA_EXCEEDED", message: /65534 collections and indexes/ };
 
-  /** A database in which all keyspaces but so many were given out. */
+  /** A database with only this many unassigned keyspace numbers. */
   async function nearlyFull(storage: Storage, name: string, left: number): Promise<Database> {
     const db = await open(name, { storage, ...wasmOption() });
     db.collection("first", text()).set("key", "first");
-    // Whoever asks is given a number; the last one's is noted with its first record.
+    // Every collection gets a number; the last assigned one is stored with its first record.
     for (let i = 0; i < LIMIT - left - 2; i++) db.collection(`asked for ${i}`, text());
     db.collection("last", text()).set("key", "last");
     await db.close();
@@ -183,7 +183,7 @@ suite("the limit of collections", () => {
     const name = freshName();
     const storage = memory();
     const db = await nearlyFull(storage, name, 0);
-    // Those that were asked for in vain were never written: they are there again.
+    // Collections that failed were never written, so their numbers are free.
     for (let i = 0; i < LIMIT - 2; i++) db.collection(`again ${i}`, text());
     throws(() => db.collection("one too many", text()), FULL);
     throws(() => db.collection("one too many", text()), FULL);

@@ -23,7 +23,7 @@ import { SparseStorage } from "./sparse.js";
 
 const MIB = 1_048_576;
 
-/** The least memory that there is, so that little data is much. */
+/** The minimum memory, so that little data exceeds it. */
 const LITTLE = { memory: MIB } as const;
 
 const SIZE = 4_000;
@@ -233,9 +233,9 @@ everywhere("a database larger than its memory", ({ storage }) => {
 });
 
 everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
-  // The wasm of the other build has the same numbers to deal with, and takes long for it.
+  // The debug build handles the same numbers, and is slow.
   if (context().build === "debug") return;
-  // In memory its zeros would be too much.
+  // memory() would need too much memory for the zeros.
   const storage: Storage = place === "memory" ? new SparseStorage() : usual;
   const SLOTS = 4_200;
   const GIB = 1_024 * MIB;
@@ -260,7 +260,7 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
     const seed = seedAt(superblock.getBigUint64(40, true), at);
     fields.setBigUint64(0, await checksum(header.subarray(8), seed), true);
     file.write(header, { at });
-    // Not by a write at the end: a file of the system would have zeros up to there.
+    // Not by a write at the end, because a file storage would fill the gap with zeros.
     file.truncate(at + SLOTS * MIB);
     file.close();
   }
@@ -306,7 +306,7 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
 suite("scans of many keys", () => {
   const { build, thorough } = context();
   const MANY = thorough ? 10_000_000 : build === "debug" ? 20_000 : 200_000;
-  // A file, where there are some: in memory it would be beside itself.
+  // In a file, if the runtime has files: memory() would need the memory twice.
   const { storage } = places().at(-1) as Place;
 
   const keyAt = (i: number) => Uint8Array.of(i >>> 24, i >>> 16, i >>> 8, i);
@@ -325,7 +325,7 @@ suite("scans of many keys", () => {
         if (i % 20_000 === 0) await turn();
       }
       await turn();
-      // The first range sorts all keys; from then on nothing more is taken.
+      // The first range sorts all keys; later ones allocate nothing.
       equal(db.count({ gte: keyAt(MANY >> 1) }), MANY - (MANY >> 1));
       await turn();
       const { wasmBytes, budgetBytes, records } = db.stats();
@@ -410,7 +410,7 @@ suite("values in extents", () => {
     ok(writes.length > 16, `${writes.length} writes`);
     ok(writes.every(({ length }) => length <= MOST));
     await turn();
-    // Others take its memory, so that it comes from the file.
+    // Other records evict it, so that it is read from the file.
     for (let i = 0; i < 8; i++) db.set(`other ${i}`, filled(2 * MIB, i));
     await turn();
     fake.forget();
@@ -432,7 +432,7 @@ suite("values in extents", () => {
     const end = findValue(fake.content, 7) + SIZE;
     deepEqual(fake.content.slice(end, end + 5), filled(5, 0), "it is padded with zeros");
     fake.forget();
-    // The file ends before the last byte, which the memory may have had all along.
+    // The file ends before the last byte, which memory may still have had.
     fake.fault = ({ op, length }) => (op === "read" ? length - 1 : undefined);
     throws(() => db.get("large"), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
     ok(fake.calls.some(({ op, length }) => op === "read" && length === SIZE));
@@ -440,7 +440,7 @@ suite("values in extents", () => {
     deepEqual(db.get("large")?.slice(), filled(SIZE, 7));
   });
 
-  /** Each of the writes of one value fails in each of these ways. */
+  /** Each write of a value fails in each of these ways. */
   const ways: [string, (length: number) => number | Error][] = [
     ["thrown", () => platform.quota()],
     ["told by a short count", (length) => length >> 1],
@@ -453,7 +453,7 @@ suite("values in extents", () => {
       db.set("large", filled(SIZE, 1));
       db.set("small", "small");
       await turn();
-      // The other build goes the same way, and takes three times as long.
+      // The debug build has the same behavior, and takes three times as long.
       const all = [0, 1, 2, 3, 10, 17, 18, 19];
       for (const failing of context().build === "debug" ? [0, 10, 19] : all) {
         let seen = 0;
@@ -481,7 +481,7 @@ suite("values in extents", () => {
   }
 });
 
-/** Where the first value of such bytes lies in a file. */
+/** The position of the first value with these bytes in a file. */
 function findValue(content: Uint8Array, byte: number): number {
   const wanted = filled(64, byte);
   for (let at = 0; at < content.length; at += 8) {

@@ -3,7 +3,7 @@ import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
 import { deepEqual, equal, ok, test, text, throws } from "../harness.js";
 import { everywhere, filled, opened } from "./places.js";
 
-/** Arrays that say another length than they have; the bytes that each really has. */
+/** Arrays that report another length than they have, and their true bytes. */
 function liars(db: Database): [name: string, array: Uint8Array, really: number][] {
   const lying = (length: number, given: unknown): Uint8Array =>
     Object.defineProperty(filled(length, 65), "length", {
@@ -44,7 +44,7 @@ function liars(db: Database): [name: string, array: Uint8Array, really: number][
   ];
 }
 
-/** Gives something, after it has done something else. */
+/** Runs a side effect, then returns a value. */
 function after<T>(meddle: () => unknown, value: T): () => T {
   return () => {
     meddle();
@@ -52,7 +52,7 @@ function after<T>(meddle: () => unknown, value: T): () => T {
   };
 }
 
-/** A date, for a key, that does something else when it is asked. */
+/** A date for a key, with a side effect when it is read. */
 function dateOf(meddle: () => unknown, time: number): Date {
   return { getTime: after(meddle, time) } as unknown as Date;
 }
@@ -69,7 +69,7 @@ everywhere("hostile arguments", ({ storage }) => {
           Uint8Array,
           number,
         ];
-        // Behind several sets more wait in a queue.
+        // After several sets in a row, further ones are buffered.
         if (waits) for (let i = 0; i < 4; i++) db.set(`other ${i}`, "x");
         db.set(`of ${name}`, value);
         deepEqual(db.get(`of ${name}`)?.slice(), filled(length, 65), name);
@@ -148,7 +148,7 @@ everywhere("hostile arguments", ({ storage }) => {
         try {
           call();
         } catch {
-          // Whatever it is: what counts is that the database goes on.
+          // Any result is fine as long as the database goes on.
         }
         db.set("key", "value");
         equal(db.getText("key"), "value");
@@ -248,7 +248,7 @@ everywhere("hostile arguments", ({ storage }) => {
         try {
           rows.set([4, -1], { refused: true });
         } catch {
-          // Its key is none: it was measured all the same.
+          // The key is invalid, but its value was measured all the same.
         }
       },
     ];
@@ -293,7 +293,7 @@ everywhere("hostile arguments", ({ storage }) => {
       undefined,
       "2",
     ]);
-    // One that grows while it is gone over has what it had when its turn came.
+    // An array that grows during the iteration has its bytes as of its turn.
     const growing: Key[] = ["a"];
     growing.push(
       Object.defineProperty(new DataView(new TextEncoder().encode("b").buffer), "byteLength", {
@@ -328,7 +328,7 @@ everywhere("hostile arguments", ({ storage }) => {
         equal(db.getText(filled(5, 7)), "a key in it");
         equal(db.delete(filled(5, 7)), true);
       }
-      // A part of it that it has shrunk below has no bytes at all.
+      // A view that the buffer has shrunk below is empty.
       const part = new Uint8Array(buffer, 100, 500);
       buffer.resize(50);
       throws(() => db.set("part", part), { code: "VARVE_BAD_ARGUMENT" });

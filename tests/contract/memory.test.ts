@@ -9,7 +9,7 @@ const LENGTH = 1_000;
 
 const keyOf = (i: number): string => `key ${i}`;
 
-/** 16 MB of values, some turns at a time. */
+/** 16 MB of values, written over several turns. */
 async function fill(db: Database): Promise<void> {
   for (let i = 0; i < KEYS; i += 1) {
     db.set(keyOf(i), filled(LENGTH, i & 0xff));
@@ -86,7 +86,7 @@ everywhere("memory of a database that just fits", ({ storage }) => {
 everywhere("memory of large values", ({ storage }) => {
   const COUNT = 24;
   const options = { memory: 4 * MIB };
-  /** One that was put together has the header of a piece before it: the last takes 128 bytes more than fit. */
+  /** A value of several chunks: with the header of a chunk, the last takes 128 bytes more than fit. */
   const KINDS = [
     { length: MIB - 128, most: 2, kind: "in segments of their own" },
     { length: 600_000, most: 2, kind: "in pieces" },
@@ -111,7 +111,7 @@ everywhere("memory of large values", ({ storage }) => {
         equal(view?.length, length);
         views.push(view);
         const { memoryBytes, budgetBytes } = db.stats();
-        // Beyond the memory one more is there at a time, and what is read to make it.
+        // Beyond the memory there is one more value at a time, and the buffer that reads it.
         const bound = most * budgetBytes + 2 * length + 4 * MIB;
         ok(memoryBytes <= bound, `${memoryBytes} bytes after ${i + 1} values`);
         ok(views.every((one, index) => one.length === length && one[i] === index + 1));
@@ -191,7 +191,7 @@ everywhere("values that fit in memory together", ({ storage }) => {
         }
         reads.push(again.stats().coldReads);
       }
-      // In the second pass single copies still make room for whole segments.
+      // In the second pass single copies are still replaced by whole segments.
       equal(reads.at(-1), reads[1], "reads of the file after two passes over all");
     });
   }

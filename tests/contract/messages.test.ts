@@ -1,4 +1,4 @@
-/** Messages read by somebody who meets them for the first time: each says what to do. */
+/** Error messages for readers who meet them for the first time: each says what to do. */
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
@@ -7,7 +7,7 @@ import { everywhere, opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A class as programs have them. */
+/** A class as in programs. */
 class Product {
   price = 1;
 }
@@ -61,7 +61,7 @@ everywhere("error messages", ({ storage }) => {
     throws(() => undeclared.byPrice?.get(1), { ...BAD, message });
     const bare = db.collection("bare", Row).index as Record<string, unknown>;
     throws(() => bare.byStock, { ...BAD, message: /"bare" has no index "byStock".*none/ });
-    // What looks into any object it is given finds nothing, and does no harm.
+    // Code that inspects any object finds nothing, and causes no error.
     deepEqual(Object.keys(rows.index), ["byStock", "byName"]);
     equal(JSON.stringify(Object.keys(bare)), "[]");
     equal("byPrice" in rows.index, false);

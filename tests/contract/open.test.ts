@@ -369,7 +369,7 @@ suite("files", () => {
     equal(fake.order, "");
     equal(fake.openFiles, 0);
     deepEqual(fake.content, before);
-    // Undamaged again, it opens.
+    // Once repaired, it opens.
     fake.content[at] = (fake.content[at] as number) ^ 0x10;
     equal((await opened(fake)).count(), 40);
   });
@@ -379,7 +379,7 @@ suite("files", () => {
     const db = await opened(fake);
     db.set("flushed", "1");
     db.flush();
-    // The witness of the flush is not to come in between.
+    // The witness of the flush must not come in between.
     await fake.reaches(`${fake.order} write`);
     const before = fake.content.slice();
     db.set("torn", filled(2_000, 9));

@@ -2,7 +2,7 @@ import { file, memory, open, opfs, type Persistence, persist } from "varve";
 import { cleanup, context, equal, ok, rejects, suite, test, turn } from "../harness.js";
 import { freshName, opened } from "./places.js";
 
-/** Puts something in the place of a global until the test ends. */
+/** Replaces a global until the test ends. */
 function pretend(name: string, value: unknown): void {
   const before = Object.getOwnPropertyDescriptor(globalThis, name);
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
@@ -12,7 +12,7 @@ function pretend(name: string, value: unknown): void {
   });
 }
 
-/** Has this realm look like a dedicated worker whose browser has this `navigator.storage`. */
+/** Makes this realm look like a dedicated worker whose browser has this `navigator.storage`. */
 function pretendBrowser(storage: object): void {
   class WithSyncAccess {
     createSyncAccessHandle(): void {}
@@ -83,7 +83,7 @@ suite("browsers that refuse storage", () => {
 });
 
 suite("realms without synchronous files", () => {
-  /** Has this realm look like one with these globals, and neither OPFS nor Node's files. */
+  /** Makes this realm look like one with these globals, and without OPFS and Node's files. */
   async function refusal(globals: Record<string, unknown>): Promise<string> {
     for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
     pretend("isSecureContext", true);
@@ -205,7 +205,7 @@ suite("storage estimates", () => {
     });
   }
 
-  /** A browser whose files are in memory, and which has this to say of its room. */
+  /** A browser whose files are in memory, with this storage estimate. */
   function pretendRoom(room: {
     estimate?: () => Promise<{ usage: number; quota: number }>;
     persisted?: () => Promise<boolean>;

@@ -192,7 +192,7 @@ suite("destroy and databases", () => {
 });
 
 suite("progress and abort of open", () => {
-  /** A database of some segments whose program died: its whole log has to be read. */
+  /** A database of some segments whose program died, so that its whole log has to be read. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);
@@ -203,7 +203,7 @@ suite("progress and abort of open", () => {
     return left;
   }
 
-  /** One of as many keys that was closed: its index is loaded, and the records are read when needed. */
+  /** A database with as many keys that was closed: its index is loaded, and records are read when needed. */
   async function closedWith(keys: number): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);

@@ -7,14 +7,14 @@ const NAME = "full";
 const MIB = 1_048_576;
 const REFUSED = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
 
-/** The ways in which platforms tell that a file may not become longer. */
+/** The ways in which platforms report that a file cannot grow. */
 const STYLES = [
   ["thrown as browsers do", () => platform.quota()],
   ["thrown as Node does", () => platform.enospc()],
   ["a count of zero, as in Firefox", () => 0],
 ] as const;
 
-/** Lets the file have so many bytes. */
+/** Limits the size of the file. */
 function limit(fake: FakeStorage, bytes: number, full: () => Error | number): void {
   fake.fault = ({ op, at, length }) =>
     (op === "write" && at + length > bytes) || (op === "truncate" && at > bytes)
@@ -24,7 +24,7 @@ function limit(fake: FakeStorage, bytes: number, full: () => Error | number): vo
       : undefined;
 }
 
-/** Commits values one by one until one is refused, and says how many there are. */
+/** Commits values one by one until one is refused, and returns how many there are. */
 function fill(db: Database, prefix: string, size: number): number {
   for (let i = 0; ; i++) {
     try {

@@ -29,7 +29,7 @@ async function filledWith(db: Database, keys: Iterable<Key>): Promise<void> {
   await db.committed;
 }
 
-/** The bytes as one character each, so that keys of bytes can be written and compared as text. */
+/** Converts each byte to a character, so that byte keys can be written and compared as text. */
 function latin(key: Uint8Array): string {
   return String.fromCharCode(...key);
 }
@@ -39,7 +39,7 @@ function compareBytes(a: Uint8Array, b: Uint8Array): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** What a range has to give, by its definition. */
+/** The expected keys of a range, by its definition. */
 function expected(keys: Uint8Array[], range: Range): Uint8Array[] {
   const raw = (key: Key): Uint8Array =>
     typeof key === "string" ? bytes(key) : (key as Uint8Array);
@@ -240,7 +240,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys({ keyAs: "bytes" })], [bytes("a"), binary, bytes("z")]);
     deepEqual([...db.keys({ lt: "b" })], ["a"]);
     equal([...db.values()].length, 3, "values need no names");
-    // Two halves of one character, which are text only if read as one.
+    // Two halves of one character, which are text only together.
     db.clear();
     db.set(new Uint8Array([0xc3]), "half");
     db.set(new Uint8Array([0xc3, 0xa9]), "whole");
@@ -323,7 +323,7 @@ everywhere("ranges", ({ storage }) => {
       for (const [key, value] of db.entries({ reverse })) {
         seen.set(key, (seen.get(key) ?? 0) + 1);
         if (seen.size % 7 === 0) ok(text(value)?.includes("of"), "a value is current");
-        // Between those that stay: new ones, gone ones, changed ones, on both sides of here.
+        // Between keys that stay, keys are added, deleted and changed, on both sides of the position.
         const other = numbered(next(MANY) * 2 + 1);
         if (next(2) === 0) db.set(other, "of another");
         else db.delete(other);
@@ -462,7 +462,7 @@ everywhere("ranges", ({ storage }) => {
   test("a callback of updateIf may read ranges", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "b"]);
-    // The first range sorts the keys, which takes memory that a callback cannot give.
+    // The first range sorts the keys, which allocates memory that a callback cannot free.
     equal(db.count({ gt: "a" }), 1);
     ok(db.updateIf("a", () => [...db.keys()].join(" ")));
     equal(db.getText("a"), "a b");
@@ -610,7 +610,7 @@ suite("ranges on a failing file", () => {
     }
     equal(failures, 3);
     fake.fault = () => undefined;
-    // The step that failed is taken again: nothing is left out.
+    // The failed step is repeated: nothing is skipped.
     for (; seen < 1_200; seen++) equal(values.next().value?.[0], seen % 256);
     equal(values.next().done, true);
     equal(db.count(), 1_200);

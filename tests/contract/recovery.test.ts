@@ -8,7 +8,7 @@ const KEYS = 40;
 const keyOf = (i: number) => `key ${i}`;
 const bytesOf = (i: number, round: number) => filled(200, (i + 100 * round) % 256);
 
-/** A closed database whose keys were set one flush each, and the first half of them once more. */
+/** A closed database whose keys were set with one flush each, the first half of them twice. */
 async function written(): Promise<FakeStorage> {
   const fake = new FakeStorage();
   const db = await opened(fake);
@@ -25,7 +25,7 @@ async function written(): Promise<FakeStorage> {
   return fake;
 }
 
-/** The byte at which the value of a key stands for the last time. */
+/** The offset of the last copy of a key's value. */
 function lastOf(fake: FakeStorage, i: number, round: number): number {
   const byte = bytesOf(i, round)[0] as number;
   for (let at = fake.content.length - 200; at >= DATA; at--) {
@@ -87,7 +87,7 @@ suite("damaged databases", () => {
     equal(db.count(), KEYS - 1);
     for (let i = 0; i < KEYS - 1; i++) {
       const uncertain = db.getEntry(keyOf(i))?.uncertain;
-      // Of the lost commit nobody knows what it changed. Behind it, one more commit may be its end.
+      // It is unknown which keys the lost commit changed. Another commit after it may be its end.
       equal(uncertain, i < 12 || i >= KEYS / 2, keyOf(i));
       ok(shows(db, i, i < KEYS / 2 && i !== 10 ? 1 : 0), keyOf(i));
     }
@@ -127,7 +127,7 @@ suite("damaged databases", () => {
     flip(fake, lastOf(fake, 10, 1));
     const [db, copy] = await openedCopy(fake, { recovery: "salvage" });
     await db.compact();
-    // What lives and the tail are a segment each, and two are the reserve.
+    // Live data and the tail take a segment each, and the reserve takes two.
     ok(db.stats().fileBytes <= DATA + 4 * 1_048_576, `${db.stats().fileBytes}`);
     for (let i = 0; i < KEYS; i++) db.set(keyOf(i), bytesOf(i, 2));
     await db.close();
@@ -258,7 +258,7 @@ suite("verification of damaged files", () => {
       await turn();
       db.set("a", "1");
       db.commit();
-      // The power goes here: of what was written and not flushed a sector is lost.
+      // The power fails here: a sector of the unflushed writes is lost.
       const copy = new FakeStorage();
       copy.content = fake.content.slice();
       copy.content.fill(0, lost, lost + 64);
@@ -280,7 +280,7 @@ suite("verification of damaged files", () => {
       const last = await opened(copy);
       deepEqual((await last.verify()).problems, []);
       equal(last.getText("b"), "2");
-      // From here on it would be damage.
+      // From here on it counts as damage.
       await last.close();
       flip(copy, DATA + 20);
       deepEqual(

@@ -1,17 +1,17 @@
-/** Sets in a row, of which the engine does several at once: nobody can tell. */
+/** Sets in a row, which the engine applies in batches, without an observable difference. */
 
 import type { Database } from "varve";
 import { bytes, deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
 
-/** More than wait at once. */
+/** More sets than fit into the queue. */
 const ROW = 120;
 
 function keyOf(i: number): string {
   return `key ${String(i).padStart(4, "0")}`;
 }
 
-/** Sets some keys twice in a row, so that each has the value that it got last. */
+/** Sets some keys twice in a row, and checks that each has its last value. */
 function row(db: Database): void {
   for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, 1));
   for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, i));

@@ -13,7 +13,7 @@ import {
   throws,
 } from "../harness.js";
 
-/** The storages that this runtime has, each a place of its own. */
+/** The storages of this runtime. */
 function storages(): { kind: string; make: () => Storage }[] {
   const { runtime, directory } = context();
   const unique = `storage-${Date.now()}`;
@@ -98,7 +98,7 @@ for (const { kind, make } of storages()) {
         expected.fill(mark, at, at + length);
         equal(one.write(new Uint8Array(length).fill(mark), { at }), length);
       };
-      // It grows twice. In what it grew by the last bytes come first, and then some beside what was there.
+      // The file grows twice. The last bytes of the new range are written first, then some next to the old end.
       for (const [was, end, mark] of [
         [30, 400_000, 1],
         [400_000, 700_000, 11],
@@ -199,7 +199,7 @@ for (const { kind, make } of storages()) {
         "a.",
         "a..b",
         "%41",
-        // What looks like a path goes by the file's own name.
+        // A name that looks like a path is listed by the file's own name.
         "%2E..varve",
         "%2E.%2Fa.varve",
         "%2Fa.varve",

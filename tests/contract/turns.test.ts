@@ -5,10 +5,10 @@ import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./pl
 
 const MIB = 1_048_576;
 
-/** The least memory that there is. */
+/** The minimum memory. */
 const LITTLE = { memory: 4 * MIB } as const;
 
-/** What takes long in the debug build, which has the same numbers to deal with. */
+/** The number of steps is reduced in the debug build, which has the same behavior. */
 const isDebug = context().build === "debug";
 
 async function rows(db: Database, count: number, size: number): Promise<void> {
@@ -23,7 +23,7 @@ async function rows(db: Database, count: number, size: number): Promise<void> {
 }
 
 everywhere("views of one long turn", ({ storage, name: place }) => {
-  // In memory and in the debug build all of it is there twice, and slow.
+  // memory() has all data twice, and the debug build is slow.
   const scale = isDebug || place !== "file" ? 0.25 : 1;
 
   test("1: a view of get outlives an iteration over more than the memory", async () => {

@@ -3,7 +3,7 @@ import { everywhere, filled, freshName, killViews, opened, reopened } from "./pl
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A shared buffer, also where pages have no `SharedArrayBuffer` by that name. */
+/** A shared buffer, also on pages without the global `SharedArrayBuffer`. */
 function sharedBuffer(): ArrayBufferLike {
   return new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer;
 }
@@ -56,7 +56,7 @@ everywhere("values", ({ storage }) => {
   test("a refused or rolled back set restores the value of an earlier set of the turn", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    // As long as the room that three characters might need.
+    // As long as the space that three characters might need.
     db.set("key", filled(9, 1));
     throws(() => db.set("key", "ab\ud800"), BAD);
     throws(
@@ -167,7 +167,7 @@ everywhere("values", ({ storage }) => {
       throws(() => db.delete(key), empty);
       throws(() => db.updateIf(key, () => {}), empty);
     }
-    // Also when a key of the same kind lies in the scratch area already.
+    // Also if a key of the same kind is in the scratch area already.
     db.set("a", "1");
     throws(() => db.get(""), BAD);
     equal(db.getText("a"), "1");
@@ -349,7 +349,7 @@ everywhere("values", ({ storage }) => {
       throws(() => db.set("key", one), { ...BAD, message: /detached/ });
       throws(() => db.get(one), { ...BAD, message: /detached/ });
     }
-    // The same array again, small enough to be remembered as good.
+    // The same array again, small enough to be remembered as inspected.
     const small = filled(4, 1);
     db.set("key", small);
     structuredClone(small.buffer, { transfer: [small.buffer] });

@@ -154,7 +154,7 @@ everywhere("views", ({ storage }) => {
     let grown = 0;
     for (let i = 0; i < 40 && grown === 0; i++) {
       const view = db.get("0") as Uint8Array;
-      // The turn ends, and nothing holds the view any more.
+      // The turn ends, and no code holds the view any more.
       await turn();
       db.transaction(() => {
         for (let j = 0; j < 40; j++) db.set(`${i} ${j}`, view.length === 0 ? expected : view);

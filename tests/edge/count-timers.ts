@@ -10,5 +10,5 @@ globalThis.setTimeout = ((handler: () => void, ms?: number) => {
   return original(handler, ms);
 }) as typeof setTimeout;
 
-/** How many timers were set. */
+/** The number of timers that were set. */
 export const timersSet = (): number => count;

@@ -9,7 +9,7 @@ import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js"
 
 let folders = 0;
 
-/** A new folder with a Worker, that of these tests if no other is given, served as often as asked for. */
+/** A new folder with a Worker, by default that of these tests, which can be served repeatedly. */
 async function worker(
   source = 'export * from "./tests/edge/shop.ts"; export { default } from "./tests/edge/shop.ts";',
 ): Promise<() => Promise<Serving>> {
@@ -191,7 +191,7 @@ suite("a database in a Durable Object", () => {
   });
 });
 
-/** Sells from 16 clients at once until so many were sold, with more requests under way at the end. */
+/** Sells from 16 clients at once until this many were sold, with more requests pending at the end. */
 async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round: string) {
   let next = 0;
   await new Promise<void>((resolve, reject) => {
@@ -202,7 +202,7 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
         try {
           answer = await call(edge, "drop/buy", buyer);
         } catch (error) {
-          // Killed under way: nobody was told anything.
+          // Killed while pending: it was not answered.
           if (sold.size < wanted) reject(error);
           return;
         }
@@ -252,7 +252,7 @@ const config :Workerd.Config = (
     deepEqual(await said("yeezy"), [200, "Boost 350"]);
     deepEqual(await said("key%2019999"), [200, "value 19999"]);
     deepEqual(await said("key%207"), [404, "none"]);
-    // The code is there once, as the module beside it.
+    // The wasm is included once, as the module beside it.
     const { size } = statSync(join(folder, "program.js"));
     ok(size < 440_000, `the program takes ${size} bytes`);
     ok(!readFileSync(join(folder, "program.js"), "utf8").includes("AGFzbQ"));

@@ -177,7 +177,7 @@ suite("two programs", () => {
 suite("full disks", () => {
   test("writes that do not fit are refused, and everything else is kept", async () => {
     const directory = folder();
-    // No file may be longer than 8 MiB: what a full disk does, without filling one.
+    // No file may be longer than 8 MiB, which has the same effect as a full disk.
     const { stdout, stderr } = await runs(
       directory,
       `const db = await shop();

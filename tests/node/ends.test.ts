@@ -11,12 +11,12 @@ async function reopened(directory: string): Promise<Database> {
   return db;
 }
 
-/** Not by `child.kill`: in Deno whoever calls that hears of the signal, however the child ended. */
+/** Not `child.kill`, because Deno then reports the signal, however the child ended. */
 function signalTo({ child }: Program, signal: NodeJS.Signals): void {
   process.kill(child.pid as number, signal);
 }
 
-/** Says so when the process has a handler of SIGTERM, the fifteenth: Deno takes a moment until it has. */
+/** Signals when the process has a handler of SIGTERM (15): in Deno this takes a moment. */
 const LISTENING = `
   import { existsSync, readFileSync } from "node:fs";
   const status = "/proc/self/status";
@@ -26,7 +26,7 @@ const LISTENING = `
   else while ((caught() & (1n << 14n)) === 0n) await pause(1);
   console.log("ready");`;
 
-/** How programs end that have a word to say about it, and what their parent then sees. */
+/** The ways in which programs end with a notice, and the exit code that their parent sees. */
 const ENDS: Record<string, { source: string; code: number }> = {
   "by process.exit": { source: "process.exit(3);", code: 3 },
   "by running to its end": { source: "process.exitCode = 5;", code: 5 },

@@ -49,7 +49,7 @@ suite("fake timers", () => {
     for (let i = 0; i < 5_000; i += 1) db.set(`key ${i}`, "value".repeat(20));
     await db.committed;
     db.set("more", "1");
-    // Nobody asks for it: its time has to come by itself.
+    // Nothing requests the flush: its timer has to fire.
     await db.committed;
     await db.flushed;
     const notes = db.collection("notes", json<number>());

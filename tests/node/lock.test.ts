@@ -36,7 +36,7 @@ function lockOf(directory: string): string {
   return join(directory, "shop.varve.lock");
 }
 
-/** A lock like the one that `holder` has, as it would look had something been different. */
+/** A forged lock like that of `holder`, with some fields changed. */
 async function forgedLock(directory: string, change: Partial<LockFields>): Promise<string> {
   const elsewhere = folder();
   const holder = await Holder.start();
@@ -48,7 +48,7 @@ async function forgedLock(directory: string, change: Partial<LockFields>): Promi
   return content;
 }
 
-/** Has a lock look alive until the test ends, by time stamps that mean nothing. */
+/** Makes a lock look alive until the test ends, by changing time stamps. */
 function sendsHeartbeats(directory: string): void {
   let beats = 0;
   const beating = setInterval(() => {
@@ -141,7 +141,7 @@ suite("the lock file of a database", () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
-    // Killed without waiting: for a moment it is a zombie, whose number still answers.
+    // Killed without waiting: for a moment it is a zombie, whose process number still exists.
     const ended = first.kill();
     const deadline = Date.now() + 60_000;
     for (;;) {
@@ -331,7 +331,7 @@ suite("the lock file of a database", () => {
       Date.now = real;
     });
     fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
-      // It was stopped between its look at the lock and the end of its write, for long enough.
+      // It was suspended between its check of the lock and the end of its write, for long enough.
       fs.writeSync = writeSync;
       Date.now = () => real() + 60_000;
       writeFileSync(lockOf(directory), "somebody else's");
@@ -477,7 +477,7 @@ suite("the lock file of a database", () => {
 
   test("errors of creating the lock are reported, and errors of its cleanup are not", async () => {
     let directory = folder();
-    // A path of 4,095 bytes is the longest: one ends within what its draft has behind its own name.
+    // A path has at most 4,095 bytes: one fails in the suffix of its draft.
     for (let left = 4_075; left > directory.length + 1; ) {
       directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
     }
@@ -507,7 +507,7 @@ suite("the lock file of a database", () => {
   });
 });
 
-/** What a link says in the place of this content of a file: it has no name of the host. */
+/** The target of a link in place of this content: it has no host name. */
 function linkText(content: string): string {
   return content.split(" ").slice(0, -1).join(" ");
 }
@@ -593,10 +593,10 @@ async function ownLock(holder: Holder): Promise<LockFields> {
 }
 
 suite("holders suspended for longer than it takes to break their lock", () => {
-  /** Commits one key after the other, and says so of each only when it is committed. */
+  /** Commits one key after the other, and reports each only after its commit. */
   const commits = (name: string, count: number, space: string, directory: string) => `
     const { readlinkSync } = fs;
-    // Another container: nothing of its processes is seen here, and nothing of this one there.
+    // In another container: neither sees the processes of the other.
     fs.readlinkSync = (path, ...more) =>
       path === "/proc/self/ns/pid" ? "${space}" : readlinkSync(path, ...more);
     const acknowledged = fs.openSync(${JSON.stringify(directory)} + "/${name}.txt", "a");
@@ -627,9 +627,9 @@ suite("holders suspended for longer than it takes to break their lock", () => {
         first.child.kill("SIGSTOP");
         const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
         if (context().runtime === "deno") {
-          // Deno has the system's lock as well, which a stopped process keeps.
+          // Deno also has the system's lock, which a suspended process keeps.
           ok((await second.ended).stderr.includes("DatabaseBusyError"));
-          // Deno's own kill() does nothing for a child that it has sent a signal before.
+          // Deno's own kill() has no effect on a child that it has sent a signal before.
           process.kill(first.child.pid as number, "SIGKILL");
           await first.ended;
           return;
@@ -719,7 +719,7 @@ suite("the end of a process", () => {
     await holder.tell("throw");
     equal(await holder.ended(), 1);
     equal(readFileSync(join(directory, "shop.varve"), "utf8"), "after the error");
-    // Deno does not say whether an error ends a program: the lock stays, and the next one sees through it.
+    // Deno does not report whether an error ends a program: the lock stays, and the next open breaks it.
     if (context().runtime !== "deno") deepEqual(readdirSync(directory), ["shop.varve"]);
     await opensAndCloses(directory);
   });
@@ -775,7 +775,7 @@ suite("the end of a process", () => {
   });
 });
 
-/** Opens the database in a worker thread, which then does `end`, or is terminated. */
+/** Opens the database in a worker thread, which then runs `end`, or is terminated. */
 async function threadOpens(
   directory: string,
   end: string,

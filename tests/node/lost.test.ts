@@ -49,7 +49,7 @@ async function written(directory: string, onError?: (error: Error) => void): Pro
   return db;
 }
 
-/** What a database has in memory, as another one that was opened with its export. */
+/** The data that a database has in memory, read from its export. */
 async function saved(db: Database): Promise<Record<string, string | undefined>> {
   const bytes = await new Response(db.export()).bytes();
   const copy = await open("copy", { storage: memory(), from: bytes, ...wasmOption() });
@@ -92,7 +92,7 @@ const WAYS: Record<string, Way> = {
   },
 };
 
-/** A folder in one of its own, which has room for the backup. */
+/** A folder inside another one, with space for the backup. */
 function place(): string {
   const directory = join(folder(), "data");
   mkdirSync(directory);
@@ -237,7 +237,7 @@ suite("system errors with their own error code", () => {
        }`,
     ).ended;
     const said = stdout.trim().split("\n");
-    // Bun remembers the path of the folder, which open() makes anew then.
+    // Bun remembers the path of the folder, which open() creates again then.
     if (context().runtime !== "bun") {
       deepEqual(said, Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"), stderr);
     }

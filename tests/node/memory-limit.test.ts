@@ -2,10 +2,10 @@ import { context, deepEqual, equal, suite, test } from "../harness.js";
 import { folder } from "./support/processes.js";
 import { runs } from "./support/programs.js";
 
-// Deno and Bun end themselves where they get no addresses, and only Linux limits a program that runs.
+// Deno and Bun exit if they get no addresses, and only Linux can limit a running program.
 const limits = context().runtime === "node" && process.platform === "linux";
 
-/** From a call on, the program has so many more megabytes of addresses; what goes wrong is printed. */
+/** Limits the further address space of the program, in megabytes, and prints the errors. */
 const LIMIT = `
   import { execFileSync } from "node:child_process";
   const limit = (megabytes) => {

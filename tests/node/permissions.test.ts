@@ -12,7 +12,7 @@ async function opened(directory: string): Promise<Database> {
 const FILES_ONLY = ["--allow-read", "--allow-write"];
 const BUSY = { name: "DatabaseBusyError" };
 
-// Only Deno has its user allow things one by one.
+// Only Deno has separate permissions.
 if (context().runtime === "deno") {
   suite("Deno with permissions for files only", () => {
     test("databases work, and the quota is unknown", async () => {

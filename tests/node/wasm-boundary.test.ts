@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { context, deepEqual, ok, suite, test } from "../harness.js";
 
-/** What the engine asks of its host: a file, dead views before memory is reused, an ear before a trap. */
+/** The imports of the engine: the file, detaching views before memory is reused, and reports of panics. */
 const IMPORTS = [
   "crowded",
   "detach",
@@ -15,7 +15,7 @@ const IMPORTS = [
   "write",
 ];
 
-/** What crosses the boundary the other way. Only js/engine*.ts call these. */
+/** The exports of the engine. Only js/engine calls these. */
 const EXPORTS = [
   "abort",
   "clear",

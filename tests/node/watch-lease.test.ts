@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { cleanup, context, equal, suite, test } from "../harness.js";
 
-/** Runs in a thread whose monotonic clock can be moved on; everything that the package exports is `varve`. */
+/** Runs in a thread whose monotonic clock can be advanced; `varve` has all exports of the package. */
 function moved(program: string): Promise<unknown> {
   const varve = pathToFileURL(join(context().root, "dist/index.js")).href;
   const thread = new Worker(
@@ -84,7 +84,7 @@ suite("expired watches of a client", () => {
       await gone.call.look();
       await gone.set("a", "1");
       await until(() => heard === 1);
-      // From now on nothing that is said of it arrives.
+      // From now on no message about it arrives.
       const { postMessage } = other.port1;
       other.port1.postMessage = (message) => {
         if (message.type !== "changes") postMessage.call(other.port1, message);

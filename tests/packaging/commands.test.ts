@@ -20,7 +20,7 @@ function command(...args: string[]): Promise<Ended> {
   });
 }
 
-/** Without what npm has set for the command that runs this test. */
+/** The environment without the variables that npm has set for the command that runs this test. */
 function plainEnvironment(): NodeJS.ProcessEnv {
   const entries = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
   return Object.fromEntries(entries);

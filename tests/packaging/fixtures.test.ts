@@ -1,4 +1,4 @@
-/** The package on pages, as bundlers and plain servers bring it there, under a strict policy. */
+/** The package on pages, loaded by bundlers and plain servers, under a strict policy. */
 
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -70,7 +70,7 @@ suite("a page under a strict policy, without isolation", () => {
   });
 });
 
-/** Writes one key after the other, and notes which of them were answered, until it is reloaded. */
+/** Writes one key after the other, and records which were answered, until it is reloaded. */
 const WRITING = `
   import { connect } from "varve/client";
   const shop = connect("shop", {
@@ -106,7 +106,7 @@ suite("a page reloaded by Vite's development server", () => {
         await page.waitForFunction('"begin" in globalThis');
         await page.evaluate("void begin()");
         await page.waitForFunction("answered > 50");
-        // It meets another module of the package now. The name is put together so that it cannot before.
+        // It now meets another module of the package. The name is concatenated so that it does not before.
         await page.evaluate('globalThis.isOld = true, void import(["/later", ".js"].join(""))');
         await page.waitForFunction('"lost" in globalThis && !("isOld" in globalThis)');
         ok(Number(await page.evaluate("answered")) > 50);
@@ -117,7 +117,7 @@ suite("a page reloaded by Vite's development server", () => {
 });
 
 suite("the package archive", () => {
-  /** What a checker says of it, whose command fails by its exit code. */
+  /** The output of a checker whose command fails by its exit code. */
   async function checked(program: string, ...args: string[]): Promise<string> {
     const path = root(await pathOf(program));
     return execFileSync(process.execPath, [path, ...args], { cwd: root(), encoding: "utf8" });

@@ -211,7 +211,7 @@ suite("required browsers", () => {
     const paths = [...code.map(({ path }) => path), "README.md", "docs/places.md"];
     let named = 0;
     for (const path of paths) {
-      // Comments tell of single abilities of newer browsers.
+      // Comments mention single features of newer browsers.
       const text = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
       const found = text.matchAll(
         /Chrome (\d+),\s+Firefox (\d+),?\s+(?:and )?Safari (\d+(?:\.\d+)?)/g,
@@ -253,7 +253,7 @@ suite("the package in a browser bundle", () => {
     const wasm = outputFiles.filter((one) => one.text.includes("AGFzbQ"));
     equal(wasm.length, 1, "one chunk has it");
     ok(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
-    // The first chunk needs those that it imports at once; what it imports by a call is for later.
+    // The first chunk needs its static imports; dynamic imports are loaded later.
     const needed = new Set(Object.keys(outputs).filter((path) => path.endsWith("stdin.js")));
     equal(needed.size, 1);
     for (const path of needed) {

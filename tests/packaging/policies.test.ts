@@ -1,4 +1,4 @@
-/** Pages under the policies that docs/places.md names: nothing that the package does is refused or reported. */
+/** Pages under the policies in docs/places.md: no action of the package is refused or reported. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { load, project, root } from "./project.js";
 
 const RECIPES = readFileSync(root("docs/places.md"), "utf8");
 
-/** A part of a policy, which stands as it is in docs/places.md. */
+/** A part of a policy, as written in docs/places.md. */
 function named(directives: string): string {
   ok(RECIPES.includes(`\`${directives}\``), `docs/places.md names ${directives}`);
   return directives;
@@ -18,7 +18,7 @@ const REST = "default-src 'self'; img-src data:; report-uri /reports";
 const SCRIPTS = named("script-src 'self' 'wasm-unsafe-eval'");
 const TRUSTED = named("require-trusted-types-for 'script'; trusted-types varve shop");
 
-/** By what the page is under: the header, and how its worker is made. */
+/** Policies by description: the header, its value, and how the worker is made. */
 const POLICIES: Record<string, readonly [header: string, policy: string, worker: string]> = {
   "a content security policy": [
     "content-security-policy",
@@ -79,7 +79,7 @@ interface ServerOptions {
   posts: Record<string, (text: string) => void>;
 }
 
-/** Serves a page with this program, and gives its address and what is reported of it. */
+/** Serves a page with this program, and returns its address and the reports about it. */
 async function served(folder: string, headers: Record<string, string>) {
   const { serve } = await load<{
     serve(
@@ -157,7 +157,7 @@ for (const place of ["chromium", "firefox"]) {
   });
 }
 
-/** A worker that a page cannot have: under which policy, how it is asked for, and what the error says of it. */
+/** Workers that a page cannot have: the policy, how the worker is made, and the error message. */
 const REFUSED: Record<
   string,
   readonly [policy: string, worker: string, said: Record<string, RegExp>]

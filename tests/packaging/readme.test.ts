@@ -1,4 +1,4 @@
-/** README.md: each of its programs runs, as it stands there; worker.ts in tests/edge, where there is a workerd. */
+/** README.md: each of its programs runs as printed; worker.ts is tested in tests/edge, where there is a workerd. */
 
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -89,7 +89,7 @@ suite("the programs of the README", () => {
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
-    // As the README says it, but for where the crate lies.
+    // As in the README, except for the path of the crate.
     const [, crate = "", musli = ""] =
       /Cargo needs `(varve = [^`]*)` and `(musli-zerocopy = [^`]*)`/.exec(
         readFileSync(root(README), "utf8"),

@@ -1,4 +1,4 @@
-/** docs/places.md: each of its programs runs, as it stands there; edge.ts in tests/edge, where there is a workerd. */
+/** docs/places.md: each of its programs runs as printed; edge.ts is tested in tests/edge, where there is a workerd. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, root, runs, runtime } from "./project.js";
 import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
-/** The programs there, by the names that their first lines give them. */
+/** The programs by the names in their first lines. */
 const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));
 
 function program(name: string): string {
@@ -32,7 +32,7 @@ function site(...names: string[]): string {
   return folder;
 }
 
-/** What Vite makes of a folder, where its modules may wait at the top. */
+/** Vite's build of a folder, whose modules may use top-level await. */
 async function built(root: string): Promise<string> {
   const vite = await tool<Vite>("vite/dist/node/index.js");
   const options = { build: { target: "es2022" }, configFile: false, logLevel: "silent" };
@@ -40,7 +40,7 @@ async function built(root: string): Promise<string> {
   return join(root, "dist");
 }
 
-/** Serves folders and gives the page that has been loaded, for whatever is to be seen there. */
+/** Serves folders and returns the loaded page. */
 async function onPage<T>(folders: string[], use: (page: Page, url: string) => Promise<T>) {
   const { serve } = await load<{
     serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
@@ -197,7 +197,7 @@ suite("the recipes", () => {
         const [a, b] = [await one.shop(), await two.shop()];
         a.set("yeezy", "Boost 350");
         console.log(one.shop !== two.shop, b.getText("yeezy"));
-        // As if the other had not been looked for: it is in the way, and then it is not.
+        // As if the other process had not been waited for: it holds the lock, and then releases it.
         globalThis.shop = undefined;
         console.log(await two.shop().catch((error) => error.code));
         await a.close();

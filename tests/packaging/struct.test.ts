@@ -1,4 +1,4 @@
-/** Schemas where code may not be made of strings, and what they add to a bundle. */
+/** Schemas where code generation from strings is forbidden, and their size in a bundle. */
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { serving } from "../edge/workerd.js";
 import { cleanup, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, runs, runtime, written } from "./project.js";
 
-/** Defines `said`: what comes of a schema with a field of every kind, and whether code was refused. */
+/** Defines `said`: the result for a schema with a field of every kind, and whether code generation was refused. */
 const PROGRAM = `
   import { codecOf } from "varve/codec";
   import * as t from "varve/struct";
@@ -49,7 +49,7 @@ const PROGRAM = `
 `;
 const SAID = "true,1,longer than it was before,14,-9,true,true";
 
-/** Bundles such a program, with what is to be done with what it says, and gives the folder. */
+/** Bundles such a program, with code that handles its result, and returns the folder. */
 async function bundled(name: string, ending: string): Promise<string> {
   const folder = join(project(), name);
   mkdirSync(folder, { recursive: true });
@@ -128,7 +128,7 @@ async function saysOnPage(folder: string): Promise<unknown> {
   });
 }
 
-/** What a bundle of this program has in it, as a page would load it. */
+/** The content of a bundle of this program, as a page would load it. */
 async function bundle(source: string): Promise<string> {
   const { outputFiles } = await build({
     absWorkingDir: project(),
@@ -144,7 +144,7 @@ async function bundle(source: string): Promise<string> {
 }
 
 suite("schemas in a bundle", () => {
-  /** What shows that a kind of type came along. */
+  /** A text by which a kind of type is recognized in a bundle. */
   const MARKS = {
     union: "{ type, value }",
     enum: "enum${",

@@ -13,13 +13,13 @@ function of(fields: Record<string, Kind>): { kind: StructKind } {
   return { kind: { kind: "struct", name: "Test", fields: Object.entries(fields) } };
 }
 
-/** As JSON.stringify, which knows no -0. */
+/** As JSON.stringify, which does not write -0. */
 function stringify(value: unknown): string {
   const marked = JSON.stringify(value, (_, one) => (Object.is(one, -0) ? "minus zero" : one), "\t");
   return marked.replaceAll('"minus zero"', "-0.0");
 }
 
-/** Where JSON is refused, and why. */
+/** The position and the reason of a refusal. */
 function refused(kind: StructKind, json: string | Uint8Array): string {
   const error = throws(() => fromJson({ kind }, json)) as MalformedValueError;
   ok(error instanceof MalformedValueError, String(error));
@@ -27,7 +27,7 @@ function refused(kind: StructKind, json: string | Uint8Array): string {
   return error.message;
 }
 
-/** The same JSON with the fields of every object the other way round. */
+/** The same JSON with the fields of every object in reverse order. */
 function turn(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(turn);
   if (typeof value !== "object" || value === null) return value;
@@ -42,7 +42,7 @@ suite("struct: JSON", () => {
       try {
         equal(toJson(json(), fromJson(json(), text)), text);
       } catch (error) {
-        // Not every platform parses it.
+        // Not every platform can parse it.
         ok(error instanceof MalformedValueError, String(error));
       }
       const Row = struct("Row", { name: str });
@@ -324,7 +324,7 @@ suite("struct: JSON", () => {
       const refusal = { code: "VARVE_MALFORMED_VALUE", message: why };
       throws(() => fromJson(Paid, `{"by":${by},"all":[]}`), refusal);
     }
-    // A variant of that name keeps what its JSON always was.
+    // A variant with that name keeps its old JSON form.
     const Named = struct("Named", { by: union({ type: str, Free: null }) });
     const named = Named.encode({ by: { type: "type", value: "Free" } });
     deepEqual(fromJson(Named, '{"by":{"type":"Free"}}'), named);

@@ -31,7 +31,7 @@ import {
 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 
-/** What Node asks objects for that it shows. */
+/** The symbol by which Node gets the text of an object for its console. */
 const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
 const Lists = vec(vec(u8));
@@ -79,7 +79,7 @@ const order = {
   lines: [{ title: "one", count: 1 }],
 } as const;
 
-/** A memory as a database has one, with the value's bytes in the middle of others. */
+/** A memory like that of a database, with the value's bytes between others. */
 function memoryOf(value: Uint8Array): Memory {
   const u8 = new Uint8Array(value.length + 128).fill(0xee);
   u8.set(value, 64);
@@ -90,7 +90,7 @@ function written(memory: Memory, length: number): Uint8Array {
   return memory.u8.slice(64, 64 + length);
 }
 
-/** Has an update of the order do something, and gives the value that comes of it. */
+/** Runs a callback in an update of the order, and returns the resulting value. */
 function updated(change: (view: Writable<typeof Order>) => void) {
   const bytes = Order.encode(order);
   const memory = memoryOf(bytes);
@@ -195,7 +195,7 @@ suite("views for reading", () => {
 
   test("bytes are copies, whatever kind of array they are read from", () => {
     class Shared extends Uint8Array {
-      // As a Buffer of Node has it.
+      // As Node's Buffer has it.
       override slice(from?: number, to?: number) {
         return this.subarray(from, to) as Uint8Array<ArrayBuffer>;
       }
@@ -539,7 +539,7 @@ suite("definitions of structs", () => {
     throws(() => vec(New), { message: /cannot contain a versioned one/ });
     throws(() => struct("A", { a: added(u8, 0) }), { message: /needs versioned/ });
     throws(() => versioned("A", { a: added(u8, 0), b: u8 }), { message: /must be added\(\)/ });
-    // In an earlier version this byte was padding: it was written as zero, and not left out.
+    // In an earlier version this byte was padding, which was written as zero.
     throws(() => versioned("A", { a: u8, b: added(u8, 1) }), { message: /padding/ });
   });
 });
@@ -623,7 +623,7 @@ suite("checks of bytes", () => {
   });
 });
 
-/** A value whose lists all begin at its start and go on to its end, so that written out it would have no end. */
+/** A value whose lists all begin at its start and extend to its end, so that expanding it would never end. */
 function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
   const data = new DataView(bytes.buffer);
@@ -633,7 +633,7 @@ function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
 
 suite("traversal of values with overlapping parts", () => {
   const refused = { code: "VARVE_MALFORMED_VALUE", message: /overlap too often/ };
-  // Of options and variants: each item is there, and leads to all of them.
+  // Of options and variants: each item exists, and leads to all of them.
   const tagged = overlapping(8_192, 300);
   new DataView(tagged.buffer).setUint32(0, 24, true);
   for (let at = 24; at + 12 <= tagged.length; at += 12)
@@ -670,7 +670,7 @@ suite("traversal of values with overlapping parts", () => {
       throws(() => toJson(Deep, bytes), refused);
       throws(() => Deep.encode(view), refused);
       throws(() => Deep.encode({ lists: view.lists }), refused);
-      // What a console shows.
+      // Console output.
       const shown = (view as unknown as { [key: symbol]: () => unknown })[INSPECT]?.();
       equal((shown as { code?: unknown }).code, refused.code);
     });

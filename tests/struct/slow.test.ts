@@ -1,4 +1,4 @@
-/** The slow codec is what the package is measured by, so it is measured by musli first. */
+/** The slow codec is the reference for the package, so it is checked against musli first. */
 
 import { deepEqual, equal, suite, test, throws } from "../harness.js";
 import { fingerprintOf, flatFields, layoutOf, shapeOf } from "./kinds.js";

@@ -1,4 +1,4 @@
-/** The package against the bytes that Rust made. */
+/** The package against bytes made by Rust. */
 
 import { codecOf } from "varve/codec";
 import { fromJson as bytesOf, toJson } from "varve/json";
@@ -53,7 +53,7 @@ suite("struct: vectors of Rust", () => {
             ok(error.message.startsWith(`${error.field}: ${why}: `), `${about}: ${error}`);
             fields.push(error.field);
           }
-          // The third was got through views of parts, which name themselves.
+          // The third error comes from views of parts, which name themselves.
           for (const field of fields.slice(0, 2)) ok(field.startsWith(path), `${about}: ${field}`);
           ok(fields[2] !== "", about);
         }

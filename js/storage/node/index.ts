@@ -15,7 +15,7 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
  * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
  *
  * With `readOnly` no lock is taken and nothing is written, not even beside the file. So it works in folders
- * without write permission, and any number of processes may read at once. It is refused while somebody has
+ * without write permission, and any number of processes may read at once. It is refused while another program has
  * the database open for writing. It does not keep a later writer out: the reader goes on with what was there
  * when it opened the database, until it asks for something that was overwritten since. That throws
  * `StorageError`, and the reader has to open the database again.

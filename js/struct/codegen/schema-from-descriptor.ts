@@ -57,8 +57,8 @@ const SIMPLE = {
 /** Checks a descriptor from a file; `undefined` if its kind is not known to this version. */
 export function descriptorOf(value: unknown, depth = DEEPEST): Descriptor | undefined {
   if (typeof value !== "object" || value === null || depth === 0) return undefined;
-  const told = value as Record<string, unknown>;
-  const { kind, of, length, variants, fields, name, versioned, added: last } = told;
+  const descriptor = value as Record<string, unknown>;
+  const { kind, of, length, variants, fields, name, versioned, added: last } = descriptor;
   const inner = (one: unknown) => descriptorOf(one, depth - 1);
   const isLength = Number.isSafeInteger(length) && Number(length) >= 0;
   switch (kind) {

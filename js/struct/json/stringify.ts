@@ -46,12 +46,12 @@ function open(cursor: Cursor): void {
 
 function writeRoot({ node, leaves }: Writing, at: number, length: number): void {
   const { root, size } = node;
-  const told = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
-  if (length < Math.min(told, size)) {
+  const storedSize = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
+  if (length < Math.min(storedSize, size)) {
     throw malformed(`size: ${length} bytes, but the fields need ${size}.`);
   }
-  if (root <= told) writeValue(node, at);
-  else writeOlder(node, leaves, at, told);
+  if (root <= storedSize) writeValue(node, at);
+  else writeOlder(node, leaves, at, storedSize);
 }
 
 /** Writes a value of an earlier version, with the defaults of the fields that it lacks. */
